@@ -1,0 +1,1 @@
+"""anabranch: a workflow engine for work that must not get lost."""

@@ -1,0 +1,297 @@
+"""What the shell needs from the world: stores, clock, observers, handlers.
+
+Protocols and the small frozen types that cross them. A store is trusted only because it
+passes `tests/conformance`; each promise below is a test there. All times are integer
+milliseconds since the epoch (UTC); `None` for `available_at` means "nobody needs to wake it".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.values import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceHead:
+    """What an instance is born with and keeps."""
+
+    instance_id: str
+    tenant_id: str
+    workflow_id: str | None
+    """None for a test run of an unsaved graph."""
+    workflow_name: str
+    workflow_version: int
+    created_at: int
+    available_at: int
+    """The time before which nothing is dispatched; created_at when the start asked for none."""
+    deadline_at: int | None = None
+    retention_days: int = 30
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    kind: str = "drawn"
+    test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """The instance row: the head, and the cache of what the log says."""
+
+    head: InstanceHead
+    status: Status
+    version: int
+    last_seq: int
+    worker_id: str | None
+    available_at: int | None
+    """Held: the end of the lease. Not held: when it may be claimed (None: only a foreign stimulus wakes it)."""
+    started_at: int | None = None
+    completed_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A row and its events after some seq, read in one snapshot: `events[-1].seq == row.last_seq`."""
+
+    row: InstanceRow
+    events: Sequence[Event]
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One instance's share of a commit: a guarded step of its version, its events, its new row.
+
+    It wins only if the row still has `expected_version` **and** `worker_id`, the instance is
+    open, and the store's own clock has reached `not_before`. A birth (`birth` set,
+    `expected_version` 0) wins if its id and its idempotency key are new.
+    """
+
+    instance_id: str
+    expected_version: int
+    worker_id: str | None
+    """The owner who makes the turn; for a birth the one it is born leased to (None: left for any worker)."""
+    events: Sequence[Event]
+    status: Status
+    available_at: int | None
+    """Written only when not None or `release`: the end of an extended lease, or the wake time."""
+    release: bool = False
+    """Clear worker_id: parked, finished, or handed over. `available_at` is then written as it is, None included."""
+    not_before: int | None = None
+    birth: InstanceHead | None = None
+    started_at: int | None = None
+    """Set by the turn with the first NODE_DISPATCHED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a commit.
+
+    `won` names the instances whose turns are written. Every other is *unknown*, not lost
+    (a lock skipped looks the same as a version moved): re-read before deciding again.
+    `existing` maps a birth that met its idempotency key to the instance that has it.
+    `refused` names turns whose data the database does not take, with its reason: they stood
+    alone and still failed; their neighbours are not harmed.
+    """
+
+    won: frozenset[str] | set[str]
+    store_now: int
+    existing: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An instance that is now ours, folded from nothing: its version was raised by the claim."""
+
+    loaded: Loaded
+    lapsed: bool
+    """True if another worker's lease had run out; False if it was released, parked or never held."""
+    lapsed_at: int | None = None
+    """When that lease ended (ms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignResult:
+    """What an unconditional statement from a process that does not hold the instance did.
+
+    `row` is the row after it (None: no such instance). `seq` is the event's seq, None when
+    nothing was written: a terminal instance, or a repeated signal key (`repeated`).
+    """
+
+    row: InstanceRow | None
+    seq: int | None
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowVersion:
+    """One immutable version of a definition."""
+
+    workflow_id: str
+    tenant_id: str
+    name: str
+    title: str | None
+    kind: str
+    version: int
+    definition: Mapping[str, Any]
+    created_at: int
+    updated_at: int
+
+
+class Store(Protocol):
+    """One database (or memory) that keeps instances, their logs and the definitions.
+
+    Raises `StoreUnavailable` where the database cannot be reached or does not write; a commit
+    that raised it may or may not have happened. Every method may be called concurrently.
+    """
+
+    commits_in_flight_max: int
+    """How many commits on disjoint instances the orchestrator may have open at once: 2 on PostgreSQL, 1 on SQLite and memory."""
+
+    async def start(self) -> None:
+        """Open connections and check the schema. Raises SchemaMismatch (naming both versions) or StoreUnavailable."""
+
+    async def stop(self) -> None:
+        """Close everything; may be called twice or before start."""
+
+    async def now(self) -> int:
+        """The store's clock: the one that leases, parked timers and `not_before` are judged by."""
+
+    # -- the hot path ---------------------------------------------------------------------
+    async def commit(self, turns: Sequence[Turn]) -> Outcome:
+        """Advance (or give birth to) many instances in one transaction; each wins or loses alone.
+
+        Instance ids are distinct within a call. Winners get version + 1, last_seq advanced by
+        their events, status, lease; terminal statuses also get completed_at and no worker.
+        """
+
+    async def claim(
+        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+    ) -> list[Claimed]:
+        """Take open instances whose `available_at` has come, longest overdue first, and load them.
+
+        The claim raises the version although it appends no event: a worker that lost its lease
+        without knowing must lose its next commit too. Rows another claim holds locked are
+        skipped. `only` restricts it to these ids (`anabranch run`); `steal` takes them from a
+        live lease too (`run --resume`), and one taken from another worker counts as lapsed.
+        """
+
+    async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
+        """Give these leases `lease_ms` from the store's now; returns those that are still ours. No version bump."""
+
+    async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
+        """Hand open instances over at once: no worker, available now (all of the worker's when None). Version + 1. How many."""
+
+    async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+        """(version, worker_id) of each id that exists: one statement, to notice foreign changes."""
+
+    async def foreign_changes_possible(self) -> bool:
+        """False if certainly no other connection wrote since the last call (SQLite `data_version`); else True."""
+
+    # -- foreign stimuli ------------------------------------------------------------------
+    async def append_signal(
+        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None
+    ) -> ForeignResult:
+        """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional.
+
+        An instance that nobody holds becomes available now. A repeated key writes nothing.
+        Raises TooManySignals past the limit of unconsumed signals.
+        """
+
+    async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
+        """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""
+
+    # -- reading --------------------------------------------------------------------------
+    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+        """Rows with their events after `after_seq`, each pair from one snapshot; never one by one."""
+
+    async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
+        """The row alone. With a tenant, another tenant's reads as absent."""
+
+    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+        """Events in seq order."""
+
+    async def list_instances(
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        before: tuple[int, str] | None = None,
+        workflow_name: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        test: bool = False,
+    ) -> list[InstanceRow]:
+        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until."""
+
+    async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """Which (of these) nodes have a NODE_COMPLETED row at the root scope."""
+
+    async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """Which (of these) nodes have a NODE_DISPATCHED row at the root scope."""
+
+    async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
+        """Open instances held under a lease that has run out, longest overdue first."""
+
+    async def count_pending(self) -> int:
+        """PENDING instances, counted up to the back-pressure limit and no further."""
+
+    # -- definitions ----------------------------------------------------------------------
+    async def save_workflow(
+        self,
+        *,
+        tenant_id: str,
+        name: str,
+        title: str | None,
+        definition: Mapping[str, Any],
+        kind: str = "drawn",
+        workflow_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> WorkflowVersion:
+        """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
+
+        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
+        """
+
+    async def get_workflow(
+        self, *, tenant_id: str, workflow: str, version: int | None = None
+    ) -> WorkflowVersion | None:
+        """By id or name; the newest version unless one is named."""
+
+    async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
+        """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""
+
+    async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
+        """The newest version of each, by name."""
+
+    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
+        """Free the name. Raises NotFound, or WorkflowHasRuns while instances are open."""
+
+    async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
+        """Remove the rows of a terminal test run in one transaction. Raises NotFound for any other run."""
+
+
+class Clock(Protocol):
+    """Time as the shell knows it. Tests and the simulator bring their own."""
+
+    def now(self) -> int:
+        """Milliseconds since the epoch: monotonic time plus an offset kept by `adjust`."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+
+    def adjust(self, store_now: int) -> None:
+        """Learn the store's time from an answer of its."""
+
+    async def sleep_until(self, at_ms: int) -> None:
+        """Return at or after that `now()`."""
+
+
+class Observer(Protocol):
+    """Someone who is told what is committed, in log order, after the commit. Must not block or raise."""
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        """These events are in the log."""

@@ -1,0 +1,32 @@
+"""Commands: what the shell must perform once the events that ask for it are committed.
+
+Commands are derived, never stored: `decide` returns them with its events and
+`outstanding(state)` computes the same ones from a folded log. Performing one twice is harmless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Run the handler of this attempt."""
+
+    node_id: str
+    scope: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Offer the instance a `TimersDue` stimulus at this time (ms): a delay, retry, wait or deadline is due then."""
+
+    node_id: str
+    scope: str
+    attempt: int
+    due_at: int
+
+
+Command: TypeAlias = Dispatch | Wake

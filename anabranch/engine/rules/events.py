@@ -1,0 +1,96 @@
+"""Events: the immutable rows of an instance's log.
+
+An event is stored; it happened; it is never changed. `decide` makes them, `evolve` folds
+them, stores write and read them. The table of types is section 3 of the contract.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anabranch.engine.rules.values import Payload
+
+
+class EventType(StrEnum):
+    """The name of an event, as the log column `event_type` holds it."""
+
+    INPUT_SET = "INPUT_SET"
+    SYSTEM_SET = "SYSTEM_SET"
+    NODE_DISPATCHED = "NODE_DISPATCHED"
+    NODE_WAITING = "NODE_WAITING"
+    NODE_ATTEMPT_FAILED = "NODE_ATTEMPT_FAILED"
+    NODE_COMPLETED = "NODE_COMPLETED"
+    NODE_FAILED = "NODE_FAILED"
+    NODE_SKIPPED = "NODE_SKIPPED"
+    LOOP_OPENED = "LOOP_OPENED"
+    SIGNAL_RECEIVED = "SIGNAL_RECEIVED"
+    INSTANCE_RECOVERED = "INSTANCE_RECOVERED"
+    INSTANCE_COMPLETED = "INSTANCE_COMPLETED"
+    INSTANCE_FAILED = "INSTANCE_FAILED"
+    INSTANCE_CANCELLED = "INSTANCE_CANCELLED"
+
+
+ENDINGS = frozenset({EventType.NODE_COMPLETED, EventType.NODE_FAILED, EventType.NODE_SKIPPED})
+"""How an activation ends: one of these at most once per (instance, node, scope)."""
+
+TERMINALS = frozenset(
+    {EventType.INSTANCE_COMPLETED, EventType.INSTANCE_FAILED, EventType.INSTANCE_CANCELLED}
+)
+"""How an instance ends: exactly one of these, and it is the last event."""
+
+
+class Status(StrEnum):
+    """The status of an instance, as the column `status` holds it."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def is_terminal(self) -> bool:
+        """True for COMPLETED, FAILED and CANCELLED: final."""
+        return self in _TERMINAL_STATUSES
+
+
+_TERMINAL_STATUSES = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+
+DEFAULT_HANDLE = "default"
+ERROR_HANDLE = "error"
+LOOP_HANDLE = "loop"
+DONE_HANDLE = "done"
+ELSE_HANDLE = "else"
+TIMEOUT_HANDLE = "timeout"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """One row of the log.
+
+    `seq` counts 1, 2, 3… per instance. `node_id` and `scope` are "" where the event is not
+    about a node or is at the root; `attempt` is 0 where there is none. `created_at` is in
+    milliseconds since the epoch, by the store-adjusted clock of whoever decided it.
+    """
+
+    seq: int
+    type: EventType
+    node_id: str
+    scope: str
+    attempt: int
+    payload: Payload
+    created_at: int
+    next_handle: str | None = None
+    output_variable: str | None = None
+    error_message: str | None = None
+
+    @property
+    def node_status(self) -> str | None:
+        """`success`, `error` or None: the seeds' short answer to "how did it go"."""
+        if self.type is EventType.NODE_COMPLETED:
+            return "success"
+        if self.type is EventType.NODE_FAILED or self.type is EventType.NODE_ATTEMPT_FAILED:
+            return "error"
+        return None

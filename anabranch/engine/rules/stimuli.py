@@ -1,0 +1,98 @@
+"""Stimuli: what arrives at an instance and may move it.
+
+A stimulus is not stored; if it changes anything, the events that follow from it are. One
+that makes no sense any more (a duplicate, a stray, a late result) changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import RunError
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The instance is born with this input. Only ever the first stimulus."""
+
+    input: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A worker took the instance over; `lapsed` if another worker's lease had run out."""
+
+    lapsed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The handler returned. `queue_delay_ms` keeps the node WAITING with its output stored."""
+
+    output: Payload
+    next_handle: str | None = None
+    queue_delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitsSignal:
+    """The handler (`waitForEvent`) asks for a signal; `match` is already resolved."""
+
+    event: str
+    match: Payload | None
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised, timed out or returned what cannot be stored."""
+
+    error: RunError
+    retryable: bool
+    retry_after_ms: int | None = None
+
+
+HandlerOutcome: TypeAlias = Completed | AwaitsSignal | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """One attempt's outcome, reported by a task worker."""
+
+    node_id: str
+    scope: str
+    attempt: int
+    outcome: HandlerOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class TimersDue:
+    """The clock moved: whatever is due now fires, oldest due time first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSent:
+    """A named message from outside; a repeated `key` is delivered once."""
+
+    event: str
+    payload: Payload
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TailLoaded:
+    """Rows that another process appended (a signal) were folded in: do what follows from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody asked for the end of the instance."""
+
+    reason: str
+
+
+Stimulus: TypeAlias = (
+    Started | Adopted | NodeResult | TimersDue | SignalSent | TailLoaded | CancelRequested
+)

@@ -1,0 +1,116 @@
+"""JSON values as the log keeps them: checked once when they enter, encoded once, never copied.
+
+Called by whoever lets a value in (task worker, start, signals) and by the stores when they
+read one back. Everything stored is a `Payload`: the value and its JSON text side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from anabranch.errors import ValueNotStorable, ValueTooLarge
+
+# 1 MB for the input and for each output: a value travels through memory, one log row and
+# sockets; bigger ones belong in a file or object store with a reference in the run.
+VALUE_BYTES_MAX = 1_048_576
+
+# 64 levels: deeper JSON is an attack or an accident, and parsers recurse.
+VALUE_DEPTH_MAX = 64
+
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
+class Payload:
+    """A JSON value and its encoded text. Never change the value: it is shared, not copied."""
+
+    __slots__ = ("raw", "value")
+
+    def __init__(self, value: Any, raw: bytes) -> None:
+        self.value = value
+        self.raw = raw
+
+    def __repr__(self) -> str:
+        return f"Payload({self.raw[:80]!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Payload) and self.value == other.value
+
+    __hash__ = None  # type: ignore[assignment]  # values are JSON; they are compared, not hashed
+
+    @classmethod
+    def of(cls, value: Any, *, bytes_max: int = VALUE_BYTES_MAX) -> Payload:
+        """Check a value that comes from outside and encode it.
+
+        What you get holds the value as it will be read back (tuples became lists) and shares
+        nothing with what was given. Raises ValueNotStorable, naming the place, or ValueTooLarge.
+        """
+        try:
+            raw = orjson.dumps(value, option=_OPTIONS)
+        except (TypeError, orjson.JSONEncodeError) as refusal:
+            raise ValueNotStorable(_find_problem(value) or str(refusal)) from None
+        if len(raw) > bytes_max:
+            raise ValueTooLarge(f"the value has {len(raw)} bytes of JSON, the limit is {bytes_max}")
+        # Each test is one pass in C that almost always rules the problem out; only a hit pays for the walk.
+        if b"null" in raw or b"\\u0000" in raw or raw.count(b"[") + raw.count(b"{") > VALUE_DEPTH_MAX:
+            problem = _find_problem(value)
+            if problem is not None:
+                raise ValueNotStorable(problem)
+        return cls(orjson.loads(raw), raw)
+
+    @classmethod
+    def parse(cls, raw: bytes | str) -> Payload:
+        """Read back what was stored; trusted to be JSON."""
+        data = raw.encode() if isinstance(raw, str) else raw
+        return cls(orjson.loads(data), data)
+
+    @classmethod
+    def list_of(cls, items: Sequence[Payload]) -> Payload:
+        """A JSON list of payloads, spliced together without encoding them again."""
+        return cls([item.value for item in items], b"[" + b",".join([item.raw for item in items]) + b"]")
+
+    @classmethod
+    def trusted(cls, value: Any) -> Payload:
+        """Encode a value of our own making (already checked parts in a small shell)."""
+        return cls(value, orjson.dumps(value))
+
+
+EMPTY = Payload({}, b"{}")
+NULL = Payload(None, b"null")
+
+
+def _find_problem(root: Any) -> str | None:
+    """The first thing in a value that cannot be stored, with its JSON pointer; None if all is well."""
+    stack: list[tuple[Any, str, int]] = [(root, "", 1)]
+    while stack:
+        value, pointer, depth = stack.pop()
+        place = f"at {pointer or '/'}"
+        if value is None or isinstance(value, bool):
+            continue
+        if isinstance(value, str):
+            if "\x00" in value:
+                return f"text with a NUL character {place}"
+            if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+                return f"text with a lone surrogate {place}"
+        elif isinstance(value, int):
+            if not -(2**63) <= value < 2**64:
+                return f"an integer beyond 64 bit {place}"
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                return f"a number that is not finite ({value}) {place}"
+        elif isinstance(value, (dict, list, tuple)):
+            if depth > VALUE_DEPTH_MAX:
+                return f"more than {VALUE_DEPTH_MAX} levels of nesting {place}"
+            children = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, child in children:
+                if isinstance(value, dict):
+                    if not isinstance(key, str):
+                        return f"a key that is not text ({key!r}) {place}"
+                    stack.append((key, f"{pointer}/{key!r}", depth))
+                stack.append((child, f"{pointer}/{key}", depth + 1))
+        else:
+            return f"a value of type {type(value).__name__} {place}"
+    return None

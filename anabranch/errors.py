@@ -1,0 +1,200 @@
+"""Everything anabranch raises on purpose: a class per situation, a stable code, a hint.
+
+Every room may import this one; it imports nothing of ours. A new error is added here,
+listed in `docs/errors.md`, and tested where it is raised. `RunError` is not raised: it is
+how an error is stored in the log of a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+class AnabranchError(Exception):
+    """Something went wrong that a person can act on.
+
+    `code` is stable and public, `message` says what happened to which thing, `hint` says
+    what to do next, `details` is data for programs (JSON values only).
+    """
+
+    code: ClassVar[str] = "INTERNAL"
+    hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str | None = None, details: Any = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = self.hint if hint is None else hint
+        self.details = details
+
+    def as_json(self) -> dict[str, Any]:
+        """The form that REST and `--json` print: code, message, hint, details."""
+        return {"code": self.code, "message": self.message, "hint": self.advice, "details": self.details}
+
+
+class InvalidWorkflow(AnabranchError):
+    """A drawn workflow that was refused; `details` lists every problem with its own code and place."""
+
+    code = "INVALID_WORKFLOW"
+    hint = "Correct the listed problems and save again; `anabranch validate FILE` lists them without saving."
+
+
+class InvalidInput(AnabranchError):
+    """The input of a run does not fit its limits or the workflow's inputSchema."""
+
+    code = "INVALID_INPUT"
+    hint = "Change the input so that it fits; details name the place."
+
+
+class InvalidRequest(AnabranchError):
+    """A request or a command line whose fields make no sense."""
+
+    code = "INVALID_REQUEST"
+
+
+class BadJson(AnabranchError):
+    """Text that should have been JSON and is not."""
+
+    code = "BAD_JSON"
+    hint = "Check the text with a JSON linter; the message names line and column."
+
+
+class TooLarge(AnabranchError):
+    """A body or file beyond its limit; nothing of it was kept."""
+
+    code = "TOO_LARGE"
+
+
+class NotFound(AnabranchError):
+    """No such thing, or it belongs to another tenant."""
+
+    code = "NOT_FOUND"
+
+
+class NameTaken(AnabranchError):
+    """Another workflow of the tenant has this name."""
+
+    code = "NAME_TAKEN"
+    hint = "Choose another name, or save a new version of the existing workflow."
+
+
+class VersionMismatch(AnabranchError):
+    """The workflow has moved on since it was read (If-Match)."""
+
+    code = "VERSION_MISMATCH"
+    hint = "Read the newest version, apply the change to it and save again."
+
+
+class WorkflowHasRuns(AnabranchError):
+    """The workflow still has open runs."""
+
+    code = "WORKFLOW_HAS_RUNS"
+    hint = "Wait for them, cancel them, or delete with force."
+
+
+class RunIsTerminal(AnabranchError):
+    """The run has ended; nothing can be done to it any more."""
+
+    code = "RUN_IS_TERMINAL"
+    hint = "Start a new run."
+
+
+class TooManySignals(AnabranchError):
+    """The run keeps as many unconsumed signals as it may."""
+
+    code = "TOO_MANY_SIGNALS"
+    hint = "Send again once the run has taken some of them."
+
+
+class TooManyPending(AnabranchError):
+    """More runs wait to start than may wait."""
+
+    code = "TOO_MANY_PENDING"
+    hint = "Retry later, or add workers."
+
+
+class StoreUnavailable(AnabranchError):
+    """The database cannot be reached, or refuses to write; nothing is known to be written.
+
+    The caller may repeat the same call.
+    """
+
+    code = "STORE_UNAVAILABLE"
+    hint = "Check that the database is up, reachable and has room; work goes on by itself once it is."
+
+
+class SchemaMismatch(AnabranchError):
+    """The database has another schema version than this program."""
+
+    code = "SCHEMA_MISMATCH"
+
+
+class SettingsError(AnabranchError):
+    """A setting with an unknown name or a value out of bounds."""
+
+    code = "INVALID_SETTING"
+
+
+class ValueNotStorable(AnabranchError):
+    """A value that is not plain JSON: NaN, Infinity, NUL, a lone surrogate, a wide integer, too deep."""
+
+    code = "VALUE_NOT_STORABLE"
+    hint = "Return JSON values only: null, booleans, 64-bit integers, finite floats, text, lists, objects with text keys."
+
+
+class ValueTooLarge(AnabranchError):
+    """A value beyond its limit in bytes of JSON."""
+
+    code = "VALUE_TOO_LARGE"
+    hint = "Keep large data outside (a file, an object store) and pass a reference."
+
+
+class TemplateError(AnabranchError):
+    """A template that does not compile, or whose evaluation is not allowed or goes wrong."""
+
+    code = "TEMPLATE_ERROR"
+
+
+class TemplatePathMissing(TemplateError):
+    """A template names a path of the context that is not there."""
+
+    code = "TEMPLATE_PATH_MISSING"
+    hint = "Give it a value before this node, or write `| default(...)`."
+
+
+class NonRetryable(Exception):
+    """Raise it in a handler or step: this try failed and no further try can help."""
+
+    def __init__(self, message: str = "", *, code: str = "HANDLER_ERROR") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """An error as the log keeps it: `{code, type, message, nodeID, scope, attempt}`."""
+
+    code: str
+    type: str
+    message: str
+    node_id: str = ""
+    scope: str = ""
+    attempt: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The public form, in the order that the contract lists."""
+        return {
+            "code": self.code,
+            "type": self.type,
+            "message": self.message,
+            "nodeID": self.node_id,
+            "scope": self.scope,
+            "attempt": self.attempt,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> RunError:
+        """Read back what `as_json` wrote."""
+        return cls(
+            value["code"], value["type"], value["message"], value["nodeID"], value["scope"], value["attempt"]
+        )

@@ -1,0 +1,116 @@
+"""Retries: how often a failed try is repeated, and how long it waits.
+
+Pure. The validator parses a node's `retry` with it, `decide` asks it when the next attempt
+is due, coded steps use the same policy. Jitter comes from a hash of what is retried, not
+from dice: the same attempt of the same activation waits equally long wherever it is decided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.rules.duration import parse_duration
+
+# 1000 tries: with any sensible backoff more of them outlive every deadline; it is a slip.
+ATTEMPTS_MAX = 1_000
+
+KINDS = ("exp", "linear", "fixed")
+
+# 2**40 ms is 34 years: past it every base exceeds the longest duration, so the doubling stops
+# there and the arithmetic stays small.
+_EXPONENT_MAX = 40
+
+_JITTER_STEPS = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How many tries an activation has, and the waits between them (milliseconds)."""
+
+    max_attempts: int = 3
+    kind: str = "exp"
+    """`exp` doubles the wait each time, `linear` adds `base_ms`, `fixed` keeps it."""
+    base_ms: int = 1_000
+    max_ms: int = 60_000
+    jitter: float = 0.0
+    """Fraction by which a wait is lengthened or shortened: 0.2 means between 80 % and 120 %."""
+
+    @classmethod
+    def parse(cls, value: Any) -> RetryPolicy:
+        """The policy of `{"maxAttempts": 3, "backoff": {"kind", "base", "max", "jitter"}}`; null is the default.
+
+        What is left out has its default. Raises ValueError naming the field that is wrong.
+        """
+        if value is None:
+            return DEFAULT_RETRY
+        fields = _object(value, "retry", ("maxAttempts", "backoff"))
+        backoff = fields.get("backoff")
+        waits = {} if backoff is None else _object(backoff, "retry.backoff", ("kind", "base", "max", "jitter"))
+        kind = waits.get("kind", DEFAULT_RETRY.kind)
+        if kind not in KINDS:
+            raise ValueError(f"retry.backoff.kind must be one of {', '.join(KINDS)}")
+        return cls(
+            max_attempts=_attempts(fields.get("maxAttempts", DEFAULT_RETRY.max_attempts)),
+            kind=kind,
+            base_ms=_duration(waits, "base", DEFAULT_RETRY.base_ms),
+            max_ms=_duration(waits, "max", DEFAULT_RETRY.max_ms),
+            jitter=_fraction(waits.get("jitter", DEFAULT_RETRY.jitter)),
+        )
+
+    def delay_ms(self, attempt: int, *, key: str) -> int:
+        """The wait after the failed try number `attempt` (1, 2, …), never negative.
+
+        `key` names what is retried; with jitter, different keys spread out, and the same key
+        and attempt always wait equally long. Jitter may pass `max_ms` by its fraction.
+        """
+        if self.kind == "exp":
+            wait = self.base_ms << min(attempt - 1, _EXPONENT_MAX)
+        elif self.kind == "linear":
+            wait = self.base_ms * attempt
+        else:
+            wait = self.base_ms
+        wait = min(wait, self.max_ms)
+        if not self.jitter:
+            return wait
+        return max(0, round(wait * (1 + self.jitter * _dice(key, attempt))))
+
+
+DEFAULT_RETRY = RetryPolicy()
+"""Three tries, one and two seconds apart."""
+
+
+def _object(value: Any, place: str, known: tuple[str, ...]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{place} must be an object with {', '.join(known)}")
+    for name in value:
+        if name not in known:
+            raise ValueError(f"{place} has no field {str(name)[:64]!r}: it knows {', '.join(known)}")
+    return value
+
+
+def _attempts(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= ATTEMPTS_MAX:
+        raise ValueError(f"retry.maxAttempts must be a whole number from 1 to {ATTEMPTS_MAX}")
+    return value
+
+
+def _duration(waits: Mapping[str, Any], name: str, default: int) -> int:
+    try:
+        return parse_duration(waits[name]) if name in waits else default
+    except ValueError as refusal:
+        raise ValueError(f"retry.backoff.{name}: {refusal}") from None
+
+
+def _fraction(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError("retry.backoff.jitter must be a fraction from 0 to 1")
+    return float(value)
+
+
+def _dice(key: str, attempt: int) -> float:
+    """A number in [-1, 1) that depends on nothing but its arguments."""
+    digest = hashlib.blake2b(f"{attempt}:{key}".encode(errors="surrogatepass"), digest_size=4).digest()
+    return int.from_bytes(digest, "big") / _JITTER_STEPS * 2 - 1

@@ -8,32 +8,27 @@ milliseconds since the epoch (UTC); `None` for `available_at` means "nobody need
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.turn import Outcome, Turn
 from anabranch.engine.rules.values import Payload
 
-
-@dataclass(frozen=True, slots=True)
-class InstanceHead:
-    """What an instance is born with and keeps."""
-
-    instance_id: str
-    tenant_id: str
-    workflow_id: str | None
-    """None for a test run of an unsaved graph."""
-    workflow_name: str
-    workflow_version: int
-    created_at: int
-    available_at: int
-    """The time before which nothing is dispatched; created_at when the start asked for none."""
-    deadline_at: int | None = None
-    retention_days: int = 30
-    idempotency_key: str | None = None
-    parent_id: str | None = None
-    kind: str = "drawn"
-    test: bool = False
+__all__ = [
+    "Claimed",
+    "Clock",
+    "ForeignResult",
+    "InstanceHead",
+    "InstanceRow",
+    "Loaded",
+    "Observer",
+    "Outcome",
+    "Store",
+    "Turn",
+    "WorkflowVersion",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,48 +52,6 @@ class Loaded:
 
     row: InstanceRow
     events: Sequence[Event]
-
-
-@dataclass(slots=True, eq=False)
-class Turn:
-    """One instance's share of a commit: a guarded step of its version, its events, its new row.
-
-    It wins only if the row still has `expected_version` **and** `worker_id`, the instance is
-    open, and the store's own clock has reached `not_before`. A birth (`birth` set,
-    `expected_version` 0) wins if its id and its idempotency key are new.
-    """
-
-    instance_id: str
-    expected_version: int
-    worker_id: str | None
-    """The owner who makes the turn; for a birth the one it is born leased to (None: left for any worker)."""
-    events: Sequence[Event]
-    status: Status
-    available_at: int | None
-    """Written only when not None or `release`: the end of an extended lease, or the wake time."""
-    release: bool = False
-    """Clear worker_id: parked, finished, or handed over. `available_at` is then written as it is, None included."""
-    not_before: int | None = None
-    birth: InstanceHead | None = None
-    started_at: int | None = None
-    """Set by the turn with the first NODE_DISPATCHED."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a commit.
-
-    `won` names the instances whose turns are written. Every other is *unknown*, not lost
-    (a lock skipped looks the same as a version moved): re-read before deciding again.
-    `existing` maps a birth that met its idempotency key to the instance that has it.
-    `refused` names turns whose data the database does not take, with its reason: they stood
-    alone and still failed; their neighbours are not harmed.
-    """
-
-    won: frozenset[str] | set[str]
-    store_now: int
-    existing: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,32 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
 
+# 10 takeovers without any progress: an execution that kills its worker ten times will do so
+# again, and meanwhile takes down the neighbours' work with it.
+RECOVERIES_MAX = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The instance is born with this input. Only ever the first stimulus."""
+    """The instance is born with this input. Only ever the first stimulus.
+
+    `begin` is False when its creator has no room to run it: it stays PENDING for any worker.
+    """
 
     input: Payload
+    begin: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A worker took the instance over; `lapsed` if another worker's lease had run out."""
+    """A worker took the instance over; `lapsed` if another worker's lease had run out.
+
+    A handover, a due timer or a store outage is not a lapse: it does not count towards
+    `recoveries_max`, the takeovers without progress after which the instance is given up.
+    """
 
     lapsed: bool
+    recoveries_max: int = RECOVERIES_MAX
 
 
 @dataclass(frozen=True, slots=True)

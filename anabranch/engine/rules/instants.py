@@ -1,0 +1,20 @@
+"""Points in time: integers of milliseconds since the epoch inside, ISO 8601 with an offset outside."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_iso(at_ms: int) -> str:
+    """ISO 8601 in UTC with milliseconds, `2026-01-31T08:00:00.000+00:00`."""
+    return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds")
+
+
+def from_iso(text: str) -> int:
+    """Milliseconds since the epoch. Raises ValueError unless the text is ISO 8601 with an offset (or Z)."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset; write one, such as +01:00 or Z")
+    return round((moment - _EPOCH) / timedelta(milliseconds=1))

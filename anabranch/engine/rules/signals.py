@@ -1,0 +1,51 @@
+"""Which signal feeds which wait: JSON matching, and the signals that an instance keeps.
+
+Pure. Called by `instance` (to fold) and `decide` (to serve a new wait). One signal feeds one
+wait: the oldest open one of its event whose `match` fits; a wait takes the oldest fitting
+kept signal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.rules.values import Payload
+
+# 10,000 signals nobody waits for: enough for any backlog a person would want, small enough
+# to fold in a moment; the sender is told to come back (429).
+SIGNALS_KEPT_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSignal:
+    """A signal that no wait has taken yet."""
+
+    seq: int
+    event: str
+    payload: Payload
+
+
+def fits(match: Payload | None, payload: Payload) -> bool:
+    """True if a signal's payload satisfies a wait's `match`; no match takes everything."""
+    return match is None or is_superset(payload.value, match.value)
+
+
+def is_superset(value: Any, wanted: Any) -> bool:
+    """Objects: recursively a superset; arrays and scalars: equal."""
+    if isinstance(wanted, dict):
+        return isinstance(value, dict) and all(
+            key in value and is_superset(value[key], part) for key, part in wanted.items()
+        )
+    return json_equal(value, wanted)
+
+
+def json_equal(left: Any, right: Any) -> bool:
+    """Equality of JSON values: unlike in Python, true is not 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(json_equal(left[key], right[key]) for key in left)
+    return bool(left == right)

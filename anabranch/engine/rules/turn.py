@@ -1,0 +1,240 @@
+"""Group commit without I/O: many instances' stimuli in, one batch of turns out, and back again.
+
+Shared by the orchestrator, the stress executor and the simulator:
+
+    planned = plan_turns(work, now=…, lease_ms=…)
+    outcome = await store.commit(planned.turns)      # the only await between thought and deed
+    settled = settle(planned, outcome)               # won: what to perform; unknown: what to re-read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.decide import Decision, decide
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.instance import InstanceHead, InstanceState
+from anabranch.engine.rules.stimuli import Stimulus
+
+# 256 turns or 4 MB a commit: throughput stops growing between 100 and 500 turns a batch, and
+# a bigger batch only makes everybody in it wait longer.
+BATCH_TURNS_MAX = 256
+BATCH_BYTES_MAX = 4_194_304
+
+# Waits longer than a second are parked (the instance leaves memory); shorter ones would cost
+# a claim for nothing.
+PARK_AFTER_MS = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One instance's share of a commit: a guarded step of its version, its events, its new row.
+
+    It wins only if the row still has `expected_version` **and** `worker_id`, the instance is
+    open, and the store's own clock has reached `not_before`. A birth (`birth` set,
+    `expected_version` 0) wins if its id and its idempotency key are new.
+    """
+
+    instance_id: str
+    expected_version: int
+    worker_id: str | None
+    """The owner who makes the turn; for a birth the one it is born leased to (None: left for any worker)."""
+    events: Sequence[Event]
+    status: Status
+    available_at: int | None
+    """Written only when not None or `release`: the end of an extended lease, or the wake time."""
+    release: bool = False
+    """Clear worker_id: parked, finished, or handed over. `available_at` is then written as it is, None included."""
+    not_before: int | None = None
+    birth: InstanceHead | None = None
+    started_at: int | None = None
+    """Set by the turn with the first NODE_DISPATCHED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a commit.
+
+    `won` names the instances whose turns are written. Every other is *unknown*, not lost
+    (a lock skipped looks the same as a version moved): re-read before deciding again.
+    `existing` maps a birth that met its idempotency key to the instance that has it.
+    `refused` names turns whose data the database does not take, with its reason: they stood
+    alone and still failed; their neighbours are not harmed.
+    """
+
+    won: frozenset[str] | set[str]
+    store_now: int
+    existing: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Holding:
+    """An instance that this worker holds: its state in memory and the row's guard values."""
+
+    state: InstanceState
+    version: int
+    """0 while it is being born."""
+    worker_id: str | None
+    lease_until: int
+    """End of the lease by the store-adjusted clock (ms)."""
+
+    @property
+    def instance_id(self) -> str:
+        """The id of the instance."""
+        return self.state.head.instance_id
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """What one instance wants to do in a commit: the stimuli, the decisions, the turn they add up to."""
+
+    holding: Holding
+    stimuli: Sequence[Stimulus]
+    decisions: list[Decision]
+    turn: Turn | None
+    """None if no stimulus changed anything: there is nothing to commit."""
+
+    @property
+    def parks(self) -> bool:
+        """The instance leaves this worker with the turn: it waits, has ended, or was born unheld."""
+        return self.turn is not None and (self.turn.release or self.turn.worker_id is None)
+
+
+@dataclass(slots=True, eq=False)
+class Planned:
+    """A batch ready to commit. `drafts` has the turnless ones too; `taken` counts the work items used."""
+
+    drafts: list[Draft]
+    turns: list[Turn]
+
+
+@dataclass(slots=True, eq=False)
+class Won:
+    """A committed draft and what must be performed because of it."""
+
+    draft: Draft
+    events: Sequence[Event]
+    dispatches: list[Dispatch]
+    stops: list[Dispatch]
+    """Handlers whose activation is over: told to stop."""
+    next_due: int | None
+    """When to offer `TimersDue`; None if parked, ended, or nothing is due by itself."""
+
+
+@dataclass(slots=True, eq=False)
+class Settled:
+    """A batch after its commit."""
+
+    won: list[Won]
+    unknown: list[Draft]
+    """Re-read, then decide their stimuli again."""
+    refused: list[tuple[Draft, str]]
+    """The database does not take their data, for this reason."""
+    idle: list[Draft]
+    """Nothing changed."""
+
+
+def plan_turns(
+    work: Iterable[tuple[Holding, Sequence[Stimulus]]], *, now: int, lease_ms: int, turns_max: int = BATCH_TURNS_MAX
+) -> Planned:
+    """Decide the stimuli of each holding in order, until the batch is full.
+
+    Takes from `work` only what fits: at most `turns_max` turns, and no further one once 4 MB
+    are reached. Each holding may appear once; its state is evolved at once and must be thrown
+    away if its turn does not win.
+    """
+    planned = Planned([], [])
+    size = 0
+    for holding, stimuli in work:
+        draft = _draft(holding, stimuli, now=now, lease_ms=lease_ms)
+        planned.drafts.append(draft)
+        if draft.turn is not None:
+            planned.turns.append(draft.turn)
+            size += sum(len(event.payload.raw) for event in draft.turn.events)
+        if len(planned.turns) >= turns_max or size >= BATCH_BYTES_MAX:
+            break
+    return planned
+
+
+def settle(planned: Planned, outcome: Outcome) -> Settled:
+    """Sort a batch by what became of it. Winners' holdings get their new version and lease here."""
+    settled = Settled([], [], [], [])
+    for draft in planned.drafts:
+        turn = draft.turn
+        if turn is None:
+            settled.idle.append(draft)
+        elif turn.instance_id in outcome.won:
+            settled.won.append(_won(draft, turn))
+        elif turn.instance_id in outcome.refused:
+            settled.refused.append((draft, outcome.refused[turn.instance_id]))
+        else:
+            settled.unknown.append(draft)
+    return settled
+
+
+def owed_dispatches(state: InstanceState) -> list[Dispatch]:
+    """The unanswered dispatches of a state, for a worker that has just taken it over."""
+    return [Dispatch(node_id, scope, activation.attempt) for (node_id, scope), activation in state.running.items()]
+
+
+def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms: int) -> Draft:
+    state = holding.state
+    was_started = state.started
+    decisions = [decide(state, stimulus, now) for stimulus in stimuli]
+    events = [event for decision in decisions for event in decision.events]
+    draft = Draft(holding, stimuli, decisions, None)
+    if not events:
+        return draft
+    turn = Turn(
+        instance_id=holding.instance_id,
+        expected_version=holding.version,
+        worker_id=holding.worker_id,
+        events=events,
+        status=state.status,
+        available_at=None,
+        not_before=max((d.not_before for d in decisions if d.not_before is not None), default=None),
+        birth=state.head if events[0].seq == 1 else None,
+        started_at=now if state.started and not was_started else None,
+    )
+    _set_lease(turn, holding, now=now, lease_ms=lease_ms)
+    draft.turn = turn
+    return draft
+
+
+def _set_lease(turn: Turn, holding: Holding, *, now: int, lease_ms: int) -> None:
+    """Keep, extend, park or give up the instance with this very turn."""
+    state = holding.state
+    if state.is_terminal:
+        turn.release = True
+        return
+    due = state.next_due()
+    parks = not state.running and (due is None or due - now > PARK_AFTER_MS)
+    if turn.birth is not None and (parks or holding.worker_id is None):
+        turn.worker_id, turn.available_at = None, due
+        return
+    if parks:
+        turn.release, turn.available_at = True, due
+        return
+    if turn.birth is not None or holding.lease_until - now < lease_ms // 2:
+        # Extending only when half is gone keeps most updates off the available_at index (HOT).
+        turn.available_at = now + lease_ms
+    if turn.status is Status.WAITING:
+        turn.status = Status.RUNNING  # a wait under a second keeps its worker
+
+
+def _won(draft: Draft, turn: Turn) -> Won:
+    holding, state = draft.holding, draft.holding.state
+    holding.version += 1
+    if turn.available_at is not None and not turn.release:
+        holding.lease_until = turn.available_at
+    dispatches = [
+        command
+        for decision in draft.decisions
+        for command in decision.commands
+        if isinstance(command, Dispatch) and state.owes(command)
+    ]
+    stops = [stop for decision in draft.decisions for stop in decision.stops]
+    return Won(draft, turn.events, dispatches, stops, None if draft.parks else state.next_due())

@@ -1,0 +1,281 @@
+"""The memory store: a true store without a disk, for tests and the simulator.
+
+It keeps every promise of `ports.Store` (true version checks, true unique indexes, leases by an
+injected clock) and passes `tests/conformance`. Several `MemoryStore`s on one `MemoryDatabase`
+are several processes on one database; the data outlives each of them. It brings no clock and
+no dice of its own: with the same calls it always does the same. `Faults` makes it fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Loaded, Outcome, Turn, WorkflowVersion
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.store.memory_database import Change, InstanceRecord, MemoryDatabase, Transaction
+from anabranch.errors import NotFound
+
+__all__ = ["Change", "Faults", "InstanceRecord", "MemoryDatabase", "MemoryStore", "Transaction"]
+
+# 100,000 runs waiting to start are refused a neighbour anyway, so nobody needs the exact
+# number beyond it.
+PENDING_COUNTED_MAX = 100_000
+
+
+class Faults:
+    """What can go wrong between a process and its database; this one lets everything pass.
+
+    Override to delay (await something), to lose the request (raise `StoreUnavailable` in
+    `before`: nothing happened), to lose the answer (raise it in `after`: everything happened,
+    and the caller cannot know), or to make a turn look as if its row was locked (`skip`).
+    `operation` is the name of the store's method.
+    """
+
+    async def before(self, operation: str) -> None:
+        """The request travels; by default as long as one turn of the event loop."""
+        await asyncio.sleep(0)
+
+    async def after(self, operation: str) -> None:
+        """The answer travels; by default no time at all."""
+
+    def skip(self, turn: Turn) -> bool:
+        """True: this turn does not win although its guard holds. Not asked about births."""
+        return False
+
+
+class MemoryStore:
+    """One process's connection to a `MemoryDatabase`."""
+
+    def __init__(
+        self, database: MemoryDatabase, *, faults: Faults | None = None, commits_in_flight_max: int = 1
+    ) -> None:
+        self.database = database
+        self.faults = faults or Faults()
+        self.commits_in_flight_max = commits_in_flight_max
+        self._foreign_writes_seen: int | None = None
+        self._own_writes = 0
+
+    async def start(self) -> None:
+        """Nothing to open."""
+        await self.faults.before("start")
+
+    async def stop(self) -> None:
+        """Nothing to close; the database stays."""
+        await asyncio.sleep(0)
+
+    async def now(self) -> int:
+        """The database's clock (ms)."""
+        await self.faults.before("now")
+        return self.database.now()
+
+    # -- the hot path ---------------------------------------------------------------------
+    async def commit(self, turns: Sequence[Turn]) -> Outcome:
+        """See `ports.Store.commit`."""
+        await self.faults.before("commit")
+        writes = self.database.writes
+        outcome = self.database.commit(turns, skip=self.faults.skip)
+        self._own_writes += self.database.writes - writes
+        await self.faults.after("commit")
+        return outcome
+
+    async def claim(
+        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+    ) -> list[Claimed]:
+        """See `ports.Store.claim`."""
+        await self.faults.before("claim")
+        writes = self.database.writes
+        claimed = self.database.claim(worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal)
+        self._own_writes += self.database.writes - writes
+        await self.faults.after("claim")
+        return claimed
+
+    async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
+        """See `ports.Store.extend`."""
+        await self.faults.before("extend")
+        ours = self.database.extend(worker_id=worker_id, instance_ids=instance_ids, lease_ms=lease_ms)
+        await self.faults.after("extend")
+        return ours
+
+    async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
+        """See `ports.Store.release`."""
+        await self.faults.before("release")
+        writes = self.database.writes
+        released = self.database.release(worker_id=worker_id, instance_ids=instance_ids)
+        self._own_writes += self.database.writes - writes
+        await self.faults.after("release")
+        return released
+
+    async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+        """See `ports.Store.versions`."""
+        await self.faults.before("versions")
+        found = ((id_, self.database.instances.get(id_)) for id_ in instance_ids)
+        return {id_: (record.row.version, record.row.worker_id) for id_, record in found if record is not None}
+
+    async def foreign_changes_possible(self) -> bool:
+        """See `ports.Store.foreign_changes_possible`; exact here."""
+        await self.faults.before("foreign_changes_possible")
+        foreign, seen = self.database.writes - self._own_writes, self._foreign_writes_seen
+        self._foreign_writes_seen = foreign
+        return foreign != seen
+
+    # -- foreign stimuli ------------------------------------------------------------------
+    async def append_signal(
+        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None
+    ) -> ForeignResult:
+        """See `ports.Store.append_signal`."""
+        await self.faults.before("append_signal")
+        result = self.database.append_signal(
+            tenant_id=tenant_id, instance_id=instance_id, event=event, payload=payload, key=key
+        )
+        await self.faults.after("append_signal")
+        return result
+
+    async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
+        """See `ports.Store.append_cancel`."""
+        await self.faults.before("append_cancel")
+        result = self.database.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
+        await self.faults.after("append_cancel")
+        return result
+
+    # -- reading --------------------------------------------------------------------------
+    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+        """See `ports.Store.load`."""
+        await self.faults.before("load")
+        found = ((id_, self.database.instances.get(id_)) for id_ in instance_ids)
+        loaded = {id_: Loaded(record.row, record.events[after_seq:]) for id_, record in found if record is not None}
+        await self.faults.after("load")
+        return loaded
+
+    async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
+        """See `ports.Store.get_instance`."""
+        await self.faults.before("get_instance")
+        record = self.database.instances.get(instance_id)
+        if record is None or tenant_id not in (None, record.row.head.tenant_id):
+            return None
+        return record.row
+
+    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+        """See `ports.Store.read_log`."""
+        await self.faults.before("read_log")
+        return self._log(instance_id)[after_seq : after_seq + limit]
+
+    async def list_instances(
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        before: tuple[int, str] | None = None,
+        workflow_name: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        test: bool = False,
+    ) -> list[InstanceRow]:
+        """See `ports.Store.list_instances`."""
+        await self.faults.before("list_instances")
+        rows = [
+            row
+            for row in self.database.rows()
+            if row.head.tenant_id == tenant_id
+            and row.head.test == test
+            and (before is None or _listing_order(row) < before)
+            and workflow_name in (None, row.head.workflow_name)
+            and (not statuses or row.status in statuses)
+            and (since is None or since <= row.head.created_at)
+            and (until is None or row.head.created_at < until)
+        ]
+        return sorted(rows, key=_listing_order, reverse=True)[:limit]
+
+    async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """See `ports.Store.get_completed_node_ids`."""
+        await self.faults.before("get_completed_node_ids")
+        return self._root_nodes(instance_id, EventType.NODE_COMPLETED, node_ids)
+
+    async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """See `ports.Store.get_dispatched_node_ids`."""
+        await self.faults.before("get_dispatched_node_ids")
+        return self._root_nodes(instance_id, EventType.NODE_DISPATCHED, node_ids)
+
+    async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
+        """See `ports.Store.get_stale_running_instances`."""
+        await self.faults.before("get_stale_running_instances")
+        return self.database.stale_rows()[:limit]
+
+    async def count_pending(self) -> int:
+        """See `ports.Store.count_pending`."""
+        await self.faults.before("count_pending")
+        pending = (row for row in self.database.open_rows() if row.status is Status.PENDING)
+        return sum(1 for _ in islice(pending, PENDING_COUNTED_MAX))
+
+    # -- definitions ----------------------------------------------------------------------
+    async def save_workflow(
+        self,
+        *,
+        tenant_id: str,
+        name: str,
+        title: str | None,
+        definition: Mapping[str, Any],
+        kind: str = "drawn",
+        workflow_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> WorkflowVersion:
+        """See `ports.Store.save_workflow`."""
+        await self.faults.before("save_workflow")
+        saved = self.database.definitions.save(
+            tenant_id=tenant_id,
+            name=name,
+            title=title,
+            definition=definition,
+            kind=kind,
+            workflow_id=workflow_id,
+            expected_version=expected_version,
+        )
+        await self.faults.after("save_workflow")
+        return saved
+
+    async def get_workflow(
+        self, *, tenant_id: str, workflow: str, version: int | None = None
+    ) -> WorkflowVersion | None:
+        """See `ports.Store.get_workflow`."""
+        await self.faults.before("get_workflow")
+        return self.database.definitions.get(tenant_id=tenant_id, workflow=workflow, version=version)
+
+    async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
+        """See `ports.Store.get_definition`."""
+        await self.faults.before("get_definition")
+        return self.database.definitions.pinned(workflow_id, version)
+
+    async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
+        """See `ports.Store.list_workflows`."""
+        await self.faults.before("list_workflows")
+        return self.database.definitions.newest(tenant_id=tenant_id)
+
+    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
+        """See `ports.Store.delete_workflow`."""
+        await self.faults.before("delete_workflow")
+        self.database.definitions.delete(tenant_id=tenant_id, workflow_id=workflow_id)
+        await self.faults.after("delete_workflow")
+
+    async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
+        """See `ports.Store.delete_test_instance`."""
+        await self.faults.before("delete_test_instance")
+        if not self.database.delete_test_instance(tenant_id=tenant_id, instance_id=instance_id):
+            raise NotFound(f"there is no ended test run {instance_id}")
+        await self.faults.after("delete_test_instance")
+
+    # -- inside ---------------------------------------------------------------------------
+    def _log(self, instance_id: str) -> list[Event]:
+        record = self.database.instances.get(instance_id)
+        return [] if record is None else record.events
+
+    def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:
+        found = {event.node_id for event in self._log(instance_id) if event.type is type_ and event.scope == ""}
+        return found.intersection(node_ids) if node_ids else found
+
+
+def _listing_order(row: InstanceRow) -> tuple[int, str]:
+    return (row.head.created_at, row.head.instance_id)

@@ -1,0 +1,347 @@
+"""What a memory store keeps: instance rows, logs and their unique indexes, in one process.
+
+Called by `memory.MemoryStore`, which may be many: each is one process's connection to the
+same database. Nothing here awaits, so every method is one transaction. Tests and the
+simulator read `instances` and listen with `on_commit`; nobody but this file writes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.engine.ports import Claimed, ForeignResult, InstanceHead, InstanceRow, Loaded, Outcome, Turn
+from anabranch.engine.rules.decide import signal_payload
+from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
+from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.store.memory_definitions import MemoryDefinitions
+from anabranch.errors import TooManySignals
+
+# An escaped NUL that is not itself an escaped backslash followed by text: PostgreSQL refuses
+# it, so the memory store does too, lest something pass here and fail there.
+_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One instance before and after a transaction; None: it was not there."""
+
+    before: InstanceRow | None
+    after: InstanceRow | None
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What one operation of one connection wrote, all at once."""
+
+    operation: str
+    now: int
+    changes: Sequence[Change]
+
+
+@dataclass(slots=True, eq=False)
+class InstanceRecord:
+    """One instance: its row (replaced, never changed), its log, its entries in the unique indexes."""
+
+    row: InstanceRow
+    events: list[Event] = field(default_factory=list)
+    unique: set[tuple[object, ...]] = field(default_factory=set)
+    signals_kept: int = 0
+    """Signals that no wait has taken."""
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write events that `refusal_of` let through."""
+        for event in events:
+            key = _unique_key(event)
+            if key is not None:
+                self.unique.add(key)
+            if event.type is EventType.SIGNAL_RECEIVED:
+                self.signals_kept += 1
+            elif event.type is EventType.NODE_WAITING and "signalSeq" in event.payload.value:
+                self.signals_kept -= 1
+        self.events.extend(events)
+
+
+class MemoryDatabase:
+    """Instances and definitions that outlive the simulated processes connected to them.
+
+    `now` is the database's clock (ms); `new_id` names new workflows. `on_commit` is called
+    inside every transaction that wrote instances, after the writes: raise there to stop a
+    test at the first broken invariant.
+    """
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], int],
+        new_id: Callable[[], str] | None = None,
+        on_commit: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        self.now = now
+        self.on_commit = on_commit
+        self.instances: dict[str, InstanceRecord] = {}
+        self.definitions = MemoryDefinitions(now=now, new_id=new_id, has_open_runs=self._has_open_runs)
+        self.writes = 0
+        """Transactions that wrote an instance."""
+        self._open: dict[str, InstanceRecord] = {}
+        self._keys: dict[tuple[str, str, str], str] = {}
+
+    # -- the hot path ---------------------------------------------------------------------
+    def commit(self, turns: Sequence[Turn], *, skip: Callable[[Turn], bool]) -> Outcome:
+        """Write each turn whose guard holds; `skip` makes one look as if its row was locked."""
+        now = self.now()
+        won: set[str] = set()
+        existing: dict[str, str] = {}
+        refused: dict[str, str] = {}
+        changes: list[Change] = []
+        assert len({turn.instance_id for turn in turns}) == len(turns), "a batch names an instance once"
+        for turn in turns:
+            record = self.instances.get(turn.instance_id)
+            if turn.birth is not None:
+                holder = self._keys.get(_idempotency(turn.birth)) if turn.birth.idempotency_key else None
+                if holder is not None:
+                    existing[turn.instance_id] = holder
+                if holder is not None or record is not None:
+                    continue
+            elif record is None or not _guard_holds(record.row, turn, now) or skip(turn):
+                continue
+            reason = _refusal_of(turn, record)
+            if reason is not None:
+                refused[turn.instance_id] = reason
+                continue
+            changes.append(self._advance(turn, record, now))
+            won.add(turn.instance_id)
+        self._committed("commit", now, changes)
+        return Outcome(won, now, existing, refused)
+
+    def claim(
+        self, *, worker_id: str, limit: int, lease_ms: int, only: Collection[str] | None, steal: bool
+    ) -> list[Claimed]:
+        """Give due instances (with `steal` held ones too) to this worker, longest overdue first."""
+        now = self.now()
+        due = [row for row in self._open_rows(only) if _is_due(row, now) or (steal and row.worker_id is not None)]
+        claimed: list[Claimed] = []
+        changes: list[Change] = []
+        for row in heapq.nsmallest(limit, due, key=_overdue_order):
+            record = self._open[row.head.instance_id]
+            lapsed = row.worker_id is not None and row.worker_id != worker_id
+            record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=now + lease_ms)
+            loaded = Loaded(record.row, list(record.events))
+            claimed.append(Claimed(loaded, lapsed, row.available_at if lapsed else None))
+            changes.append(Change(row, record.row, ()))
+        self._committed("claim", now, changes)
+        return claimed
+
+    def extend(self, *, worker_id: str, instance_ids: Collection[str], lease_ms: int) -> set[str]:
+        """Move the end of these leases, where they are still this worker's."""
+        until = self.now() + lease_ms
+        ours = set()
+        for row in self._open_rows(instance_ids):
+            if row.worker_id == worker_id:
+                record = self._open[row.head.instance_id]
+                record.row = _replaced(row, version=row.version, worker_id=worker_id, available_at=until)
+                ours.add(row.head.instance_id)
+        return ours
+
+    def release(self, *, worker_id: str, instance_ids: Collection[str] | None) -> int:
+        """Make this worker's instances anybody's, now."""
+        now = self.now()
+        changes: list[Change] = []
+        for row in self._open_rows(instance_ids):
+            if row.worker_id == worker_id:
+                record = self._open[row.head.instance_id]
+                record.row = _replaced(row, version=row.version + 1, worker_id=None, available_at=now)
+                changes.append(Change(row, record.row, ()))
+        self._committed("release", now, changes)
+        return len(changes)
+
+    # -- foreign stimuli ------------------------------------------------------------------
+    def append_signal(
+        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None
+    ) -> ForeignResult:
+        """Append SIGNAL_RECEIVED whoever holds the instance, once per key."""
+        record = self._of_tenant(instance_id, tenant_id)
+        if record is None:
+            return ForeignResult(None, None)
+        if key is not None and ("signal", key) in record.unique:
+            return ForeignResult(record.row, None, repeated=True)
+        if record.row.status.is_terminal:
+            return ForeignResult(record.row, None)
+        if record.signals_kept >= SIGNALS_KEPT_MAX:
+            raise TooManySignals(f"run {instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
+        return self._append_foreign(
+            record, EventType.SIGNAL_RECEIVED, signal_payload(event, payload, key), record.row.status
+        )
+
+    def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
+        """Append INSTANCE_CANCELLED whoever holds the instance, and close it."""
+        record = self._of_tenant(instance_id, tenant_id)
+        if record is None or record.row.status.is_terminal:
+            return ForeignResult(None if record is None else record.row, None)
+        return self._append_foreign(record, EventType.INSTANCE_CANCELLED, Payload.trusted(reason), Status.CANCELLED)
+
+    def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> bool:
+        """Remove a terminal test run; False if there is none of this tenant with that id."""
+        record = self._of_tenant(instance_id, tenant_id)
+        if record is None or not record.row.head.test or not record.row.status.is_terminal:
+            return False
+        del self.instances[instance_id]
+        self._keys = {key: holder for key, holder in self._keys.items() if holder != instance_id}
+        self._committed("delete_test_instance", self.now(), [Change(record.row, None, ())])
+        return True
+
+    # -- reading --------------------------------------------------------------------------
+    def rows(self) -> Iterator[InstanceRow]:
+        """Every instance row, oldest birth first."""
+        return (record.row for record in self.instances.values())
+
+    def open_rows(self) -> Iterator[InstanceRow]:
+        """The rows of instances that have not ended."""
+        return (record.row for record in self._open.values())
+
+    def stale_rows(self) -> list[InstanceRow]:
+        """Held rows whose lease has run out, longest overdue first."""
+        now = self.now()
+        stale = [row for row in self.open_rows() if row.worker_id is not None and _is_due(row, now)]
+        return sorted(stale, key=_overdue_order)
+
+    # -- inside ---------------------------------------------------------------------------
+    def _advance(self, turn: Turn, record: InstanceRecord | None, now: int) -> Change:
+        before = None if record is None else record.row
+        row = _row_after(turn, before, now)
+        if record is None:
+            record = self.instances[turn.instance_id] = self._open[turn.instance_id] = InstanceRecord(row)
+            if row.head.idempotency_key:
+                self._keys[_idempotency(row.head)] = turn.instance_id
+        record.row = row
+        record.append(turn.events)
+        if row.status.is_terminal:
+            del self._open[turn.instance_id]
+        return Change(before, row, turn.events)
+
+    def _append_foreign(
+        self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status
+    ) -> ForeignResult:
+        now, before = self.now(), record.row
+        event = Event(before.last_seq + 1, type_, "", "", 0, payload, now)
+        worker_id, available_at = before.worker_id, before.available_at
+        if status.is_terminal:
+            worker_id = available_at = None
+            del self._open[before.head.instance_id]
+        elif worker_id is None:
+            available_at = now if available_at is None else min(now, available_at)
+        record.row = InstanceRow(
+            before.head,
+            status,
+            before.version + 1,
+            event.seq,
+            worker_id,
+            available_at,
+            before.started_at,
+            now if status.is_terminal else None,
+        )
+        record.append([event])
+        self._committed("foreign", now, [Change(before, record.row, [event])])
+        return ForeignResult(record.row, event.seq)
+
+    def _open_rows(self, instance_ids: Collection[str] | None) -> Iterator[InstanceRow]:
+        if instance_ids is None:
+            return self.open_rows()
+        return (self._open[id_].row for id_ in dict.fromkeys(instance_ids) if id_ in self._open)
+
+    def _of_tenant(self, instance_id: str, tenant_id: str) -> InstanceRecord | None:
+        record = self.instances.get(instance_id)
+        return record if record is not None and record.row.head.tenant_id == tenant_id else None
+
+    def _has_open_runs(self, workflow_id: str) -> bool:
+        return any(row.head.workflow_id == workflow_id for row in self.open_rows())
+
+    def _committed(self, operation: str, now: int, changes: Sequence[Change]) -> None:
+        if changes:
+            self.writes += 1
+            if self.on_commit is not None:
+                self.on_commit(Transaction(operation, now, changes))
+
+
+def _guard_holds(row: InstanceRow, turn: Turn, now: int) -> bool:
+    return (
+        row.version == turn.expected_version
+        and row.worker_id == turn.worker_id
+        and not row.status.is_terminal
+        and (turn.not_before is None or now >= turn.not_before)
+    )
+
+
+def _refusal_of(turn: Turn, record: InstanceRecord | None) -> str | None:
+    """Why the database does not take these events: a key that is taken, or data it cannot hold."""
+    seq = 0 if record is None else record.row.last_seq
+    taken: set[tuple[object, ...]] = set()
+    for event in turn.events:
+        seq += 1
+        if event.seq != seq:
+            return f"event {event.seq} where the log of {turn.instance_id} goes on with {seq}"
+        key = _unique_key(event)
+        if key is not None:
+            if key in taken or (record is not None and key in record.unique):
+                return f"the log of {turn.instance_id} already has {' '.join(map(str, key))}"
+            taken.add(key)
+        if b"\\u0000" in event.payload.raw and _NUL_IN_JSON.search(event.payload.raw):
+            return f"event {event.seq} of {turn.instance_id} has text with a NUL character"
+    return None
+
+
+def _unique_key(event: Event) -> tuple[object, ...] | None:
+    """The entry of an event in the unique indexes of the log; None: as many as you like."""
+    if event.type in ENDINGS:
+        return ("ending", event.node_id, event.scope)
+    if event.type is EventType.NODE_DISPATCHED or event.type is EventType.NODE_ATTEMPT_FAILED:
+        return (event.type, event.node_id, event.scope, event.attempt)
+    if event.type is EventType.SIGNAL_RECEIVED and event.payload.value.get("key") is not None:
+        return ("signal", event.payload.value["key"])
+    return None
+
+
+def _row_after(turn: Turn, before: InstanceRow | None, now: int) -> InstanceRow:
+    worker_id, available_at = turn.worker_id, turn.available_at
+    if turn.status.is_terminal:
+        worker_id = available_at = None
+    elif turn.release:
+        worker_id = None
+    elif available_at is None and before is not None:
+        available_at = before.available_at
+    if before is None:
+        assert turn.birth is not None, "only a birth has no row before it"
+        head, version, last_seq, started_at = turn.birth, 0, 0, None
+    else:
+        head, version, last_seq, started_at = before.head, before.version, before.last_seq, before.started_at
+    return InstanceRow(
+        head,
+        turn.status,
+        version + 1,
+        last_seq + len(turn.events),
+        worker_id,
+        available_at,
+        turn.started_at if started_at is None else started_at,
+        now if turn.status.is_terminal else None,
+    )
+
+
+def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, available_at: int) -> InstanceRow:
+    # Spelled out because dataclasses.replace is several times slower, and claims are frequent.
+    return InstanceRow(row.head, row.status, version, row.last_seq, worker_id, available_at, row.started_at)
+
+
+def _is_due(row: InstanceRow, now: int) -> bool:
+    return row.available_at is not None and row.available_at <= now
+
+
+def _overdue_order(row: InstanceRow) -> tuple[int, str]:
+    return (row.available_at or 0, row.head.instance_id)
+
+
+def _idempotency(head: InstanceHead) -> tuple[str, str, str]:
+    return (head.tenant_id, head.workflow_name, head.idempotency_key or "")

@@ -1,0 +1,123 @@
+"""What a memory store keeps of workflows: names, numbered versions, what was deleted.
+
+Called by `memory.MemoryStore` alone. Versions are never changed and never forgotten: an ended
+run must stay readable with the definition it was pinned to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from anabranch.engine.ports import WorkflowVersion
+from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
+
+
+@dataclass(slots=True, eq=False)
+class _Workflow:
+    versions: list[WorkflowVersion] = field(default_factory=list)
+    deleted: bool = False
+
+    @property
+    def newest(self) -> WorkflowVersion:
+        return self.versions[-1]
+
+
+class MemoryDefinitions:
+    """Workflows by id, and by (tenant, name) while they are not deleted."""
+
+    def __init__(
+        self, *, now: Callable[[], int], new_id: Callable[[], str] | None, has_open_runs: Callable[[str], bool]
+    ) -> None:
+        counter = itertools.count(1)
+        self._new_id = new_id or (lambda: str(uuid.UUID(int=next(counter))))
+        self._now = now
+        self._has_open_runs = has_open_runs
+        self._workflows: dict[str, _Workflow] = {}
+        self._names: dict[tuple[str, str], str] = {}
+
+    def save(
+        self,
+        *,
+        tenant_id: str,
+        name: str,
+        title: str | None,
+        definition: Mapping[str, Any],
+        kind: str,
+        workflow_id: str | None,
+        expected_version: int | None,
+    ) -> WorkflowVersion:
+        """A new workflow, its next version, or the newest again if nothing differs."""
+        workflow = _Workflow() if workflow_id is None else self._live(tenant_id, workflow_id)
+        workflow_id = workflow_id or self._new_id()
+        latest = workflow.newest if workflow.versions else None
+        if expected_version is not None and latest is not None and latest.version != expected_version:
+            raise VersionMismatch(f"workflow {latest.name} is at version {latest.version}, not {expected_version}")
+        if self._names.get((tenant_id, name), workflow_id) != workflow_id:
+            raise NameTaken(f"another workflow is already named {name}")
+        # Through text and back: what is kept shares nothing with what was given.
+        text = orjson.dumps(definition)
+        if (
+            latest is not None
+            and (latest.name, latest.title, latest.kind) == (name, title, kind)
+            and orjson.dumps(latest.definition) == text
+        ):
+            return latest
+        now = self._now()
+        version = WorkflowVersion(
+            workflow_id=workflow_id,
+            tenant_id=tenant_id,
+            name=name,
+            title=title,
+            kind=kind,
+            version=1 if latest is None else latest.version + 1,
+            definition=orjson.loads(text),
+            created_at=now if latest is None else latest.created_at,
+            updated_at=now,
+        )
+        if latest is not None:
+            del self._names[tenant_id, latest.name]
+        self._names[tenant_id, name] = workflow_id
+        workflow.versions.append(version)
+        self._workflows[workflow_id] = workflow
+        return version
+
+    def get(self, *, tenant_id: str, workflow: str, version: int | None) -> WorkflowVersion | None:
+        """By id or name, of this tenant, unless deleted."""
+        found = self._workflows.get(workflow) or self._workflows.get(self._names.get((tenant_id, workflow), ""))
+        if found is None or found.deleted or found.newest.tenant_id != tenant_id:
+            return None
+        return found.newest if version is None else _numbered(found, version)
+
+    def pinned(self, workflow_id: str, version: int) -> WorkflowVersion | None:
+        """One version, deleted or not."""
+        found = self._workflows.get(workflow_id)
+        return None if found is None else _numbered(found, version)
+
+    def newest(self, *, tenant_id: str) -> list[WorkflowVersion]:
+        """The newest version of each workflow of the tenant, by name."""
+        names = sorted(name for tenant, name in self._names if tenant == tenant_id)
+        return [self._workflows[self._names[tenant_id, name]].newest for name in names]
+
+    def delete(self, *, tenant_id: str, workflow_id: str) -> None:
+        """Free the name; the versions stay for the runs that are pinned to them."""
+        workflow = self._live(tenant_id, workflow_id)
+        if self._has_open_runs(workflow_id):
+            raise WorkflowHasRuns(f"workflow {workflow.newest.name} has open runs")
+        workflow.deleted = True
+        del self._names[tenant_id, workflow.newest.name]
+
+    def _live(self, tenant_id: str, workflow_id: str) -> _Workflow:
+        workflow = self._workflows.get(workflow_id)
+        if workflow is None or workflow.deleted or workflow.newest.tenant_id != tenant_id:
+            raise NotFound(f"there is no workflow {workflow_id}")
+        return workflow
+
+
+def _numbered(workflow: _Workflow, version: int) -> WorkflowVersion | None:
+    return workflow.versions[version - 1] if 1 <= version <= len(workflow.versions) else None

@@ -1,0 +1,116 @@
+"""Fields of a definition: read one, or report why it cannot be read.
+
+Pure. `graph` reads every object of a drawn workflow through it. Knows kinds of fields (text,
+list, choice, duration) and how a problem is reported, nothing of what the fields mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.problems import Problem, kind_of, pointer_to, quoted
+
+
+class FieldReader:
+    """Reads fields and collects problems. `pointer` is always the place of the object that has the field."""
+
+    def __init__(self, errors: list[Problem], warnings: list[Problem]) -> None:
+        self._errors = errors
+        self._warnings = warnings
+        self._unknown: set[tuple[str, str]] = set()
+
+    def text(
+        self,
+        value: dict[str, Any],
+        name: str,
+        pointer: str,
+        *,
+        required: bool = False,
+        node_id: str | None = None,
+        edge_id: str | None = None,
+    ) -> str | None:
+        """The text of a field; None (reported where it must not be) if there is none."""
+        text = value.get(name)
+        place = pointer + pointer_to(name)
+        if isinstance(text, str):
+            return text
+        if text is not None:
+            self.wrong_type(place, "a string", text, node_id=node_id, edge_id=edge_id)
+        elif required:
+            self.error("MISSING_FIELD", f"{name} is required", place, node_id=node_id, edge_id=edge_id)
+        return None
+
+    def items(self, value: dict[str, Any], name: str, pointer: str, *, required: bool) -> list[Any]:
+        """The list of a field; an empty one if there is none."""
+        items = value.get(name)
+        place = pointer + pointer_to(name)
+        if isinstance(items, list):
+            return items
+        if items is not None:
+            self.wrong_type(place, "a list", items)
+        elif required:
+            self.error("MISSING_FIELD", f"{name} is required", place)
+        return []
+
+    def choice(
+        self, value: dict[str, Any], name: str, pointer: str, *, among: Sequence[str], code: str, node_id: str
+    ) -> str | None:
+        """The chosen word; None if nothing is chosen or it is not `among` the words (reported)."""
+        chosen = value.get(name)
+        if chosen is None:
+            return None
+        if isinstance(chosen, str) and chosen in among:
+            return chosen
+        message = f"{name} is {quoted(chosen)}; it must be one of {', '.join(among)}"
+        self.error(code, message, pointer + pointer_to(name), node_id=node_id)
+        return None
+
+    def duration_ms(
+        self, value: dict[str, Any], name: str, pointer: str, *, code: str, node_id: str | None = None
+    ) -> int | None:
+        """A length of time in milliseconds, longer than nothing; None if there is none or it is wrong (reported)."""
+        written = value.get(name)
+        if written is None:
+            return None
+        place = pointer + pointer_to(name)
+        try:
+            milliseconds = parse_duration(written)
+        except ValueError as refusal:
+            self.error(code, f"{name}: {refusal}", place, node_id=node_id)
+            return None
+        if milliseconds == 0:
+            self.error(code, f"{name} must be longer than nothing", place, node_id=node_id)
+            return None
+        return milliseconds
+
+    def wrong_type(
+        self, pointer: str, wanted: str, value: object, *, node_id: str | None = None, edge_id: str | None = None
+    ) -> None:
+        """Report a value of the wrong kind at `pointer`."""
+        message = f"{pointer or '/'} must be {wanted}, not a {kind_of(value)}"
+        self.error("WRONG_TYPE", message, pointer, node_id=node_id, edge_id=edge_id)
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        pointer: str,
+        *,
+        node_id: str | None = None,
+        edge_id: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Report a problem that the definition is refused for."""
+        self._errors.append(Problem(code, message, pointer, node_id, edge_id, hint))
+
+    def note_unknown(
+        self, value: dict[str, Any], owner: str, pointer: str, *, known: frozenset[str], node_id: str | None = None
+    ) -> None:
+        """Warn of fields that nobody reads, once per kind: an editor that adds one adds it to every node."""
+        for name in sorted(value.keys() - known):
+            if (owner, name) not in self._unknown:
+                self._unknown.add((owner, name))
+                message = f"nobody reads the {owner} field {quoted(name)}"
+                self._warnings.append(Problem("UNKNOWN_FIELD", message, pointer + pointer_to(name), node_id))

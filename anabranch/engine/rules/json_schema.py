@@ -1,0 +1,87 @@
+"""JSON Schema: problems of a schema, and of a value under one, without leaving the machine.
+
+Pure. The validator checks configs and `inputSchema` with it; whoever starts a run checks the
+input with it. A schema comes from a tenant, so references to other documents are refused:
+following one would be a request in the tenant's name from inside our network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from anabranch.engine.rules.problems import pointer_to
+
+# 20 problems of one value: past it the first ones explain the rest.
+PROBLEMS_MAX = 20
+
+# 300 characters: the library quotes the whole offending value in its messages.
+MESSAGE_MAX = 300
+
+_NOTHING_ELSE: Registry[Any] = Registry()
+"""Knows no documents and fetches none."""
+
+
+class ValueSchema:
+    """A schema made ready to check many values. Raises nothing for any JSON value."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """`schema` must have passed `schema_problems`, or be our own."""
+        self._validator = Draft202012Validator(schema, registry=_NOTHING_ELSE)
+
+    def problems(self, value: Any) -> list[tuple[str, str]]:
+        """(JSON pointer, message) of what does not fit; empty when all does. At most `PROBLEMS_MAX`."""
+        found: list[tuple[str, str]] = []
+        try:
+            for error in self._validator.iter_errors(value):
+                found.append((pointer_to(*error.absolute_path), _message(error)))
+                if len(found) == PROBLEMS_MAX:
+                    break
+        except Unresolvable as refusal:
+            found.append(("", f"the schema refers to something that is not in it: {refusal}"[:MESSAGE_MAX]))
+        except RecursionError:
+            found.append(("", "the schema refers to itself without end"))
+        return found
+
+
+def schema_problems(schema: Any) -> list[tuple[str, str]]:
+    """(JSON pointer, message) of what makes this no usable JSON Schema (draft 2020-12)."""
+    if isinstance(schema, bool):
+        return []
+    if not isinstance(schema, Mapping):
+        return [("", "a JSON Schema is an object (or true or false)")]
+    for pointer, reference in _references(schema):
+        if not (isinstance(reference, str) and reference.startswith("#")):
+            return [(pointer, "refers to another document; only references into this schema (`#…`) are followed")]
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as refusal:
+        return [(pointer_to(*refusal.absolute_path), _message(refusal))]
+    except RecursionError:
+        return [("", "is nested too deep")]
+    return []
+
+
+def _references(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Every reference in a schema, wherever it stands."""
+    stack: list[tuple[Any, str]] = [(schema, "")]
+    while stack:
+        value, pointer = stack.pop()
+        if isinstance(value, Mapping):
+            for key, child in value.items():
+                place = pointer + pointer_to(key)
+                if key in ("$ref", "$dynamicRef") and not isinstance(child, (Mapping, list)):
+                    yield place, child
+                stack.append((child, place))
+        elif isinstance(value, list):
+            stack.extend((child, pointer + pointer_to(index)) for index, child in enumerate(value))
+
+
+def _message(error: ValidationError | SchemaError) -> str:
+    text = str(error.message)
+    return text if len(text) <= MESSAGE_MAX else text[:MESSAGE_MAX] + "…"

@@ -1,0 +1,113 @@
+"""Problems of a drawn workflow: every code the validator can answer with, and its sentence.
+
+Pure. The parser, the structure check and the validator make problems; `docs/errors.md` is
+written from the two tables. Node types add codes of their own through `NodeType.check`
+(`EXPRESSION_EXPECTED`, `TEMPLATE_ERROR`, …). Codes are public and stable; sentences may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+REFUSALS: Mapping[str, str] = {
+    "WRONG_TYPE": "A field holds another kind of JSON value than it must.",
+    "MISSING_FIELD": "A required field is absent.",
+    "NOT_STORABLE": "The document is not plain JSON, is nested too deep or is too large.",
+    "FORBIDDEN_KEY": "An object key (`__proto__`, `constructor`, `prototype`) could change objects in a browser.",
+    "TOO_MANY_NODES": "The graph has more nodes than the limit.",
+    "TOO_MANY_EDGES": "The graph has more edges than the limit.",
+    "BAD_NAME": "The workflow's name does not have the form of a name.",
+    "NO_START": "No node of type `start`.",
+    "SEVERAL_STARTS": "More than one node of type `start`.",
+    "BAD_NODE_ID": "A node id is empty, too long, or holds a character that paths are made of.",
+    "DUPLICATE_NODE_ID": "Two nodes have one id.",
+    "DUPLICATE_EDGE_ID": "Two edges have one id.",
+    "EDGE_FROM_NOWHERE": "An edge leaves a node that does not exist.",
+    "EDGE_TO_NOWHERE": "An edge leads to a node that does not exist.",
+    "EDGE_INTO_START": "An edge leads into the start node.",
+    "UNKNOWN_HANDLE": "An edge leaves by a handle that its node does not have.",
+    "UNKNOWN_TYPE": "Nobody registered this node type.",
+    "CONFIG_INVALID": "A node's config does not fit the schema of its type.",
+    "NODE_TYPE_BROKEN": "A node type's own check raised instead of answering.",
+    "CYCLE": "Nodes lead back to themselves other than through the body of one loop node.",
+    "LOOP_BORDER": "An edge enters or leaves the body of a loop other than through the loop node.",
+    "BAD_OUTPUT_VARIABLE": "An output variable is no identifier, or a reserved one.",
+    "RESERVED_BRANCH_ID": "A branch is called `default`, `else` or `error`, which name other handles.",
+    "DUPLICATE_BRANCH_ID": "Two branches of a condition have one id.",
+    "UNKNOWN_JOIN_MODE": "A join mode other than `all` and `any`.",
+    "UNKNOWN_ERROR_HANDLING": "An error handling other than `continue`, `ignore` and `fail_workflow`.",
+    "BAD_RETRY": "A retry policy that cannot be read.",
+    "BAD_TIMEOUT": "A timeout that is no duration, or zero.",
+    "BAD_RETENTION": "A retention that is no duration, or zero.",
+    "BAD_DEADLINE": "A deadline that is no duration, or zero.",
+    "BAD_INPUT_SCHEMA": "The input schema is no JSON Schema, or refers to other documents.",
+}
+"""What a definition is refused for at save: code → sentence."""
+
+WARNINGS: Mapping[str, str] = {
+    "UNKNOWN_FIELD": "A field that nobody reads.",
+    "UNREACHABLE_NODE": "No way leads from start to the node; it will not run.",
+    "PARALLEL_WRITERS": "Nodes that may run at the same time write one variable; the later one wins.",
+    "VARIABLE_NEVER_WRITTEN": "A template reads a variable that no node before it writes.",
+    "CONTINUE_WITHOUT_ERROR_EDGE": "`continue` is asked for, but no `error` edge takes a failure.",
+    "ERROR_EDGE_NEVER_TAKEN": "An `error` edge of a node whose failures are ignored or fail the workflow.",
+    "EDGE_NEVER_LIVE": "No run can ever take the edge.",
+}
+"""What a definition is warned about at save: code → sentence."""
+
+# 120 characters of somebody's text are enough to recognize it in a message.
+QUOTED_MAX = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with (or odd about) a definition, and where.
+
+    `pointer` is a JSON pointer into the document ("" is the whole of it); `node_id` and
+    `edge_id` name the place as the author does, where the author gave a name.
+    """
+
+    code: str
+    message: str
+    pointer: str = ""
+    node_id: str | None = None
+    edge_id: str | None = None
+    hint: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The public form; what is not known is left out."""
+        fields = {
+            "code": self.code,
+            "message": self.message,
+            "nodeID": self.node_id,
+            "edgeID": self.edge_id,
+            "pointer": self.pointer,
+            "hint": self.hint,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def pointer_to(*steps: str | int) -> str:
+    """The JSON pointer of these steps (RFC 6901)."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def quoted(value: object) -> str:
+    """Somebody's value in a message: recognizable, on one line, never long."""
+    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a JSON {kind_of(value)}"
+    return text if len(text) <= QUOTED_MAX else text[:QUOTED_MAX] + "…"
+
+
+def kind_of(value: object) -> str:
+    """What JSON calls this kind of value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "list" if isinstance(value, (list, tuple)) else "object"

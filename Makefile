@@ -1,0 +1,59 @@
+# What a person types. A fresh machine needs Python 3.11 or newer, make and git; nothing else.
+# Everything is installed into $(VENV) from requirements.lock, once, and again when that file changes.
+
+PYTHON3 ?= python3
+VENV ?= .venv
+PYTHON := $(VENV)/bin/python
+ANABRANCH := $(VENV)/bin/anabranch
+READY := $(VENV)/.ready
+
+# Two at once: a small machine has two cores, and the tests that start databases need both.
+TEST_WORKERS ?= 2
+# Which tests, and any other flag of pytest: make test PYTEST="tests/spec -x"
+PYTEST ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench lock clean
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
+
+setup: $(READY) ## install everything into .venv (the other targets do it by themselves)
+
+demo: $(READY) ## run the example workflow and watch it
+	$(ANABRANCH) run examples/triage/workflow.json --input @examples/triage/input.json --watch
+
+test: $(READY) ## run all tests
+	$(PYTHON) -m pytest -n $(TEST_WORKERS) $(PYTEST)
+
+check: $(READY) ## formatting, lint, types, layers: before each commit
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy anabranch
+	$(PYTHON) -m pytest -q tests/architecture
+
+format: $(READY) ## let ruff put the files into shape
+	$(PYTHON) -m ruff format .
+	$(PYTHON) -m ruff check --fix .
+
+bench: $(READY) ## measure the hot path
+	$(PYTHON) -m benchmarks
+
+lock: $(READY) ## pin the newest versions that pyproject.toml allows (needs uv on the PATH)
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \
+		--no-emit-index-url --no-emit-find-links --no-header --no-annotate -o requirements.lock
+
+clean: ## remove what was installed, built or cached; keeps .anabranch, where runs are stored
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is touched last, so that an interrupted installation is taken up again. The project
+# itself is installed without build isolation: its build tool is in the lock like the rest.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "anabranch needs Python 3.11 or newer, and $(PYTHON3) is $$($(PYTHON3) --version 2>&1)."; \
+		echo "Install a newer one and name it: make PYTHON3=python3.12 setup"; exit 1; }
+	$(PYTHON3) -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@

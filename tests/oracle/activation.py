@@ -1,0 +1,54 @@
+"""What the oracle notes down while it walks: activations, iterations, and what certainly came before what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Errors: TypeAlias = tuple[tuple[str, int | None], ...]
+"""(code, attempt) of each error it may be; several: whichever happens first. Attempt None: not promised."""
+
+
+@dataclass(eq=False)
+class Activation:
+    """One node in one scope, as if nothing ever stopped the run."""
+
+    node: Mapping[str, Any]
+    scope: str
+    frame: Mapping[str, Any]
+    """What is in the context before any variable: input, and in loops item, index, count, results."""
+    before: frozenset[Activation]
+    """What has certainly ended when it is dispatched."""
+    outcome: str = "open"
+    handle: str | None = None
+    """Its live exit."""
+    attempt: int | None = 1
+    past: frozenset[Activation] = frozenset()
+    """What has certainly ended when it has ended, itself included."""
+    errors: Errors = ()
+    iterations: list[Iteration] = field(default_factory=list)
+    certain: bool = True
+    """It ends this way unless the whole instance is stopped before."""
+    stops: str | None = None
+    """The status that its ending gives to the instance."""
+
+    @property
+    def has_no_verdicts(self) -> bool:
+        """True if its edges stay open for ever: it never ends, or its failure is handled by nobody here."""
+        return self.outcome == "open" or (self.outcome == "failed" and self.handle is None)
+
+
+@dataclass(eq=False)
+class Iteration:
+    """One scope: its own activations by node id, and all that were made in it and in inner scopes."""
+
+    scope: str
+    frame: Mapping[str, Any]
+    here: dict[str, Activation]
+    created: list[Activation]
+    past: frozenset[Activation]
+    errors: Errors
+    """Not empty: the iteration fails with one of these."""
+    stuck: bool
+    """It never ends by itself, because something in it stops the instance."""

@@ -1,0 +1,198 @@
+"""The judge: what a run of a drawn workflow must come to, computed in one sequential walk.
+
+Written from the contract alone, and nothing of the engine is imported, so that the engine and its
+judge cannot share a mistake. Called by the tests that run random graphs and real shapes.
+
+The walk visits each scope in topological order and lets every activation happen as if nothing ever
+stopped the run. Each activation knows its `past`: what has certainly ended when it has ended. What
+stops an iteration or the instance (an unhandled failure, a terminate) is noted on the way; whatever
+is not in the past of the stop is then uncertain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from tests.oracle.activation import Activation, Errors, Iteration
+from tests.oracle.expressions import UNKNOWN, Missing, Undetermined, resolve
+from tests.oracle.prediction import ABSENT, AtLeast, Ending, Key, Prediction
+from tests.oracle.script import Script, planned_failure
+from tests.oracle.shape import Shape
+from tests.oracle.values import Values
+
+
+def predict(document: Mapping[str, Any], given: Any, script: Script) -> Prediction:
+    """What a run with this input must come to. Raises Undetermined if even its course depends on timing."""
+    walk = _Walk(Shape(document), script)
+    walk.run("", "", {"input": given}, frozenset())
+    return _conclude(walk.activations, Values(walk.shape, walk.activations))
+
+
+def _conclude(activations: list[Activation], values: Values) -> Prediction:
+    stops = [a for a in activations if a.stops]
+    surely_stopped = any(a.certain for a in stops)
+    common = frozenset.intersection(*(a.past for a in stops)) if stops else frozenset(activations)
+    # A terminate turns open activations into skipped ones; a failure of the instance writes no more rows.
+    others = frozenset({ABSENT, "skipped"} if any(a.stops == "COMPLETED" for a in stops) else {ABSENT})
+    must: dict[Key, Ending] = {}
+    may: dict[Key, frozenset[str]] = {}
+    for a in activations:
+        key = (a.node["id"], a.scope)
+        if not (a.certain and a in common) or a.outcome == "open":
+            may[key] = others | ({a.outcome} - {"open"}) | (set() if a.certain else {"skipped"})
+        elif a.outcome == "skipped":
+            must[key] = Ending("skipped")
+        else:
+            must[key] = Ending(a.outcome, a.attempt, values.of(a))
+    ends = [a for a in activations if a.node["type"] == "end" and not a.scope and a.outcome == "completed"]
+    output = values.merge(ends) if not stops else UNKNOWN
+    if surely_stopped and len(stops) == 1 and stops[0].stops == "COMPLETED":
+        output = values.merge(stops) if set(ends) <= set(stops) else AtLeast(values.merge(stops))
+    return Prediction(
+        statuses=frozenset([a.stops for a in stops if a.stops] + ([] if surely_stopped else ["COMPLETED"])),
+        codes=frozenset(code for a in stops for code, _ in a.errors),
+        output=output,
+        must=must,
+        may=may,
+        others=others,
+    )
+
+
+class _Walk:
+    def __init__(self, shape: Shape, script: Script) -> None:
+        self.shape = shape
+        self.activations: list[Activation] = []
+        self._script = script
+
+    def run(self, home: str, scope: str, frame: Mapping[str, Any], before: frozenset[Activation]) -> Iteration:
+        """Walk one scope: the root, or an iteration of the loop `home`."""
+        mark = len(self.activations)
+        here: dict[str, Activation] = {}
+        undecided: list[Activation] = []
+        for name in (name for name in self.shape.order if self.shape.home[name] == home):
+            decision, past = self._join(name, home, here, before)
+            a = Activation(self.shape.nodes[name], scope, frame, past)
+            if decision == "undecided":
+                undecided.append(a)
+                continue
+            here[name] = a
+            self.activations.append(a)
+            a.past, a.outcome = past | {a}, "skipped"
+            if decision == "dispatch":
+                self._execute(a)
+        breaking = [a for a in here.values() if a.outcome == "failed" and a.has_no_verdicts and not a.stops]
+        stuck = not breaking and (bool(undecided) or any(a.stops or a.outcome == "open" for a in here.values()))
+        past = before.union(*(a.past for a in here.values()))
+        if breaking:  # the iteration fails: what is not in the past of its failure may have been stopped
+            past = frozenset.intersection(*(a.past for a in breaking))
+            for a in self.activations[mark:]:
+                a.certain = a.certain and a in past
+        for a in undecided if scope else ():
+            a.outcome, a.certain, a.past = "skipped", bool(breaking), past | {a}
+            self.activations.append(a)
+        errors = tuple(error for a in breaking for error in a.errors)
+        ended = past.union(undecided if breaking else ())
+        return Iteration(scope, frame, here, self.activations[mark:], ended, errors, stuck)
+
+    def _join(
+        self, name: str, home: str, here: Mapping[str, Activation], before: frozenset[Activation]
+    ) -> tuple[str, frozenset[Activation]]:
+        live, dead, is_open = list[frozenset[Activation]](), list[frozenset[Activation]](), False
+        for source, handle, _ in (edge for edge in self.shape.forward if edge[2] == name):
+            a = here.get(source)
+            if source == home:
+                live.append(before)
+            elif a is None or a.has_no_verdicts:
+                is_open = True
+            else:
+                (live if a.handle == handle else dead).append(a.past)
+        if live and self.shape.nodes[name].get("joinMode") == "any":
+            return "dispatch", frozenset.intersection(*live)
+        if is_open:
+            return "undecided", before
+        dispatched = live or self.shape.nodes[name]["type"] == "start"
+        return "dispatch" if dispatched else "skip", before.union(*live, *dead)
+
+    def _execute(self, a: Activation) -> None:
+        config = a.node.get("config", {})
+        a.outcome, a.handle = "completed", "default"
+        try:
+            match a.node["type"]:
+                case "loop":
+                    self._loop(a, config)
+                case "condition":
+                    true = (b["id"] for b in config["branches"] if self._decide(b["expression"], a.frame) is True)
+                    a.handle = next(true, "else")
+                case "flaky":
+                    self._flaky(a, planned_failure(self._script, a.node["id"], a.scope))
+                case _:
+                    resolve(config, partial(self._read, a.frame))
+                    a.stops = "COMPLETED" if config.get("terminate") else None
+        except Missing:
+            self._fail(a, (("TEMPLATE_PATH_MISSING", 1),))
+
+    def _flaky(self, a: Activation, fails: int | str) -> None:
+        tries = a.node.get("retry", {}).get("maxAttempts", 3)
+        a.attempt = 1 if isinstance(fails, str) else min(fails + 1, tries)
+        if isinstance(fails, str) or fails >= tries:
+            self._fail(a, (("HANDLER_ERROR", a.attempt),))
+
+    def _fail(self, a: Activation, errors: Errors) -> None:
+        handling = a.node.get("errorHandling", "continue")
+        a.outcome, a.errors, a.handle = "failed", errors, None
+        if handling == "ignore":
+            a.handle = {"loop": "done", "condition": "else"}.get(a.node["type"], "default")
+        elif handling == "continue" and self.shape.leaves_by(a.node["id"], "error"):
+            a.handle = "error"
+        elif handling == "fail_workflow" or not a.scope:
+            a.stops = "FAILED"
+
+    def _loop(self, a: Activation, config: Mapping[str, Any]) -> None:
+        a.outcome = "open"
+        repeats, policy = "while" in config, config.get("onItemError", "fail")
+        items = [] if repeats else self._decide(config["source"], a.frame)
+        limit = config.get("maxIterations", 1_000 if repeats else 100_000)
+        if not isinstance(items, list) or len(items) > limit:
+            a.attempt = None  # the contract does not say whether a bad source is tried again
+            return self._fail(a, (("LOOP_LIMIT" if isinstance(items, list) else "LOOP_SOURCE_NOT_A_LIST", None),))
+        sequential, past = config.get("concurrency", 1) == 1, a.before
+        while repeats or len(a.iterations) < len(items):
+            index, kept = len(a.iterations), [i for i in a.iterations if policy != "skip" or not i.errors]
+            own = {"results": [UNKNOWN] * len(kept)} if repeats else {"item": items[index]}
+            frame = {**a.frame, **own, "index": index, "count": None if repeats else len(items)}
+            if repeats and not self._decide(config["while"], frame):
+                break
+            if index >= limit:
+                a.past = past | {a}
+                return self._fail(a, (("LOOP_LIMIT", None),))
+            scope = f"{a.scope}/{a.node['id']}[{index}]".lstrip("/")
+            iteration = self.run(a.node["id"], scope, frame, past if sequential else a.before)
+            a.iterations.append(iteration)
+            past |= iteration.past
+            if sequential and (iteration.stuck or (iteration.errors and policy == "fail")):
+                break
+        failed = [i for i in a.iterations if i.errors]
+        if failed and policy == "fail":  # open iterations are ended: how far they came is a matter of timing
+            for b in (b for i in a.iterations if not sequential and failed != [i] for b in i.created):
+                b.certain = False
+            a.past = frozenset.intersection(*(i.past for i in failed)) | {a}
+            return self._fail(a, tuple(error for i in failed for error in i.errors))
+        if not any(i.stuck for i in a.iterations):
+            a.outcome, a.handle, a.past = "completed", "done", past | {a}
+        return None
+
+    def _decide(self, template: Any, frame: Mapping[str, Any]) -> Any:
+        value = resolve(template, partial(self._read, frame))
+        if value is UNKNOWN:
+            raise Undetermined(f"the course hangs on {template}")
+        return value
+
+    def _read(self, known: Mapping[str, Any], name: str) -> Any:
+        """What steers the walk: the input and the loops. Variables are read later, with their order known."""
+        if name in known:
+            return known[name]
+        if any(self.shape.nodes[node].get("outputVariable") == name for node in self.shape.home):
+            return UNKNOWN
+        raise Missing(name)

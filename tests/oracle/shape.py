@@ -1,0 +1,57 @@
+"""The shape of a drawn workflow as the oracle walks it: what is reachable, loop bodies, back edges, an order.
+
+Pure data, computed once per document, straight from the contract's sentences and with no care for speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from graphlib import TopologicalSorter
+from typing import Any, TypeAlias
+
+Edge: TypeAlias = tuple[str, str, str]
+"""(source, handle, target)."""
+
+
+class Shape:
+    """Reachable nodes and edges of a valid document. A body is named by its loop, the root by ""."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.nodes: dict[str, Mapping[str, Any]] = {node["id"]: node for node in document["nodes"]}
+        start = next(name for name, node in self.nodes.items() if node["type"] == "start")
+        drawn = [
+            (edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"])
+            for edge in document["edges"]
+        ]
+        reachable = _reach(start, drawn)
+        self.edges = [edge for edge in drawn if edge[0] in reachable]
+        self.home = self._homes(start, reachable)
+        self.back = [edge for edge in self.edges if edge[2] in (edge[0], self.home[edge[0]])]
+        self.forward = [edge for edge in self.edges if edge not in self.back]
+        sources = {name: {source for source, _, target in self.forward if target == name} for name in reachable}
+        self.order = list(TopologicalSorter(sources).static_order())
+
+    def leaves_by(self, name: str, handle: str) -> bool:
+        """True if an edge leaves the node by this handle."""
+        return any(edge[:2] == (name, handle) for edge in self.edges)
+
+    def is_sink(self, name: str) -> bool:
+        """True if no edge leaves the node."""
+        return not any(edge[0] == name for edge in self.edges)
+
+    def _homes(self, start: str, reachable: set[str]) -> dict[str, str]:
+        """The smallest body around each node: a body is what only the loop's `loop` handle leads to."""
+        loops = [name for name in reachable if self.nodes[name]["type"] == "loop"]
+        outside = {loop: _reach(start, [e for e in self.edges if e[:2] != (loop, "loop")]) for loop in loops}
+        bodies = [("", reachable), *((loop, reachable - outside[loop]) for loop in loops)]
+        return {name: min((len(body), loop) for loop, body in bodies if name in body)[1] for name in reachable}
+
+
+def _reach(start: str, edges: Sequence[Edge]) -> set[str]:
+    found, todo = {start}, [start]
+    while todo:
+        name = todo.pop()
+        fresh = {target for source, _, target in edges if source == name} - found
+        found |= fresh
+        todo.extend(fresh)
+    return found

@@ -39,6 +39,10 @@ class Shape:
         """True if no edge leaves the node."""
         return not any(edge[0] == name for edge in self.edges)
 
+    def is_doubtful_sink(self, name: str) -> bool:
+        """True if edges lead only into the node's own body: whether that makes it a sink is not promised."""
+        return not self.is_sink(name) and all(edge[1] == "loop" for edge in self.edges if edge[0] == name)
+
     def _homes(self, start: str, reachable: set[str]) -> dict[str, str]:
         """The smallest body around each node: a body is what only the loop's `loop` handle leads to."""
         loops = [name for name in reachable if self.nodes[name]["type"] == "loop"]

@@ -26,7 +26,7 @@ def test_what_runs_beside_a_failure_may_or_may_not_end() -> None:
     )
     assert prediction.must[("a", "")].outcome == "failed"
     assert prediction.may[("b", "")] == {"completed", "absent"}
-    assert ("after", "") not in prediction.must | prediction.may
+    assert ("after", "") not in {*prediction.must, *prediction.may}
 
 
 def test_a_variable_written_by_a_racing_branch_is_unknown() -> None:

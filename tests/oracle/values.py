@@ -72,6 +72,8 @@ class Values:
         if returning:
             last = [a for a in returning if all(other in a.past for other in returning)]
             return self.of(last[0]) if last else UNKNOWN
+        if any(self._shape.is_doubtful_sink(a.node["id"]) for a in ended):
+            return UNKNOWN
         sinks = [a for a in ended if a.outcome == "completed" and self._shape.is_sink(a.node["id"])]
         if len(sinks) > 1:
             return reduce(_join_objects, [{a.node.get("outputVariable", a.node["id"]): self.of(a)} for a in sinks])

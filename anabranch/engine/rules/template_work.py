@@ -1,0 +1,138 @@
+"""What a template may cost: the weight of values, their text, and one budget for all of it.
+
+Pure. Called by the other `template` rooms only. Every operation keeps
+its result within `RESULT_BYTES_MAX` before it builds it and pays for what it touches, so that
+memory and time stay bounded whatever the text and the data are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import orjson
+
+from anabranch.engine.rules.values import VALUE_BYTES_MAX
+
+# What a template makes becomes a config value or an output, and those end at 1 MB.
+RESULT_BYTES_MAX = VALUE_BYTES_MAX
+
+# 16 MB of JSON touched per resolution: sixteen passes over the largest value there is. On a
+# small machine that is about a tenth of a second, in which other instances wait.
+WORK_MAX = 16 * 1_048_576
+
+# What a number, boolean or null counts for: the size does not matter, only that it is not nothing.
+_SCALAR_BYTES = 8
+
+# Integers are those that JSON stores can keep.
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
+
+
+class Refused(Exception):
+    """An expression asks for what is not possible; the template adds which expression it was."""
+
+
+class Work:
+    """The budget of one resolution, and the weights of the lists and objects that it met."""
+
+    __slots__ = ("_spent", "_weights")
+
+    def __init__(self) -> None:
+        self._spent = 0
+        # The value stays beside its weight: an id is only good while its object lives.
+        self._weights: dict[int, tuple[Any, int]] = {}
+
+    def spend(self, units: int) -> None:
+        """Pay for touching this many bytes of JSON. Raises Refused once the budget is gone."""
+        self._spent += units
+        if self._spent > WORK_MAX:
+            raise Refused(f"it works through more than {WORK_MAX} bytes of data; prepare them in a node before")
+
+    def weigh(self, value: Any) -> int:
+        """About how many bytes of JSON a value has. Measured once per list or object."""
+        if isinstance(value, str):
+            return len(value) + 2
+        if not isinstance(value, (list, dict)):
+            return _SCALAR_BYTES
+        known = self._weights.get(id(value))
+        if known is not None:
+            return known[1]
+        weight = len(encode(value))
+        self.spend(weight)
+        self._weights[id(value)] = (value, weight)
+        return weight
+
+    def built(self, value: Any, weight: int) -> Any:
+        """Accept a list or object that was put together from parts, if its weight may be.
+
+        The same part may stand in it many times, so its weight is the sum of theirs: encoding
+        it to find out is what must not happen.
+        """
+        check_size(weight)
+        self._weights[id(value)] = (value, weight)
+        return value
+
+    def text_of(self, value: Any) -> str:
+        """A value inside text: text as it is, everything else as JSON (`true`, `null`, `[1,2]`)."""
+        if isinstance(value, str):
+            return value
+        if isinstance(value, (list, dict)):
+            self.spend(self.weigh(value))
+        text = encode(value).decode()
+        check_size(len(text))
+        return text
+
+
+Evaluate: TypeAlias = Callable[[Mapping[str, Any], Work], Any]
+"""A compiled expression: the context and the budget in, a value out."""
+
+
+def check_size(size: int) -> None:
+    """Refuse a result of more than `RESULT_BYTES_MAX` characters or bytes."""
+    if size > RESULT_BYTES_MAX:
+        raise Refused(f"its result is larger than {RESULT_BYTES_MAX} bytes")
+
+
+def encode(value: Any) -> bytes:
+    """The JSON text of a value. Raises Refused for what JSON cannot hold."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        raise Refused("it meets a value that JSON cannot hold") from None
+
+
+def kind_of(value: Any) -> str:
+    """What people call the kind of a JSON value, for messages that must not show the value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, (int, float)):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def is_number(value: Any) -> bool:
+    """True for integers and floats; booleans are no numbers here."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def check_number(value: Any) -> Any:
+    """The value, if it is no number or one that stores can keep: finite, and integers within 64 bit."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Refused("the number is not finite")
+    if isinstance(value, int) and not _INTEGER_MIN <= value <= _INTEGER_MAX:
+        raise Refused("the integer is beyond 64 bit")
+    return value
+
+
+def look_up(value: Any, key: Any, default: Any) -> Any:
+    """What a path finds in a value: entries of objects by text, of lists by whole number, nothing else."""
+    if isinstance(value, dict):
+        return value.get(key, default) if isinstance(key, str) else default
+    if isinstance(value, list) and isinstance(key, int) and not isinstance(key, bool):
+        return value[key] if -len(value) <= key < len(value) else default
+    return default

@@ -1,0 +1,6 @@
+"""Transports inside one process: jobs, results and due times. All are hints; the log decides."""
+
+from anabranch.engine.queues.delays import DelayQueue
+from anabranch.engine.queues.in_process import NodeJob, ResultQueue, TaskQueue
+
+__all__ = ["DelayQueue", "NodeJob", "ResultQueue", "TaskQueue"]

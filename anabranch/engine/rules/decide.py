@@ -19,7 +19,8 @@ import orjson
 from anabranch.engine.rules import loops
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, TIMEOUT_HANDLE, Event, EventType
-from anabranch.engine.rules.instance import Activation, InstanceState, Phase, Scope, evolve, failure_handle
+from anabranch.engine.rules.evolve import evolve, failure_handle
+from anabranch.engine.rules.instance import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.scheduling import Readiness, calculate_next_nodes

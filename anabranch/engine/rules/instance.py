@@ -1,30 +1,24 @@
-"""The state of one instance: the fold of its log, and nothing else.
+"""The state of one instance: scopes, open activations, timers, signals, and the questions asked of them.
 
-`evolve` folds one event into a state; `fold` does so from nothing. Only they change a state:
-`decide` reads it and lets every event that it emits pass through `evolve` at once, so what is
-in memory and what a recovery folds from the log are the same by construction. A state is
-private to its owner and thrown away, never rolled back, when a commit is lost.
-
-Work per event is O(out-degree): edges count verdicts at their target, no join rescans its
-sources.
+Plain objects that only `evolve` changes. A state is private to its owner and thrown away,
+never rolled back, when a commit is lost.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from anabranch.engine.rules import loops
-from anabranch.engine.rules.commands import Command, Dispatch, Wake
+from anabranch.engine.rules.commands import Command, Dispatch
 from anabranch.engine.rules.context import NO_ENTRIES, Context, Entries
-from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType, Status
-from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.plan import Body, Plan, PlanNode
 from anabranch.engine.rules.signals import KeptSignal, fits
-from anabranch.engine.rules.values import NULL, Payload
+from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
 
@@ -126,7 +120,7 @@ class Scope:
         self.owner = owner
         """The loop activation that this is an iteration of; None at the root."""
         self.index = index
-        self.live: dict[str, int] = dict(_entry_verdicts(body))
+        self.live: dict[str, int] = {node.id: edges for node, edges in body.entries}
         self.dead: dict[str, int] = {}
         self.open: dict[str, Activation] = {}
         self.ended: set[str] = set()
@@ -224,11 +218,11 @@ class InstanceState:
         if command.node_id:
             activation = self.activation(command.node_id, command.scope)
             return activation is not None and activation.due_at == command.due_at
-        return command.due_at in self._own_due_times()
+        return command.due_at in self.own_due_times()
 
     def next_due(self) -> int | None:
         """When the next delay, retry, wait or deadline is due, or the instance may begin; None: never by itself."""
-        times = list(self._own_due_times())
+        times = list(self.own_due_times())
         timer = self.next_timer()
         if timer is not None and timer.due_at is not None:
             times.append(timer.due_at)
@@ -297,282 +291,9 @@ class InstanceState:
             merged.update({name: collected} if name is not None else collected)
         return merged
 
-    def _own_due_times(self) -> Iterator[int]:
+    def own_due_times(self) -> Iterator[int]:
         """Due times of the instance itself: its deadline, and its beginning while that lies ahead."""
         if self.head.deadline_at is not None:
             yield self.head.deadline_at
         if not self.started:
             yield self.head.available_at
-
-
-def fold(plan: Plan, head: InstanceHead, events: Iterable[Event]) -> InstanceState:
-    """The state that a log implies. Events must be the whole log, in seq order."""
-    state = InstanceState(plan, head)
-    for event in events:
-        evolve(state, event)
-    return state
-
-
-def outstanding(state: InstanceState) -> set[Command]:
-    """What the log still owes an answer to: unanswered dispatches, and due times. Empty once terminal."""
-    if state.terminal is not None or state.last_seq == 0:
-        return set()
-    owed: set[Command] = {Dispatch(a.node.id, a.scope.path, a.attempt) for a in state.running.values()}
-    for due_at, _, activation in state.timers:
-        if activation.due_at == due_at:
-            owed.add(Wake(activation.node.id, activation.scope.path, activation.attempt, due_at))
-    owed.update(Wake("", "", 0, due_at) for due_at in state._own_due_times())
-    return owed
-
-
-def evolve(state: InstanceState, event: Event) -> None:
-    """Fold one event into a state that we own. The event's seq must be the next one."""
-    assert event.seq == state.last_seq + 1, f"seq {event.seq} after {state.last_seq}: rows are missing or doubled"
-    state.last_seq = event.seq
-    if event.type is not EventType.INSTANCE_RECOVERED:
-        state.recoveries = 0
-    _EVOLVE[event.type](state, event)
-
-
-def _input_set(state: InstanceState, event: Event) -> None:
-    state.root.entries = state.root.entries.set("input", (event.seq, event.payload.value["input"]))
-    state.root.bytes += len(event.payload.raw)
-
-
-def _nothing(state: InstanceState, event: Event) -> None:
-    """SYSTEM_SET is metadata outside the context."""
-
-
-def _node_dispatched(state: InstanceState, event: Event) -> None:
-    state.started = True
-    scope = state.scopes.get(event.scope) or _open_scope(state, event.scope)
-    activation = scope.open.get(event.node_id)
-    if activation is None:
-        activation = Activation(state.plan.nodes[event.node_id], scope, state.context_of(scope))
-        scope.open[event.node_id] = activation
-    activation.phase = Phase.DISPATCHED
-    activation.attempt = event.attempt
-    activation.due_at = None
-    state.running[event.node_id, event.scope] = activation
-
-
-def _node_waiting(state: InstanceState, event: Event) -> None:
-    activation = state.scopes[event.scope].open[event.node_id]
-    state.running.pop((event.node_id, event.scope), None)
-    note = event.payload.value
-    if "signalSeq" in note:
-        _take_signal(state, activation, note["event"], note["signalSeq"])
-    if activation.phase is Phase.WAITING:
-        return
-    activation.phase = Phase.WAITING
-    _set_timer(state, activation, note.get("dueAt"), event.seq)
-    if "event" in note:
-        activation.event = note["event"]
-        activation.match = Payload.trusted(note["match"]) if "match" in note else None
-        if "signalSeq" not in note:
-            state.waits.setdefault(note["event"], {})[event.node_id, event.scope] = activation
-    else:
-        activation.output = Payload.trusted(note["output"])
-        activation.next_handle = note["nextHandle"]
-
-
-def _node_attempt_failed(state: InstanceState, event: Event) -> None:
-    activation = state.scopes[event.scope].open[event.node_id]
-    state.running.pop((event.node_id, event.scope), None)
-    activation.phase = Phase.RETRYING
-    _set_timer(state, activation, event.payload.value["dueAt"], event.seq)
-
-
-def _loop_opened(state: InstanceState, event: Event) -> None:
-    activation = state.scopes[event.scope].open[event.node_id]
-    state.running.pop((event.node_id, event.scope), None)
-    activation.phase = Phase.LOOPING
-    activation.loop = loops.LoopRun(event.payload.value["items"], event.payload.value["count"])
-
-
-def _node_completed(state: InstanceState, event: Event) -> None:
-    scope, node = _end_activation(state, event)
-    output = event.payload
-    handle = event.next_handle
-    scope.bytes += len(output.raw)
-    _write(scope, node, event.seq, output.value)
-    if scope.owner is not None:
-        if handle in node.back_handles:
-            scope.back = output
-        if node.is_sink:
-            scope.sinks.append((node, output))
-    if node.is_end and (scope.owner is None or node.terminate):
-        state.ends.append((node.end_name, output.value))
-    _leave(state, scope, node, handle)
-
-
-def _node_failed(state: InstanceState, event: Event) -> None:
-    scope, node = _end_activation(state, event)
-    error = event.payload.value["error"]
-    handle = failure_handle(node)
-    if handle is None:
-        scope.error = RunError.from_json(error)
-    elif handle == ERROR_HANDLE:
-        folded = {"error": {key: error[key] for key in ("type", "message", "code", "attempt")}}
-        scope.bytes += len(event.payload.raw)
-        _write(scope, node, event.seq, folded)
-        if handle in node.back_handles:
-            scope.back = Payload.trusted(folded)
-    else:
-        _write(scope, node, event.seq, None)
-        if handle in node.back_handles:
-            scope.back = NULL
-    _leave(state, scope, node, handle)
-
-
-def _node_skipped(state: InstanceState, event: Event) -> None:
-    scope, node = _end_activation(state, event)
-    _leave(state, scope, node, None)
-
-
-def _signal_received(state: InstanceState, event: Event) -> None:
-    note = event.payload.value
-    payload = Payload.trusted(note["payload"])
-    signal = KeptSignal(event.seq, note["event"], payload)
-    wait = state.oldest_wait(signal.event, payload)
-    if wait is None:
-        _keep(state, signal)
-    else:
-        wait.promised = signal
-    if note.get("key") is not None:
-        state.signal_answers[note["key"]] = wait is not None
-
-
-def _instance_recovered(state: InstanceState, event: Event) -> None:
-    state.recoveries = event.payload.value["recoveries"]
-
-
-def _instance_ended(state: InstanceState, event: Event) -> None:
-    state.terminal = _TERMINAL_OF[event.type]
-    state.outcome = event.payload
-
-
-_TERMINAL_OF = {
-    EventType.INSTANCE_COMPLETED: Status.COMPLETED,
-    EventType.INSTANCE_FAILED: Status.FAILED,
-    EventType.INSTANCE_CANCELLED: Status.CANCELLED,
-}
-
-_EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
-    EventType.INPUT_SET: _input_set,
-    EventType.SYSTEM_SET: _nothing,
-    EventType.NODE_DISPATCHED: _node_dispatched,
-    EventType.NODE_WAITING: _node_waiting,
-    EventType.NODE_ATTEMPT_FAILED: _node_attempt_failed,
-    EventType.LOOP_OPENED: _loop_opened,
-    EventType.NODE_COMPLETED: _node_completed,
-    EventType.NODE_FAILED: _node_failed,
-    EventType.NODE_SKIPPED: _node_skipped,
-    EventType.SIGNAL_RECEIVED: _signal_received,
-    EventType.INSTANCE_RECOVERED: _instance_recovered,
-    EventType.INSTANCE_COMPLETED: _instance_ended,
-    EventType.INSTANCE_FAILED: _instance_ended,
-    EventType.INSTANCE_CANCELLED: _instance_ended,
-}
-
-
-def failure_handle(node: PlanNode) -> str | None:
-    """The handle that is live when this node fails for good; None: the failure is unhandled."""
-    if node.error_handling == "continue" and node.has_error_edge:
-        return ERROR_HANDLE
-    if node.error_handling == "ignore":
-        return node.ignored_handle
-    return None
-
-
-def _entry_verdicts(body: Body) -> Iterator[tuple[str, int]]:
-    """The verdicts a scope opens with: the loop's `loop` edges are live."""
-    return ((node.id, edges) for node, edges in body.entries)
-
-
-def _open_scope(state: InstanceState, path: str) -> Scope:
-    """Open the iteration that a first event names; its loop is open in the scope around it."""
-    outer, _, name = path.rpartition("/")
-    loop_id, _, index_text = name[:-1].rpartition("[")
-    parent = state.scopes[outer]
-    owner = parent.open[loop_id]
-    assert owner.loop is not None and owner.node.loop is not None, f"{loop_id} has not opened"
-    index = int(index_text)
-    scope = Scope(path, owner.node.loop.body, parent, owner, index)
-    scope.bindings = owner.loop.bindings(index)
-    owner.loop.opened(index, scope)
-    state.scopes[path] = scope
-    return scope
-
-
-def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode]:
-    scope = state.scopes.get(event.scope) or _open_scope(state, event.scope)
-    activation = scope.open.pop(event.node_id, None)
-    if activation is not None:
-        state.running.pop((event.node_id, event.scope), None)
-        activation.due_at = None
-        if activation.event is not None:
-            _close_wait(state, activation)
-    scope.ended.add(event.node_id)
-    return scope, state.plan.nodes[event.node_id]
-
-
-def _write(scope: Scope, node: PlanNode, seq: int, value: Any) -> None:
-    entry = (seq, value)
-    entries = scope.entries.set("__node_" + node.id, entry)
-    scope.entries = entries if node.output_variable is None else entries.set(node.output_variable, entry)
-
-
-def _leave(state: InstanceState, scope: Scope, node: PlanNode, handle: str | None) -> None:
-    """Give every outgoing edge its verdict; close the iteration when its last activation has ended."""
-    live, dead = scope.live, scope.dead
-    for edge in node.edges:
-        verdicts = live if edge.handle == handle else dead
-        target = edge.target.id
-        verdicts[target] = verdicts.get(target, 0) + 1
-    scope.remaining -= 1
-    if scope.remaining == 0 and scope.owner is not None:
-        del state.scopes[scope.path]
-        assert scope.owner.loop is not None
-        scope.owner.loop.closed(scope, state.context_of(scope))
-
-
-def _set_timer(state: InstanceState, activation: Activation, due_at: str | None, seq: int) -> None:
-    activation.due_at = None if due_at is None else from_iso(due_at)
-    if activation.due_at is not None:
-        heapq.heappush(state.timers, (activation.due_at, seq, activation))
-
-
-def _keep(state: InstanceState, signal: KeptSignal) -> None:
-    signals = state.kept.setdefault(signal.event, {})
-    signals[signal.seq] = signal
-    state.kept_count += 1
-    if signal.seq != state.last_seq:  # handed back by a wait that ended: it is older than its neighbours
-        state.kept[signal.event] = dict(sorted(signals.items()))
-
-
-def _take_signal(state: InstanceState, activation: Activation, event: str, seq: int) -> None:
-    if activation.promised is not None and activation.promised.seq == seq:
-        activation.promised = None
-        return
-    signals = state.kept[event]
-    del signals[seq]
-    if not signals:
-        del state.kept[event]
-    state.kept_count -= 1
-
-
-def _close_wait(state: InstanceState, activation: Activation) -> None:
-    """Forget an ended wait; a signal promised to it and not taken goes to the next wait or is kept."""
-    assert activation.event is not None
-    waits = state.waits.get(activation.event, _NONE)
-    if waits.pop((activation.node.id, activation.scope.path), None) is not None and not waits:
-        del state.waits[activation.event]
-    signal, activation.promised = activation.promised, None
-    if signal is not None:
-        heir = state.oldest_wait(signal.event, signal.payload)
-        if heir is None:
-            _keep(state, signal)
-        else:
-            heir.promised = signal
-

@@ -19,6 +19,7 @@ import networkx as nx
 
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph import Graph, GraphEdge
+from anabranch.engine.rules.loop_config import LOOP_TYPE
 from anabranch.engine.rules.problems import Problem, quoted
 
 Exit: TypeAlias = tuple[str, str]
@@ -26,8 +27,6 @@ Exit: TypeAlias = tuple[str, str]
 
 Vertex: TypeAlias = str | Exit
 """A node (by id) or an exit."""
-
-LOOP_TYPE = "loop"
 
 # 12 nodes of a cycle in a message: enough to find it on the canvas.
 CYCLE_NODES_SHOWN = 12

@@ -96,6 +96,8 @@ class Draft:
     decisions: list[Decision]
     turn: Turn | None
     """None if no stimulus changed anything: there is nothing to commit."""
+    defect: Exception | None = None
+    """What the rules raised over this instance; its neighbours are not harmed."""
 
     @property
     def parks(self) -> bool:
@@ -105,7 +107,7 @@ class Draft:
 
 @dataclass(slots=True, eq=False)
 class Planned:
-    """A batch ready to commit. `drafts` has the turnless ones too; `taken` counts the work items used."""
+    """A batch ready to commit. `drafts` has the turnless ones too."""
 
     drafts: list[Draft]
     turns: list[Turn]
@@ -135,6 +137,10 @@ class Settled:
     """The database does not take their data, for this reason."""
     idle: list[Draft]
     """Nothing changed."""
+    existing: list[tuple[Draft, str]]
+    """Births whose idempotency key another instance has: its id."""
+    defective: list[Draft]
+    """The rules raised: the state is not to be trusted any more."""
 
 
 def plan_turns(
@@ -149,7 +155,10 @@ def plan_turns(
     planned = Planned([], [])
     size = 0
     for holding, stimuli in work:
-        draft = _draft(holding, stimuli, now=now, lease_ms=lease_ms)
+        try:
+            draft = _draft(holding, stimuli, now=now, lease_ms=lease_ms)
+        except Exception as defect:  # one instance's trouble must not become its neighbours'
+            draft = Draft(holding, stimuli, [], None, defect)
         planned.drafts.append(draft)
         if draft.turn is not None:
             planned.turns.append(draft.turn)
@@ -161,18 +170,39 @@ def plan_turns(
 
 def settle(planned: Planned, outcome: Outcome) -> Settled:
     """Sort a batch by what became of it. Winners' holdings get their new version and lease here."""
-    settled = Settled([], [], [], [])
+    settled = Settled([], [], [], [], [], [])
     for draft in planned.drafts:
         turn = draft.turn
-        if turn is None:
+        if draft.defect is not None:
+            settled.defective.append(draft)
+        elif turn is None:
             settled.idle.append(draft)
         elif turn.instance_id in outcome.won:
             settled.won.append(_won(draft, turn))
         elif turn.instance_id in outcome.refused:
             settled.refused.append((draft, outcome.refused[turn.instance_id]))
+        elif turn.instance_id in outcome.existing:
+            settled.existing.append((draft, outcome.existing[turn.instance_id]))
         else:
             settled.unknown.append(draft)
     return settled
+
+
+def was_written(turn: Turn, log: Sequence[Event]) -> bool:
+    """Is a turn of unknown fate in this log? `log` must reach back to the turn's first event.
+
+    Seqs are given under the version check, so whoever won the version wrote these seqs: if
+    the rows there are ours, we did.
+    """
+    stored = {event.seq: event for event in log}
+    return all(_same_row(event, stored.get(event.seq)) for event in turn.events)
+
+
+def _same_row(event: Event, stored: Event | None) -> bool:
+    return stored is not None and (
+        (event.type, event.node_id, event.scope, event.attempt, event.created_at, event.payload.raw)
+        == (stored.type, stored.node_id, stored.scope, stored.attempt, stored.created_at, stored.payload.raw)
+    )
 
 
 def owed_dispatches(state: InstanceState) -> list[Dispatch]:

@@ -1,0 +1,58 @@
+"""The composition root: the one room that knows everyone and wires them together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.store import ensure_schema, open_store
+from anabranch.handlers import load_types
+from anabranch.service import WorkflowService
+from anabranch.settings import Settings
+
+
+class App:
+    """A configured anabranch: nothing is opened before `opened`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.node_types = load_types()
+
+    @asynccontextmanager
+    async def opened(
+        self, *, works: bool, only: Sequence[str] | None = None, grace_s: float = 0.0
+    ) -> AsyncIterator[tuple[Engine, WorkflowService]]:
+        """The engine and the façade, on an open database with the current schema.
+
+        `works` runs nodes here (an empty `only` adopts nothing until told what); otherwise starts,
+        signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
+        """
+        settings = self.settings
+        await ensure_schema(settings.database_url, auto_migrate=settings.auto_migrate)
+        store = open_store(settings.database_url)
+        await store.start()
+        try:
+            options = EngineOptions(
+                lease_ms=settings.lease,
+                concurrency=settings.concurrency,
+                recoveries_max=settings.recovery_limit,
+                works=works,
+                only=only,
+            )
+            engine = Engine(store=store, handlers=self.node_types, options=options)
+            service = WorkflowService(
+                engine=engine, node_types=self.node_types, retention_days_max=settings.max_retention_days
+            )
+            await engine.start()
+            try:
+                yield engine, service
+            finally:
+                await engine.stop(grace_s=grace_s)
+        finally:
+            await store.stop()
+
+
+def build(settings: Settings) -> App:
+    """An application with these settings; cheap, opens nothing."""
+    return App(settings)

@@ -1,0 +1,38 @@
+"""Time for the shell: monotonic, corrected by what the store says.
+
+The one place of the engine that reads a clock. Leases, parked timers and due times are judged
+by the store's clock, so ours follows it: every commit returns the store's time, and the offset
+is set anew. The reading is always a little late (by the answer's way back), so a timer that
+fires by it is never early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+
+class SystemClock:
+    """Milliseconds since the epoch from the event loop's monotonic time plus an offset."""
+
+    def __init__(self) -> None:
+        self._offset_ms: float | None = None
+
+    def now(self) -> int:
+        """Milliseconds since the epoch, as the store counts them."""
+        if self._offset_ms is None:
+            self._offset_ms = time.time() * 1000 - self.monotonic() * 1000
+        return int(self.monotonic() * 1000 + self._offset_ms)
+
+    def monotonic(self) -> float:
+        """Seconds that never go back (the event loop's time, so that a simulated loop brings its own)."""
+        return asyncio.get_running_loop().time()
+
+    def adjust(self, store_now: int) -> None:
+        """Take the store's time from an answer that has just arrived."""
+        self._offset_ms = store_now - self.monotonic() * 1000
+
+    async def sleep_until(self, at_ms: int) -> None:
+        """Return at or after `at_ms`, as `now()` counts; at once if that has passed."""
+        while (remaining_ms := at_ms - self.now()) > 0:
+            await asyncio.sleep(remaining_ms / 1000)

@@ -1,0 +1,129 @@
+"""The engine as one thing that is started and stopped, in the right order.
+
+Start: lanes before work arrives, workers before jobs, adoption last. Stop: intake first, then
+what executes is given its grace, then the last batch is committed, then the leases are handed
+over at once, so that another worker goes on without waiting for them to lapse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.engine.clock import SystemClock
+from anabranch.engine.foreign import ForeignWatch
+from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.leases import Leases
+from anabranch.engine.observe import Observers
+from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.plans import PlanCache
+from anabranch.engine.ports import Clock, Store
+from anabranch.engine.queues import ResultQueue, TaskQueue
+from anabranch.engine.recovery import Recovery
+from anabranch.engine.rules.stimuli import RECOVERIES_MAX
+from anabranch.engine.task_worker import TaskWorker
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How one engine behaves. Times in milliseconds."""
+
+    lease_ms: int = 30_000
+    """30 s: a crash is noticed soon, and a pause of a few seconds loses nothing."""
+    concurrency: int = 64
+    """Executions at once: handlers mostly wait for others."""
+    held_max: int = 10_000
+    """Instances in memory: some kilobytes each."""
+    recoveries_max: int = RECOVERIES_MAX
+    works: bool = True
+    """False: accepts starts, signals and cancels, and leaves the running to other workers."""
+    only: Sequence[str] | None = None
+    """Adopt only these instances."""
+
+
+class Engine:
+    """One process's share of the work on one store."""
+
+    def __init__(
+        self, *, store: Store, handlers: HandlerRegistry, options: EngineOptions, clock: Clock | None = None,
+        worker_id: str | None = None,
+    ) -> None:
+        self.store = store
+        self.options = options
+        self.clock = clock or SystemClock()
+        self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
+        self.observers = Observers()
+        self.plans = PlanCache(store, handlers)
+        self._tasks = TaskQueue()
+        results = ResultQueue()
+        task_worker = TaskWorker(
+            handlers=handlers, tasks=self._tasks, results=results, clock=self.clock, concurrency=options.concurrency
+        )
+        self.orchestrator = Orchestrator(
+            store=store,
+            plans=self.plans,
+            task_worker=task_worker,
+            clock=self.clock,
+            observer=self.observers,
+            worker_id=self.worker_id,
+            lease_ms=options.lease_ms,
+            recoveries_max=options.recoveries_max,
+        )
+        results.register_results_worker(self.orchestrator.receive_result)
+        self.recovery = Recovery(
+            store=store,
+            orchestrator=self.orchestrator,
+            plans=self.plans,
+            clock=self.clock,
+            lease_ms=options.lease_ms,
+            held_max=options.held_max,
+            only=options.only,
+        )
+        self._leases = Leases(
+            store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms
+        )
+        self._foreign = ForeignWatch(store=store, orchestrator=self.orchestrator, clock=self.clock)
+        self._stopped = False
+
+    @property
+    def has_room(self) -> bool:
+        """May another instance be born here?"""
+        return self.options.works and not self._stopped and len(self.orchestrator.held_ids) < self.options.held_max
+
+    async def start(self) -> None:
+        """Return when ready to work. The store must have been started. Raises StoreUnavailable."""
+        self.clock.adjust(await self.store.now())
+        await self.orchestrator.start()
+        if self.options.works:
+            await self._tasks.start()
+            await self._leases.start()
+            await self._foreign.start()
+            await self.recovery.start()
+
+    async def stop(self, *, grace_s: float = 0.0) -> None:
+        """Return when all is done and handed over; what executes is awaited for at most `grace_s`. Twice is harmless."""
+        if self._stopped:
+            return
+        self._stopped = True
+        await self.recovery.stop()
+        self._tasks.close()
+        if grace_s > 0:
+            try:
+                await asyncio.wait_for(self._tasks.drain(), grace_s)
+            except TimeoutError:
+                logger.warning("some handlers did not end within the grace of %s s; they are run again elsewhere", grace_s)
+        await self._tasks.stop()
+        await self._foreign.stop()
+        await self.orchestrator.stop()
+        await self._leases.stop()
+        try:
+            await self.store.release(worker_id=self.worker_id)
+        except StoreUnavailable as failure:
+            logger.warning("leases could not be handed over, they lapse by themselves: %s", failure.message)

@@ -1,0 +1,45 @@
+"""Compiled plans of the workflow versions in use, read from the store once each."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from anabranch.engine.ports import Store
+from anabranch.engine.rules.compile import compile_plan
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.node_types import NodeTypes
+from anabranch.engine.rules.plan import Plan
+from anabranch.errors import NotFound
+
+# 1,000 versions: a plan of a few dozen nodes takes some 50 KB, so this stays within 50 MB.
+PLANS_KEPT_MAX = 1_000
+
+
+class PlanCache:
+    """Plans by (workflow, version): versions never change, so a plan is compiled once."""
+
+    def __init__(self, store: Store, node_types: NodeTypes) -> None:
+        self._store = store
+        self._node_types = node_types
+        self._plans: OrderedDict[tuple[str, int], Plan] = OrderedDict()
+
+    async def plan_of(self, head: InstanceHead) -> Plan:
+        """The plan that an instance is pinned to. Raises NotFound if its version is gone, StoreUnavailable."""
+        if head.workflow_id is None:
+            raise NotFound(f"run {head.instance_id} has no stored workflow")
+        return await self.plan(head.workflow_id, head.workflow_version)
+
+    async def plan(self, workflow_id: str, version: int) -> Plan:
+        """The plan of a workflow version."""
+        key = (workflow_id, version)
+        plan = self._plans.get(key)
+        if plan is None:
+            stored = await self._store.get_definition(workflow_id, version)
+            if stored is None:
+                raise NotFound(f"version {version} of workflow {workflow_id} is not stored")
+            plan = compile_plan(stored.definition, self._node_types)
+            self._plans[key] = plan
+            if len(self._plans) > PLANS_KEPT_MAX:
+                self._plans.popitem(last=False)
+        self._plans.move_to_end(key)
+        return plan

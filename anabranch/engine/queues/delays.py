@@ -1,0 +1,61 @@
+"""Due times on one heap: one sleeping task, however many instances wait.
+
+Called by the orchestrator, which asks to be told when an instance's next timer is due. The
+heap is a hint: due times are in the log, and a crash loses nothing but this copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+from anabranch.engine.ports import Clock
+
+
+class DelayQueue:
+    """Calls `on_due(instance_id)` at or after the time asked for. A later request replaces the earlier."""
+
+    def __init__(self, clock: Clock, on_due: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._on_due = on_due
+        self._heap: list[tuple[int, str]] = []
+        self._due_at: dict[str, int] = {}
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to call; may be started once."""
+        self._task = asyncio.create_task(self._run(), name="delays")
+
+    async def stop(self) -> None:
+        """Call nobody any more; may be called twice, or before start."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def schedule(self, instance_id: str, due_at: int | None) -> None:
+        """Set (or with None clear) the time at which this instance is to be told."""
+        if due_at is None:
+            self._due_at.pop(instance_id, None)
+        elif self._due_at.get(instance_id) != due_at:
+            self._due_at[instance_id] = due_at
+            heapq.heappush(self._heap, (due_at, instance_id))
+            if self._heap[0] == (due_at, instance_id):
+                self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            now = self._clock.now()
+            while self._heap and self._heap[0][0] <= now:
+                due_at, instance_id = heapq.heappop(self._heap)
+                if self._due_at.get(instance_id) == due_at:
+                    del self._due_at[instance_id]
+                    self._on_due(instance_id)
+            wait_s = (self._heap[0][0] - now) / 1000 if self._heap else None
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait_s)
+            except TimeoutError:
+                continue

@@ -1,0 +1,120 @@
+"""Task and result queues inside one process.
+
+The orchestrator adds node jobs, task workers take them and add results, the orchestrator is
+told of those. Nothing here is awaited by a producer and nothing is ever refused: the queues
+are bounded by the outstanding work of held instances, and back-pressure acts where instances
+are started and claimed. Otherwise two full queues would wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.context import Context
+from anabranch.engine.rules.plan import PlanNode
+from anabranch.engine.rules.stimuli import NodeResult
+
+# A consumer gives way to the event loop after this many jobs in a row: handlers that never
+# wait would otherwise keep the committer from running until the queue is empty.
+JOBS_IN_A_ROW_MAX = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeJob:
+    """One attempt to execute: ids, and references to the shared plan node and context snapshot."""
+
+    instance_id: str
+    workflow_id: str | None
+    dispatch: Dispatch
+    node: PlanNode
+    context: Context
+
+
+class TaskQueue:
+    """Node jobs, first in first out, taken by a fixed number of concurrent consumers."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[NodeJob] = deque()
+        self._arrived = asyncio.Semaphore(0)
+        self._process: Callable[[NodeJob], Awaitable[None]] | None = None
+        self._concurrency = 0
+        self._consumers: list[asyncio.Task[None]] = []
+        self._closed = False
+        self._busy = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def register_task_worker(self, process: Callable[[NodeJob], Awaitable[None]], *, concurrency: int) -> None:
+        """Name the function that executes a job, and how many run at once. Before `start`."""
+        self._process = process
+        self._concurrency = concurrency
+
+    def add_node_job(self, job: NodeJob) -> None:
+        """Queue a job; after `close` it is dropped (the log still owes it, the next owner performs it)."""
+        if not self._closed:
+            self._jobs.append(job)
+            self._arrived.release()
+
+    async def start(self) -> None:
+        """Begin to consume."""
+        self._consumers = [
+            asyncio.create_task(self._consume(), name=f"task-worker-{number}") for number in range(self._concurrency)
+        ]
+
+    def close(self) -> None:
+        """Take no further jobs and forget the queued ones; executions under way go on."""
+        self._closed = True
+        self._jobs.clear()
+
+    async def drain(self) -> None:
+        """Return when no execution is under way."""
+        await self._idle.wait()
+
+    async def stop(self) -> None:
+        """Cancel what still executes; may be called twice, or before start."""
+        self.close()
+        consumers, self._consumers = self._consumers, []
+        for consumer in consumers:
+            consumer.cancel()
+        await asyncio.gather(*consumers, return_exceptions=True)
+
+    async def _consume(self) -> None:
+        assert self._process is not None, "register_task_worker comes before start"
+        in_a_row = 0
+        while True:
+            await self._arrived.acquire()
+            if not self._jobs:
+                continue  # the queue was closed under us
+            job = self._jobs.popleft()
+            self._busy += 1
+            self._idle.clear()
+            try:
+                await self._process(job)
+            finally:
+                self._busy -= 1
+                if self._busy == 0:
+                    self._idle.set()
+            in_a_row += 1
+            if in_a_row >= JOBS_IN_A_ROW_MAX:
+                in_a_row = 0
+                await asyncio.sleep(0)
+
+
+class ResultQueue:
+    """Results on their way to the orchestrator."""
+
+    def __init__(self) -> None:
+        self._receive: Callable[[str, NodeResult], None] | None = None
+
+    def register_results_worker(self, receive: Callable[[str, NodeResult], None]) -> None:
+        """Name the function that takes a result; it must not block."""
+        self._receive = receive
+
+    def add_result(self, instance_id: str, result: NodeResult) -> None:
+        """Hand over a result. Duplicates and strays are harmless: `decide` ignores them."""
+        assert self._receive is not None, "register_results_worker comes first"
+        self._receive(instance_id, result)

@@ -1,0 +1,39 @@
+"""The config of a loop node, with its defaults.
+
+Pure. Read by `advice` (how often can it repeat?) and `compile` (how does it iterate?).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+LOOP_TYPE = "loop"
+
+# 100,000 items: each iteration leaves rows, and a run of more belongs into children.
+ITERATIONS_MAX_FOR_EACH = 100_000
+
+# 1,000 rounds: a condition that never turns false is the usual mistake, and should be noticed soon.
+ITERATIONS_MAX_WHILE = 1_000
+
+
+def is_while(config: Mapping[str, Any]) -> bool:
+    """Does a loop with this config repeat while a condition holds (else: for each item)?"""
+    mode = config.get("mode")
+    return mode == "while" if mode is not None else config.get("while") is not None
+
+
+def iterations_max(config: Mapping[str, Any]) -> int:
+    """How many iterations a loop with this config may have."""
+    return whole_number(config, "maxIterations", ITERATIONS_MAX_WHILE if is_while(config) else ITERATIONS_MAX_FOR_EACH)
+
+
+def concurrency(config: Mapping[str, Any]) -> int:
+    """How many iterations may be open at once; always 1 in `while`, where each needs the last one's result."""
+    return 1 if is_while(config) else whole_number(config, "concurrency", 1)
+
+
+def whole_number(config: Mapping[str, Any], name: str, default: int) -> int:
+    """The number of a field; the default where the field is absent, or holds no whole number."""
+    value = config.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default

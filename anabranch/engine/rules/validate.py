@@ -1,0 +1,104 @@
+"""Validation: everything wrong with a drawn workflow, everything odd, and how far it can go.
+
+Pure. Called when a workflow is saved, by `anabranch validate`, by the editor while somebody
+draws. It puts together what the other rooms find: `graph` (form), `node_facts` (types and
+configs), `structure` (cycles, borders), `advice` (warnings). It never runs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.rules.advice import activations_max, warnings_of
+from anabranch.engine.rules.graph import Graph, parse
+from anabranch.engine.rules.node_facts import NodeFacts, facts_of
+from anabranch.engine.rules.node_types import NodeTypes
+from anabranch.engine.rules.problems import Problem, quoted
+from anabranch.engine.rules.structure import structure_of
+from anabranch.errors import InvalidWorkflow
+
+# 3 problems in the message of the exception; all of them are in its details.
+PROBLEMS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The validator's answer."""
+
+    errors: tuple[Problem, ...]
+    """What the workflow is refused for."""
+    warnings: tuple[Problem, ...]
+    """What is odd; it is saved all the same."""
+    terminates: bool
+    """Every wait, child, node and loop has a bound, or the workflow a deadline. False if it cannot be told."""
+    unbounded: tuple[str, ...]
+    """Reachable nodes without a bound, in document order."""
+    activations_max: int | None
+    """No run has more activations; None if there are too many to say, or it cannot be told."""
+
+    @property
+    def valid(self) -> bool:
+        """True if the workflow can be saved and run."""
+        return not self.errors
+
+    def as_json(self) -> dict[str, Any]:
+        """The public form."""
+        return {
+            "valid": self.valid,
+            "errors": [problem.as_json() for problem in self.errors],
+            "warnings": [problem.as_json() for problem in self.warnings],
+            "terminates": self.terminates,
+            "unbounded": list(self.unbounded),
+            "activationsMax": self.activations_max,
+        }
+
+    def raise_if_invalid(self) -> None:
+        """Raise InvalidWorkflow, with every problem in its details, unless the workflow is valid."""
+        if self.errors:
+            raise refusal_of(self.errors)
+
+
+def validate(document: Any, node_types: NodeTypes) -> Report:
+    """Check a definition against the rules and the registered node types.
+
+    Takes any value whatsoever and raises nothing. All problems are reported at once, except
+    where one makes the rest meaningless (not an object, too large, too many nodes).
+    """
+    graph = parse(document)
+    facts = facts_of(graph, node_types)
+    structure = structure_of(graph)
+    errors = [*graph.errors, *facts.problems, *_handle_problems(graph, facts), *structure.problems]
+    if not structure.is_sound:
+        return Report(tuple(errors), tuple(graph.warnings), False, (), None)
+    reachable = set(structure.order)
+    unbounded = tuple(node_id for node_id in graph.nodes if node_id in reachable and node_id in facts.unbounded)
+    return Report(
+        errors=tuple(errors),
+        warnings=(*graph.warnings, *warnings_of(graph, structure)),
+        terminates=not unbounded or graph.deadline_ms is not None,
+        unbounded=unbounded,
+        activations_max=activations_max(graph, structure),
+    )
+
+
+def refusal_of(errors: tuple[Problem, ...]) -> InvalidWorkflow:
+    """The exception that lists these problems."""
+    shown = "; ".join(problem.message for problem in errors[:PROBLEMS_SHOWN])
+    more = f"; and {len(errors) - PROBLEMS_SHOWN} more" if len(errors) > PROBLEMS_SHOWN else ""
+    return InvalidWorkflow(
+        f"the workflow has {len(errors)} problem{'s' if len(errors) > 1 else ''}: {shown}{more}",
+        details=[problem.as_json() for problem in errors],
+    )
+
+
+def _handle_problems(graph: Graph, facts: NodeFacts) -> Iterator[Problem]:
+    for edge in graph.edges:
+        handles = facts.handles.get(edge.source)
+        if handles is None or edge.handle in handles:
+            continue
+        node_type = quoted(graph.nodes[edge.source].type)
+        message = f"{edge.shown}: a {node_type} node like {quoted(edge.source)} has no handle {quoted(edge.handle)}"
+        hint = f"It has {', '.join(map(quoted, sorted(handles)))}." if handles else "No edge can leave it."
+        yield Problem("UNKNOWN_HANDLE", message, edge.pointer + "/sourceHandle", edge.source, edge.id, hint)

@@ -1,0 +1,120 @@
+"""What differs between PostgreSQL and SQLite, by name.
+
+`state_manager`, `inquiries` and `definitions` are written against this protocol; `sqlite` and
+`postgresql` are the two that exist. A method given a connection is called in the thread that
+owns it, is one whole transaction, and leaves nothing behind when it raises: it may be called
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine
+
+from anabranch.engine.ports import InstanceRow, Loaded, Turn
+from anabranch.engine.rules.events import Event
+from anabranch.engine.store.faults import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one commit statement did: who won, when by the database's clock, and whose key was taken."""
+
+    won: set[str]
+    now: int
+    existing: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One row of a claim: who held it before, and until when."""
+
+    instance_id: str
+    held_by: str | None
+    available_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignEvent:
+    """An event that is appended whoever holds the instance; `ends` closes it as cancelled."""
+
+    tenant_id: str
+    instance_id: str
+    event_type: str
+    payload: str
+    key: str | None = None
+    ends: bool = False
+
+
+class Dialect(Protocol):
+    """One kind of database."""
+
+    commits_in_flight_max: int
+    """How many commits may be under way at once, each on its own connection."""
+
+    reading_lanes: int
+    """How many connections everything but commits is spread over."""
+
+    writes_apart: bool
+    """True: whatever writes must use the commit lanes, because the database has one writer at a time."""
+
+    among_ids: str
+    """The condition that `instance_id` is one of the parameter `ids`."""
+
+    place: str
+    """Where the database is, for messages: never with a password."""
+
+    def engine(self, *, commits: bool) -> Engine:
+        """Opens connections; those for commits have what the commit statement needs."""
+
+    def transaction(self, connection: Connection) -> AbstractContextManager[None]:
+        """A transaction around several statements that write."""
+
+    def ids(self, instance_ids: Sequence[str]) -> str:
+        """The parameter for `among_ids`; what is no id of this database is left out."""
+
+    def now(self, connection: Connection) -> int:
+        """The database's clock (ms)."""
+
+    def commit(self, connection: Connection, turns: Sequence[Turn]) -> Written:
+        """Advance and give birth, in one transaction; `turns` come in id order."""
+
+    def claim(
+        self,
+        connection: Connection,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None,
+        steal: bool,
+    ) -> list[Taken]:
+        """Raise the version of due instances and give them to the worker."""
+
+    def append_foreign(self, connection: Connection, event: ForeignEvent, *, signals_max: int) -> InstanceRow | None:
+        """Append to an open instance; the row after it, or None if nothing was written, for whatever reason."""
+
+    def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
+        """Rows and their events, each pair from one snapshot."""
+
+    def read_log(self, connection: Connection, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+        """A page of one log."""
+
+    def foreign_changes_possible(self, connection: Connection) -> bool:
+        """False if certainly no other connection wrote since this was last asked."""
+
+    def fault_of(self, error: Exception) -> Fault:
+        """What an error of the driver means."""
+
+    def is_duplicate(self, error: Exception) -> bool:
+        """True if it is a unique index that refused."""
+
+    def describe(self, error: Exception) -> str:
+        """One line: which database, where, and its own words for what is wrong."""
+
+
+Parameters = dict[str, Any]

@@ -1,0 +1,32 @@
+"""The border where database errors become ours: what an error means for the caller.
+
+Called by `lanes`, for every error that a database driver raises; nobody else looks at driver
+exceptions. The dialects classify, this file names the classes and what each one promises.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from anabranch.errors import ValueNotStorable
+
+
+class Fault(Enum):
+    """What an error of the database means."""
+
+    TRY_AGAIN = "try again"
+    """A deadlock, a serialisation error, a busy file: nothing was written, the same call may win now."""
+    REFUSED = "refused"
+    """The database does not take this data; nothing was written, and trying again cannot help."""
+    UNAVAILABLE = "unavailable"
+    """The connection, the disk or the server: whether something was written is not known."""
+    BUG = "bug"
+    """A statement that makes no sense: ours to mend, passed on untouched."""
+
+
+class DataRefused(ValueNotStorable):
+    """The database does not take this data: nothing of the transaction was written."""
+
+
+class DuplicateRefused(DataRefused):
+    """A row that a unique index forbids: nothing of the transaction was written."""

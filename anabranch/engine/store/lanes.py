@@ -1,0 +1,85 @@
+"""Lanes: threads that each own one database connection.
+
+`state_manager`, `inquiries` and `definitions` hand functions to a lane and await what they
+return. A function is one whole transaction, so a lane may call it again after a deadlock.
+Errors of the driver leave as ours; a broken connection is replaced by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from anabranch.engine.store.dialect import Dialect
+from anabranch.engine.store.faults import DataRefused, DuplicateRefused, Fault
+from anabranch.errors import StoreUnavailable
+
+# 5 tries: batches are offered in id order, so a deadlock needs a stranger's statement; five in
+# a row is an outage, not bad luck.
+TRIES_MAX = 5
+
+Answer = TypeVar("Answer")
+
+
+class Lanes:
+    """A few threads of one kind; `run` takes the next free one."""
+
+    def __init__(self, dialect: Dialect, *, count: int, commits: bool, name: str) -> None:
+        self._dialect = dialect
+        self._engine: Engine = dialect.engine(commits=commits)
+        self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix=f"anabranch-{name}")
+        self._own = threading.local()
+        self._open: set[Connection] = set()
+
+    async def run(self, work: Callable[[Connection], Answer]) -> Answer:
+        """What `work` returns, called in a thread with its connection.
+
+        Raises StoreUnavailable (it may have happened or not) or DataRefused (nothing happened).
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._attempt, work)
+
+    def close(self) -> None:
+        """Wait for what is under way, then close the connections. Blocks; may be called twice."""
+        self._threads.shutdown(wait=True)
+        while self._open:
+            self._open.pop().close()
+        self._engine.dispose()
+
+    def _attempt(self, work: Callable[[Connection], Answer]) -> Answer:
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                return work(self._connection())
+            except DBAPIError as error:
+                fault = self._dialect.fault_of(error)
+                if fault is Fault.BUG:
+                    raise
+                if fault is Fault.REFUSED:
+                    refusal = DuplicateRefused if self._dialect.is_duplicate(error) else DataRefused
+                    raise refusal(self._dialect.describe(error)) from error
+                if fault is Fault.UNAVAILABLE:
+                    self._drop_connection()
+                if fault is Fault.UNAVAILABLE or not tries_left:
+                    raise StoreUnavailable(self._dialect.describe(error)) from error
+        raise AssertionError("the last try returns or raises")
+
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            connection = self._engine.connect()
+            self._own.connection = connection
+            self._open.add(connection)
+        return connection
+
+    def _drop_connection(self) -> None:
+        connection: Connection | None = getattr(self._own, "connection", None)
+        if connection is not None:
+            self._own.connection = None
+            self._open.discard(connection)
+            connection.invalidate()
+            connection.close()

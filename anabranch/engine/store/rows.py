@@ -1,0 +1,211 @@
+"""Rows to objects and back: how instances and events travel to a database and return.
+
+Pure. Called by the dialects and by the inquiries. A batch of turns travels as JSON text with
+the payloads spliced in as they are; a log returns as one JSON text of everything but the
+payloads, and the payloads joined by a separator, so that no payload is encoded or decoded
+more than once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from anabranch.engine.ports import InstanceHead, InstanceRow, Turn
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.store.faults import DataRefused
+from anabranch.engine.store.schema import workflow_instances
+
+INSTANCE_COLUMNS = tuple(column.name for column in workflow_instances.c)
+
+EVENT_NOTE_COLUMNS = (
+    "seq",
+    "event_type",
+    "node_id",
+    "scope",
+    "node_attempt",
+    "created_at",
+    "next_handle",
+    "output_variable",
+    "error_message",
+)
+"""Everything of an event but its payload, in the order that `events_from` expects."""
+
+# JSON never contains a raw control character, neither in strings nor between tokens, so these
+# two cannot be mistaken for a part of a payload, whoever wrote it.
+PAYLOAD_SEPARATOR = "\x1e"
+LOG_SEPARATOR = "\x1d"
+
+# An escaped NUL that is not an escaped backslash followed by text. PostgreSQL refuses it;
+# refusing it for every store keeps a database movable from SQLite to PostgreSQL.
+_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def encode_turns(turns: Iterable[Turn]) -> str:
+    """The guarded turns of a batch as a JSON list: guard values and what to write."""
+    return _encode(
+        [
+            {
+                "instance_id": turn.instance_id,
+                "expected_version": turn.expected_version,
+                "held_by": turn.worker_id,
+                "first_seq": turn.events[0].seq if turn.events else None,
+                "events": len(turn.events),
+                "status": turn.status,
+                "ends": turn.status.is_terminal,
+                "releases": turn.release or turn.status.is_terminal,
+                "available_at": None if turn.status.is_terminal else turn.available_at,
+                "not_before": turn.not_before,
+                "started_at": turn.started_at,
+            }
+            for turn in turns
+        ]
+    )
+
+
+def encode_births(turns: Iterable[Turn]) -> str:
+    """The births of a batch as a JSON list of instance rows, keyed by column; `ends` asks for completed_at."""
+    return _encode([_birth_row(turn, turn.birth) for turn in turns if turn.birth is not None])
+
+
+def encode_events(turns: Iterable[Turn]) -> str:
+    """The events of a batch as a JSON list of log rows, keyed by column."""
+    return _encode(
+        [
+            {
+                "instance_id": turn.instance_id,
+                "seq": event.seq,
+                "node_id": event.node_id,
+                "scope": event.scope,
+                "event_type": event.type,
+                "node_status": event.node_status,
+                "next_handle": event.next_handle,
+                "output_variable": event.output_variable,
+                "payload": orjson.Fragment(event.payload.raw),
+                "error_message": event.error_message,
+                "node_attempt": event.attempt,
+                "created_at": event.created_at,
+            }
+            for turn in turns
+            for event in turn.events
+        ]
+    )
+
+
+def instance_row(values: Sequence[Any]) -> InstanceRow:
+    """An instance from the values of INSTANCE_COLUMNS, in their order."""
+    (
+        instance_id,
+        tenant_id,
+        workflow_id,
+        workflow_name,
+        workflow_version,
+        kind,
+        test,
+        status,
+        version,
+        last_seq,
+        worker_id,
+        available_at,
+        starts_at,
+        deadline_at,
+        retention_days,
+        idempotency_key,
+        parent_id,
+        created_at,
+        started_at,
+        completed_at,
+    ) = values
+    head = InstanceHead(
+        instance_id,
+        tenant_id,
+        workflow_id,
+        workflow_name,
+        workflow_version,
+        created_at,
+        starts_at,
+        deadline_at,
+        retention_days,
+        idempotency_key,
+        parent_id,
+        kind,
+        bool(test),
+    )
+    return InstanceRow(
+        head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at
+    )
+
+
+def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
+    """Events from their notes (EVENT_NOTE_COLUMNS) and their joined payloads, both in the same order."""
+    if not notes:
+        return []
+    return [
+        Event(
+            seq,
+            _EVENT_TYPE[event_type],
+            node_id,
+            scope,
+            attempt,
+            Payload.parse(payload),
+            created_at,
+            next_handle,
+            output_variable,
+            error_message,
+        )
+        for (
+            seq,
+            event_type,
+            node_id,
+            scope,
+            attempt,
+            created_at,
+            next_handle,
+            output_variable,
+            error_message,
+        ), payload in zip(notes, payloads.split(PAYLOAD_SEPARATOR), strict=True)
+    ]
+
+
+_STATUS = {status.value: status for status in Status}
+_EVENT_TYPE = {type_.value: type_ for type_ in EventType}
+
+
+def _birth_row(turn: Turn, head: InstanceHead) -> dict[str, Any]:
+    ends = turn.status.is_terminal
+    return {
+        "instance_id": head.instance_id,
+        "tenant_id": head.tenant_id,
+        "workflow_id": head.workflow_id,
+        "workflow_name": head.workflow_name,
+        "workflow_version": head.workflow_version,
+        "kind": head.kind,
+        "test": head.test,
+        "status": turn.status,
+        "version": 1,
+        "last_seq": len(turn.events),
+        "worker_id": None if ends or turn.release else turn.worker_id,
+        "available_at": None if ends else turn.available_at,
+        "starts_at": head.available_at,
+        "deadline_at": head.deadline_at,
+        "retention_days": head.retention_days,
+        "idempotency_key": head.idempotency_key,
+        "parent_id": head.parent_id,
+        "created_at": head.created_at,
+        "started_at": turn.started_at,
+        "ends": ends,
+    }
+
+
+def _encode(rows: list[dict[str, Any]]) -> str:
+    try:
+        text = orjson.dumps(rows)
+        if b"\\u0000" in text and _NUL_IN_JSON.search(text):
+            raise DataRefused("text with a NUL character")
+        return text.decode()
+    except (TypeError, ValueError) as problem:  # a lone surrogate, or payload bytes that are no UTF-8
+        raise DataRefused(f"text that is no valid Unicode ({problem})") from None

@@ -1,0 +1,283 @@
+"""SQLite: one file, one writer thread, a handful of statements a batch.
+
+Called by `state_manager`, `inquiries` and `definitions` through `dialect.Dialect`. Several
+processes may share the file; the database's own lock and the leases keep them apart.
+
+Every step of a statement gives up Python's interpreter lock, and a busy main thread returns
+it only after 5 ms. So a batch is a fixed number of statements with one row of answer each,
+whatever its size: row by row, a batch of 400 events took 950 ms beside a busy thread, as JSON
+28 ms (benchmarks/README.md).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from anabranch.engine.ports import InstanceRow, Loaded, Turn
+from anabranch.engine.rules.events import Event
+from anabranch.engine.store import sqlite_statements as statements
+from anabranch.engine.store.dialect import ForeignEvent, Taken, Written
+from anabranch.engine.store.faults import Fault
+from anabranch.engine.store.rows import (
+    LOG_SEPARATOR,
+    encode_births,
+    encode_events,
+    encode_turns,
+    events_from,
+    instance_row,
+)
+
+# 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
+# somebody forgot (a shell with an open transaction), and should be told.
+BUSY_TIMEOUT_MS = 10_000
+
+# 64 MB: a page cache that holds the indexes of some hundred thousand log rows.
+CACHE_KIB = 65_536
+
+# 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB; even
+# runs whose whole 16 MB of context is in the log stay below it.
+LOGS_PER_STATEMENT = 32
+
+_UNAVAILABLE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOLFS,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+_REFUSED = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}
+_DUPLICATE = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+
+
+class SqliteDialect:
+    """A SQLite file."""
+
+    commits_in_flight_max = 1
+    reading_lanes = 2
+    writes_apart = True
+    among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+        self.path = Path(url.database or "").absolute()
+        self.place = f"SQLite database {self.path}"
+
+    def engine(self, *, commits: bool) -> Engine:
+        """See `Dialect.engine`; both kinds are alike here."""
+        engine = create_engine(
+            self._url,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
+        )
+        event.listen(engine, "connect", _prepare_connection)
+        return engine
+
+    @contextmanager
+    def transaction(self, connection: Connection) -> Iterator[None]:
+        """A write transaction: the lock is taken at once, so nothing read in it can go stale."""
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.exec_driver_sql("COMMIT")
+        except BaseException:
+            _roll_back(connection)
+            raise
+
+    def ids(self, instance_ids: Sequence[str]) -> str:
+        """See `Dialect.ids`; every text is an id here."""
+        return orjson.dumps(list(instance_ids)).decode()
+
+    def now(self, connection: Connection) -> int:
+        """The machine's clock: everybody who shares the file shares it."""
+        return time.time_ns() // 1_000_000
+
+    def commit(self, connection: Connection, turns: Sequence[Turn]) -> Written:
+        """See `Dialect.commit`: read the guards under the write lock, then write the winners."""
+        births = [turn for turn in turns if turn.birth is not None]
+        steps = [turn for turn in turns if turn.birth is None]
+        encoded_steps, encoded_births, events = encode_turns(steps), encode_births(births), encode_events(turns)
+        with self.transaction(connection):
+            now = self.now(connection)
+            won: set[str] = set()
+            existing: dict[str, str] = {}
+            if steps:
+                won |= set(_one_list(connection, statements.GUARDS_HELD, turns=encoded_steps, now=now))
+            if births:
+                known = _one_list(connection, statements.BIRTHS_KNOWN, births=encoded_births)
+                won |= _new_births(births, known, existing)
+            if len(won) < len(turns):
+                encoded_steps = encode_turns(turn for turn in steps if turn.instance_id in won)
+                encoded_births = encode_births(turn for turn in births if turn.instance_id in won)
+                events = encode_events(turn for turn in turns if turn.instance_id in won)
+            if won:
+                _write(connection, encoded_steps, encoded_births, events, now)
+        return Written(won, now, existing)
+
+    def claim(
+        self,
+        connection: Connection,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None,
+        steal: bool,
+    ) -> list[Taken]:
+        """See `Dialect.claim`."""
+        with self.transaction(connection):
+            now = self.now(connection)
+            due = statements.claimable(only=only is not None, steal=steal)
+            parameters: dict[str, Any] = {"now": now, "limit": limit}
+            if only is not None:
+                parameters["ids"] = self.ids(only)
+            taken = [Taken(*row) for row in _one_list(connection, due, **parameters)]
+            if taken:
+                ids = self.ids([one.instance_id for one in taken])
+                connection.execute(
+                    statements.TAKE, {"ids": ids, "worker_id": worker_id, "available_at": now + lease_ms}
+                )
+        return taken
+
+    def append_foreign(self, connection: Connection, event: ForeignEvent, *, signals_max: int) -> InstanceRow | None:
+        """See `Dialect.append_foreign`."""
+        with self.transaction(connection):
+            now = self.now(connection)
+            move = statements.move_by_stranger(ends=event.ends)
+            parameters: dict[str, Any] = {"instance_id": event.instance_id, "tenant_id": event.tenant_id, "now": now}
+            if not event.ends:
+                parameters |= {"key": event.key, "signals_max": signals_max}
+            values = connection.execute(move, parameters).one_or_none()
+            if values is None:
+                return None
+            row = instance_row(tuple(values))
+            connection.execute(
+                statements.APPEND_EVENT,
+                {
+                    "instance_id": event.instance_id,
+                    "seq": row.last_seq,
+                    "event_type": event.event_type,
+                    "payload": event.payload,
+                    "now": now,
+                },
+            )
+        return row
+
+    def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
+        """See `Dialect.load`: some logs a statement, each statement one row."""
+        found: dict[str, Loaded] = {}
+        for start in range(0, len(instance_ids), LOGS_PER_STATEMENT):
+            ids = self.ids(instance_ids[start : start + LOGS_PER_STATEMENT])
+            heads, logs = connection.execute(statements.LOAD, {"ids": ids, "after_seq": after_seq}).one()
+            if logs is None:
+                continue
+            for values, payloads in zip(orjson.loads(heads), logs.split(LOG_SEPARATOR), strict=True):
+                row = instance_row(values[:-1])
+                found[row.head.instance_id] = Loaded(row, events_from(values[-1], payloads))
+        return found
+
+    def read_log(self, connection: Connection, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+        """See `Dialect.read_log`."""
+        notes, payloads = connection.execute(
+            statements.READ_LOG, {"instance_id": instance_id, "after_seq": after_seq, "limit": limit}
+        ).one()
+        return events_from(orjson.loads(notes), payloads or "")
+
+    def foreign_changes_possible(self, connection: Connection) -> bool:
+        """Compares `data_version`, which moves when any other connection has committed."""
+        version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        before = connection.info.get("data_version")  # of this very connection: a new one starts anew
+        connection.info["data_version"] = version
+        return bool(before != version)
+
+    def fault_of(self, error: Exception) -> Fault:
+        """By SQLite's primary result code."""
+        code = _result_code(error)
+        primary = None if code is None else code & 0xFF
+        if primary in _UNAVAILABLE:
+            return Fault.UNAVAILABLE
+        if primary in _REFUSED or "malformed JSON" in str(error):
+            return Fault.REFUSED
+        return Fault.BUG
+
+    def is_duplicate(self, error: Exception) -> bool:
+        """True for a primary key or a unique index."""
+        return _result_code(error) in _DUPLICATE
+
+    def describe(self, error: Exception) -> str:
+        """The file and SQLite's words."""
+        words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+        return f"{self.place}: {words}"
+
+
+def _prepare_connection(connection: sqlite3.Connection, _record: object) -> None:
+    # auto_vacuum takes effect only before the first table, so it comes before anything that writes the header.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    # FULL: an acknowledged commit survives a power cut; NORMAL would lose the last ones in WAL mode.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def _roll_back(connection: Connection) -> None:
+    driver = connection.connection.driver_connection
+    if isinstance(driver, sqlite3.Connection) and driver.in_transaction:
+        driver.rollback()
+
+
+def _one_list(connection: Connection, statement: Any, **parameters: Any) -> list[Any]:
+    answer: list[Any] = orjson.loads(connection.execute(statement, parameters).scalar_one())
+    return answer
+
+
+def _new_births(births: Sequence[Turn], known: list[list[str | None]], existing: dict[str, str]) -> set[str]:
+    """The births whose id and key are new, in the table and within the batch; notes who has a taken key."""
+    taken_ids = {instance_id for instance_id, _ in known}
+    holders = {instance_id: holder for instance_id, holder in known if holder is not None}
+    keys: dict[tuple[str, str, str], str] = {}
+    won: set[str] = set()
+    for turn in births:
+        head = turn.birth
+        assert head is not None, "only births are given"
+        holder = holders.get(turn.instance_id)
+        if holder is None and head.idempotency_key is not None:
+            key = (head.tenant_id, head.workflow_name, head.idempotency_key)
+            holder = keys.get(key)
+            if holder is None and turn.instance_id not in taken_ids:
+                keys[key] = turn.instance_id
+        if holder is not None:
+            existing[turn.instance_id] = holder
+        elif turn.instance_id not in taken_ids:
+            won.add(turn.instance_id)
+    return won
+
+
+def _write(connection: Connection, steps: str, births: str, events: str, now: int) -> None:
+    if steps != "[]":
+        connection.execute(statements.ADVANCE, {"turns": steps, "now": now})
+    if births != "[]":
+        connection.execute(statements.GIVE_BIRTH, {"births": births, "now": now})
+    connection.execute(statements.APPEND_EVENTS, {"events": events})
+
+
+def _result_code(error: Exception) -> int | None:
+    original = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(original, "sqlite_errorcode", None)

@@ -1,0 +1,169 @@
+"""The task worker: take a job, run its handler with a deadline, report one result.
+
+Called by the orchestrator through the task queue; reports through the result queue. Whatever a
+handler does, exactly one outcome comes of it, checked and encoded here, unless nobody awaits it
+any more. Nothing of a handler's exception but its type and message leaves this room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from dataclasses import dataclass
+
+from anabranch.engine.handling import HandlerRegistry, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.ports import Clock
+from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.duration import DURATION_MS_MAX
+from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed, HandlerOutcome, NodeResult
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import AnabranchError, NonRetryable, RunError, TemplateError, ValueNotStorable, ValueTooLarge
+
+logger = logging.getLogger("anabranch.handlers")
+
+# 4,096 characters of an error's message: enough to read why; a megabyte of HTML is not a reason.
+MESSAGE_CHARACTERS_MAX = 4_096
+
+# Errors of ours that another try cannot mend: the same config and context give the same again.
+_FINAL_ERRORS = (TemplateError, ValueNotStorable, ValueTooLarge)
+
+
+@dataclass(slots=True, eq=False)
+class _Execution:
+    """A job that is queued or under way."""
+
+    job: NodeJob
+    cancelled: asyncio.Event
+    limit: asyncio.Timeout | None = None
+    stopped: bool = False
+
+
+class TaskWorker:
+    """Runs handlers, at most `concurrency` at once."""
+
+    def __init__(
+        self, *, handlers: HandlerRegistry, tasks: TaskQueue, results: ResultQueue, clock: Clock, concurrency: int
+    ) -> None:
+        self._handlers = handlers
+        self._tasks = tasks
+        self._results = results
+        self._clock = clock
+        self._executions: dict[str, dict[Dispatch, _Execution]] = {}
+        tasks.register_task_worker(self._process, concurrency=concurrency)
+
+    def add_node_job(self, job: NodeJob) -> None:
+        """Queue a job; the same attempt while it is queued or under way changes nothing."""
+        of_instance = self._executions.setdefault(job.instance_id, {})
+        known = of_instance.get(job.dispatch)
+        if known is None or known.stopped:
+            of_instance[job.dispatch] = _Execution(job, asyncio.Event())
+            self._tasks.add_node_job(job)
+
+    def stop_job(self, instance_id: str, dispatch: Dispatch) -> None:
+        """Tell a handler to stop: nobody awaits its result."""
+        execution = self._executions.get(instance_id, {}).get(dispatch)
+        if execution is not None:
+            self._stop(execution)
+
+    def stop_instance(self, instance_id: str) -> None:
+        """Tell every handler of an instance to stop."""
+        for execution in list(self._executions.get(instance_id, {}).values()):
+            self._stop(execution)
+
+    def _stop(self, execution: _Execution) -> None:
+        execution.stopped = True
+        execution.cancelled.set()
+        if execution.limit is None:
+            self._forget(execution)  # it has not begun
+        else:
+            execution.limit.reschedule(0)
+
+    async def _process(self, job: NodeJob) -> None:
+        execution = self._executions.get(job.instance_id, {}).get(job.dispatch)
+        if execution is None or execution.job is not job:
+            return  # stopped while it was queued
+        outcome = await self._outcome(execution)
+        self._forget(execution)
+        if not execution.stopped:
+            dispatch = job.dispatch
+            self._results.add_result(
+                job.instance_id, NodeResult(dispatch.node_id, dispatch.scope, dispatch.attempt, outcome)
+            )
+
+    def _forget(self, execution: _Execution) -> None:
+        of_instance = self._executions.get(execution.job.instance_id)
+        if of_instance is not None and of_instance.get(execution.job.dispatch) is execution:
+            del of_instance[execution.job.dispatch]
+            if not of_instance:
+                del self._executions[execution.job.instance_id]
+
+    async def _outcome(self, execution: _Execution) -> HandlerOutcome:
+        job = execution.job
+        timeout_ms = job.node.timeout_ms
+        execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+        try:
+            async with execution.limit:
+                returned = await self._execute(job, execution.cancelled)
+            return _checked(returned)
+        except TimeoutError as failure:
+            if not execution.limit.expired():
+                return _failed(job, failure)  # the handler's own
+            message = f"the handler did not return within its timeout of {timeout_ms} ms"
+            return Failed(_error(job, "NODE_TIMEOUT", "NodeTimeout", message), retryable=True)
+        except Exception as failure:
+            return _failed(job, failure)
+
+    async def _execute(self, job: NodeJob, cancelled: asyncio.Event) -> HandlerReturn:
+        handler = self._handlers.handler(job.node.type)
+        if handler is None:
+            message = f"no handler for node type {job.node.type!r} is installed here"
+            raise NonRetryable(message, code="UNKNOWN_NODE_TYPE")
+        helpers = Helpers(
+            instance_id=job.instance_id,
+            node_id=job.node.id,
+            workflow_id=job.workflow_id,
+            scope=job.dispatch.scope,
+            attempt=job.dispatch.attempt,
+            now_ms=self._clock.now(),
+            context=job.context,
+            log=logging.LoggerAdapter(logger, {"instance_id": job.instance_id, "node_id": job.node.id}),
+            cancelled=cancelled,
+        )
+        return await handler.execute(job.node.config, job.context, helpers)
+
+
+def _checked(returned: HandlerReturn) -> HandlerOutcome:
+    """What a handler returned, as a value that may enter the log. Raises what makes it unfit."""
+    if isinstance(returned, AwaitsSignal):
+        return returned
+    if not isinstance(returned, HandlerResult):
+        raise NonRetryable(f"the handler returned a {type(returned).__name__}, not a HandlerResult")
+    delay_ms = returned.queue_delay
+    if delay_ms is not None and not (math.isfinite(delay_ms) and 0 <= delay_ms <= DURATION_MS_MAX):
+        raise NonRetryable(f"queue_delay is {delay_ms}; it goes from 0 to {DURATION_MS_MAX} ms", code="NODE_CONFIG_INVALID")
+    return Completed(
+        Payload.of(returned.output), returned.next_handle, None if delay_ms is None else math.ceil(delay_ms)
+    )
+
+
+def _failed(job: NodeJob, failure: Exception) -> Failed:
+    if isinstance(failure, NonRetryable):
+        cause = failure.__cause__ or failure
+        return Failed(_error(job, failure.code, type(cause).__name__, str(failure)), retryable=False)
+    if isinstance(failure, AnabranchError):
+        error = _error(job, failure.code, type(failure).__name__, failure.message)
+        return Failed(error, retryable=not isinstance(failure, _FINAL_ERRORS))
+    return Failed(_error(job, "HANDLER_ERROR", type(failure).__name__, str(failure)), retryable=True)
+
+
+def _error(job: NodeJob, code: str, type_name: str, message: str) -> RunError:
+    dispatch = job.dispatch
+    return RunError(code, type_name, _storable(message), dispatch.node_id, dispatch.scope, dispatch.attempt)
+
+
+def _storable(message: str) -> str:
+    """Text that every database takes: no NUL, no lone surrogates, not endless."""
+    text = message[:MESSAGE_CHARACTERS_MAX].replace("\x00", "\ufffd")
+    return text.encode("utf-8", "replace").decode()

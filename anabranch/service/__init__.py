@@ -1,0 +1,5 @@
+"""What people and programs ask of anabranch, without HTTP: one façade for every front door."""
+
+from anabranch.service.workflow_service import WorkflowService
+
+__all__ = ["WorkflowService"]

@@ -1,0 +1,121 @@
+"""How a run looks from outside: its row and log as the JSON that every front door answers with.
+
+Pure. Reads rows and events; knows no stores, no HTTP. Names are the wire's (camelCase), times
+are ISO 8601 with an offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.instants import to_iso
+
+# The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
+NODES_SHOWN_MAX = 1_000
+
+_NODE_STATUS = {
+    EventType.NODE_DISPATCHED: "running",
+    EventType.NODE_WAITING: "waiting",
+    EventType.NODE_ATTEMPT_FAILED: "retrying",
+    EventType.LOOP_OPENED: "running",
+    EventType.NODE_COMPLETED: "success",
+    EventType.NODE_FAILED: "error",
+    EventType.NODE_SKIPPED: "skipped",
+}
+_ENDED = ("success", "error", "skipped")
+
+
+def run_summary(row: InstanceRow) -> dict[str, Any]:
+    """A run as lists show it: what the row alone knows."""
+    head = row.head
+    return {
+        "instanceID": head.instance_id,
+        "workflowID": head.workflow_id,
+        "name": head.workflow_name,
+        "version": head.workflow_version,
+        "kind": head.kind,
+        "test": head.test,
+        "status": row.status.value,
+        "parentID": head.parent_id,
+        "retentionDays": head.retention_days,
+        "createdAt": to_iso(head.created_at),
+        "availableAt": to_iso(head.available_at),
+        "deadlineAt": _iso_or_none(head.deadline_at),
+        "startedAt": _iso_or_none(row.started_at),
+        "completedAt": _iso_or_none(row.completed_at),
+    }
+
+
+def run_details(row: InstanceRow, events: Sequence[Event]) -> dict[str, Any]:
+    """A run with its input, how it ended, and its first 1,000 activations. `events` is the whole log."""
+    first, last = events[0], events[-1]
+    note = next((event.payload.value for event in reversed(events) if event.type is EventType.SYSTEM_SET), None)
+    return {
+        **run_summary(row),
+        "input": first.payload.value["input"],
+        "output": last.payload.value if last.type is EventType.INSTANCE_COMPLETED else None,
+        "error": last.payload.value if last.type is EventType.INSTANCE_FAILED else None,
+        "note": last.payload.value if last.type is EventType.INSTANCE_CANCELLED else note,
+        "nodes": [brief(step) for step in activations(events, row.status)[:NODES_SHOWN_MAX]],
+    }
+
+
+def activations(events: Iterable[Event], status: Status) -> list[dict[str, Any]]:
+    """Every activation that was reached, in the order of its first event, with timings, output and error."""
+    steps: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in events:
+        shown = _NODE_STATUS.get(event.type)
+        if shown is None:
+            continue
+        step = steps.get((event.node_id, event.scope))
+        if step is None:
+            step = steps[event.node_id, event.scope] = {
+                "nodeID": event.node_id,
+                "scope": event.scope,
+                "status": shown,
+                "attempt": event.attempt,
+                "startedAt": to_iso(event.created_at) if event.type is EventType.NODE_DISPATCHED else None,
+                "endedAt": None,
+                "output": None,
+                "error": None,
+                "seq": event.seq,
+            }
+        step["status"], step["attempt"] = shown, event.attempt
+        if shown in _ENDED:
+            step["endedAt"] = to_iso(event.created_at)
+        step["output"] = event.payload.value if shown == "success" else None
+        step["error"] = event.payload.value["error"] if shown in ("error", "retrying") else None
+    if status.is_terminal:
+        for step in steps.values():
+            if step["status"] not in _ENDED:
+                step["status"] = "cancelled"  # derived: nobody awaits it any more
+    return list(steps.values())
+
+
+def brief(step: dict[str, Any]) -> dict[str, Any]:
+    """An activation without its output, as a run's `nodes` lists it."""
+    return {key: step[key] for key in ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt", "error")}
+
+
+def log_entry(event: Event) -> dict[str, Any]:
+    """An event as the log shows it."""
+    return {
+        "seq": event.seq,
+        "nodeID": event.node_id,
+        "scope": event.scope,
+        "eventType": event.type.value,
+        "nodeStatus": event.node_status,
+        "nextHandle": event.next_handle,
+        "outputVariable": event.output_variable,
+        "nodeAttempt": event.attempt,
+        "payload": event.payload.value,
+        "errorMessage": event.error_message,
+        "createdAt": to_iso(event.created_at),
+    }
+
+
+def _iso_or_none(at_ms: int | None) -> str | None:
+    return None if at_ms is None else to_iso(at_ms)

@@ -1,0 +1,393 @@
+"""The façade: every verb that people and programs have, whichever door they come through.
+
+Called by the command line (and by every later front door). Knows the engine and the store,
+no HTTP. Every verb takes the tenant; another tenant's things read as absent.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ports import InstanceRow, Loaded, WorkflowVersion
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.graph import derive_name
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.json_schema import ValueSchema
+from anabranch.engine.rules.node_types import NodeTypes
+from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.signals import fits
+from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
+from anabranch.engine.rules.validate import Report, validate
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import (
+    InvalidInput,
+    InvalidRequest,
+    InvalidWorkflow,
+    NotFound,
+    RunIsTerminal,
+    TooManyPending,
+    TooManySignals,
+    ValueNotStorable,
+    ValueTooLarge,
+)
+from anabranch.service.run_view import activations, log_entry, run_details, run_summary
+
+# 100,000 runs that wait to start: hours of work for one machine; more only hides that it is too small.
+PENDING_MAX = 100_000
+
+# 255 characters for idempotency and signal keys: fits every database's index.
+KEY_CHARACTERS_MAX = 255
+
+_DAY_MS = 86_400_000
+_LOG_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A start's answer; `created` is False if the idempotency key met an earlier run."""
+
+    instance_id: str
+    status: Status
+    created: bool
+
+
+class WorkflowService:
+    """Definitions, runs, signals and cancels of one database."""
+
+    def __init__(self, *, engine: Engine, node_types: NodeTypes, retention_days_max: int) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._node_types = node_types
+        self._retention_days_max = retention_days_max
+
+    # -- definitions ----------------------------------------------------------------------
+    def validate(self, document: Any) -> Report:
+        """Every problem of a drawn workflow, and what is known of its bounds. Never raises."""
+        return validate(document, self._node_types)
+
+    async def create_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
+        """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
+        report = self._refuse_invalid(document)
+        wanted = document.get("name")
+        name = wanted or await self._free_name(derive_name(document.get("title") or ""), tenant_id)
+        return await self._save(document, name, tenant_id=tenant_id), report
+
+    async def update_workflow(
+        self, workflow: str, document: Mapping[str, Any], *, tenant_id: str, expected_version: int | None = None
+    ) -> tuple[WorkflowVersion, Report]:
+        """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
+        report = self._refuse_invalid(document)
+        known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        saved = await self._save(
+            document,
+            document.get("name") or known.name,
+            tenant_id=tenant_id,
+            workflow_id=known.workflow_id,
+            expected_version=expected_version,
+        )
+        return saved, report
+
+    async def save_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
+        """Save a file under its name: new, the next version, or the newest again if nothing changed."""
+        report = self._refuse_invalid(document)
+        name = document.get("name") or derive_name(document.get("title") or "")
+        known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
+        saved = await self._save(
+            document, name, tenant_id=tenant_id, workflow_id=None if known is None else known.workflow_id
+        )
+        return saved, report
+
+    async def get_all_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
+        """The newest version of every workflow, by name."""
+        return await self._store.list_workflows(tenant_id=tenant_id)
+
+    async def get_workflow_by_id(
+        self, workflow: str, *, tenant_id: str, version: int | None = None
+    ) -> WorkflowVersion:
+        """One workflow by id or name. Raises NotFound."""
+        found = await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
+        if found is None:
+            of_version = "" if version is None else f" in version {version}"
+            raise NotFound(f"there is no workflow {workflow!r}{of_version}")
+        return found
+
+    async def delete_workflow(self, workflow: str, *, tenant_id: str) -> None:
+        """Remove a workflow and free its name. Raises NotFound, WorkflowHasRuns."""
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id)
+
+    # -- runs -----------------------------------------------------------------------------
+    async def execute_workflow(
+        self,
+        workflow: str,
+        input_: Any,
+        *,
+        tenant_id: str,
+        version: int | None = None,
+        idempotency_key: str | None = None,
+        retention_days: int | None = None,
+        available_at: int | None = None,
+        deadline_at: int | None = None,
+    ) -> StartedRun:
+        """Start a run; it is durable when this returns. Times are milliseconds since the epoch.
+
+        Raises NotFound, InvalidInput, InvalidRequest, TooManyPending, StoreUnavailable.
+        """
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        plan = await self._engine.plans.plan(found.workflow_id, found.version)
+        payload = _input_payload(input_, plan)
+        if idempotency_key is not None and not 1 <= len(idempotency_key) <= KEY_CHARACTERS_MAX:
+            raise InvalidRequest(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters")
+        head = self._head_of(
+            found,
+            plan,
+            idempotency_key=idempotency_key,
+            retention_days=retention_days,
+            available_at=available_at,
+            deadline_at=deadline_at,
+        )
+        hold = self._engine.has_room
+        if not hold and await self._store.count_pending() >= PENDING_MAX:
+            raise TooManyPending(f"{PENDING_MAX} runs wait to start already")
+        birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold)
+        status = birth.status
+        if not birth.created:
+            existing = await self._store.get_instance(birth.instance_id, tenant_id=tenant_id)
+            status = status if existing is None else existing.status
+        return StartedRun(birth.instance_id, status, birth.created)
+
+    async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""
+        loaded = await self._loaded(instance_id, tenant_id)
+        return run_details(loaded.row, loaded.events)
+
+    async def get_run_status(self, instance_id: str, *, tenant_id: str) -> InstanceRow:
+        """The row alone. Raises NotFound."""
+        row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if _is_uuid(instance_id) else None
+        if row is None:
+            raise NotFound(f"there is no run {instance_id}", hint="`anabranch runs list` shows the runs.")
+        return row
+
+    async def list_runs(
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        workflow: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        before: tuple[int, str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Runs by (createdAt, instanceID) descending. Raises NotFound for an unknown workflow."""
+        name = None
+        if workflow is not None:
+            name = (await self.get_workflow_by_id(workflow, tenant_id=tenant_id)).name
+        rows = await self._store.list_instances(
+            tenant_id=tenant_id,
+            limit=limit,
+            before=before,
+            workflow_name=name,
+            statuses=statuses,
+            since=since,
+            until=until,
+        )
+        return [run_summary(row) for row in rows]
+
+    async def get_log(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[dict[str, Any]]:
+        """All events after `after_seq`, in log order. Raises NotFound."""
+        return [log_entry(event) for event in await self.get_events(instance_id, tenant_id=tenant_id, after_seq=after_seq)]
+
+    async def get_events(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[Event]:
+        """The same as stored events. Raises NotFound."""
+        await self.get_run_status(instance_id, tenant_id=tenant_id)
+        events: list[Event] = []
+        while True:
+            page = await self._store.read_log(instance_id, after_seq=after_seq, limit=_LOG_PAGE)
+            events += page
+            if len(page) < _LOG_PAGE:
+                return events
+            after_seq = page[-1].seq
+
+    async def get_steps(self, instance_id: str, *, tenant_id: str) -> list[dict[str, Any]]:
+        """Every activation with timings, output and error. Raises NotFound."""
+        loaded = await self._loaded(instance_id, tenant_id)
+        return activations(loaded.events, loaded.row.status)
+
+    async def cancel_run(self, instance_id: str, *, tenant_id: str, reason: str) -> Status:
+        """Return once CANCELLED is committed. Raises NotFound; RunIsTerminal if it ended otherwise."""
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if not row.status.is_terminal:
+            answer = await self._engine.orchestrator.ask(instance_id, CancelRequested(reason))
+            if not answer.held or not answer.status.is_terminal:
+                await self._store.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
+            row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.status is not Status.CANCELLED:
+            raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
+        return row.status
+
+    async def send_signal(
+        self, instance_id: str, event: str, payload: Any, *, tenant_id: str, key: str | None = None
+    ) -> bool:
+        """Keep a signal until it is consumed; True if a fitting wait was open.
+
+        Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
+        """
+        if not 1 <= len(event) <= KEY_CHARACTERS_MAX or (key is not None and not 1 <= len(key) <= KEY_CHARACTERS_MAX):
+            raise InvalidRequest(f"an event and a key have 1 to {KEY_CHARACTERS_MAX} characters")
+        body = _checked_payload(payload, "the signal's payload")
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.status.is_terminal:
+            raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
+        answer = await self._engine.orchestrator.ask(instance_id, SignalSent(event, body, key))
+        if answer.refused is not None:
+            raise TooManySignals(f"run {instance_id} keeps as many unconsumed signals as it may")
+        if answer.held:
+            return answer.delivered
+        result = await self._store.append_signal(
+            tenant_id=tenant_id, instance_id=instance_id, event=event, payload=body, key=key
+        )
+        if result.seq is None and not result.repeated:
+            status = await self.get_run_status(instance_id, tenant_id=tenant_id)
+            raise RunIsTerminal(f"run {instance_id} is {status.status.value} already")
+        return await self._was_delivered(instance_id, tenant_id, key=key, seq=result.seq)
+
+    # -- within ---------------------------------------------------------------------------
+    def _refuse_invalid(self, document: Any) -> Report:
+        report = self.validate(document)
+        if report.errors:
+            first = report.errors[0]
+            others = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
+            raise InvalidWorkflow(f"{first.message}{others}", details=[error.as_json() for error in report.errors])
+        return report
+
+    async def _save(
+        self,
+        document: Mapping[str, Any],
+        name: str,
+        *,
+        tenant_id: str,
+        workflow_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> WorkflowVersion:
+        return await self._store.save_workflow(
+            tenant_id=tenant_id,
+            name=name,
+            title=document.get("title"),
+            definition={**document, "name": name},
+            workflow_id=workflow_id,
+            expected_version=expected_version,
+        )
+
+    async def _free_name(self, derived: str, tenant_id: str) -> str:
+        name, number = derived, 2
+        while await self._store.get_workflow(tenant_id=tenant_id, workflow=name) is not None:
+            name = f"{derived[: 63 - len(str(number))]}-{number}"
+            number += 1
+        return name
+
+    def _head_of(
+        self,
+        found: WorkflowVersion,
+        plan: Plan,
+        *,
+        idempotency_key: str | None,
+        retention_days: int | None,
+        available_at: int | None,
+        deadline_at: int | None,
+    ) -> InstanceHead:
+        now = self._engine.clock.now()
+        begins_at = max(now, available_at or now)  # a past availableAt means now
+        if deadline_at is not None and available_at is not None and deadline_at <= available_at:
+            message = f"deadlineAt ({to_iso(deadline_at)}) is not after availableAt ({to_iso(available_at)})"
+            raise InvalidRequest(message, details=[{"pointer": "/deadlineAt", "message": message}])
+        if deadline_at is None and plan.deadline_ms is not None:
+            deadline_at = begins_at + plan.deadline_ms
+        if retention_days is None:
+            retention_days = 30 if plan.retention_ms is None else -(-plan.retention_ms // _DAY_MS)
+        if retention_days < 1:
+            raise InvalidRequest("retentionDays is at least 1", details=[{"pointer": "/retentionDays"}])
+        return InstanceHead(
+            instance_id=_new_id(now),
+            tenant_id=found.tenant_id,
+            workflow_id=found.workflow_id,
+            workflow_name=found.name,
+            workflow_version=found.version,
+            created_at=now,
+            available_at=begins_at,
+            deadline_at=deadline_at,
+            retention_days=min(retention_days, self._retention_days_max),
+            idempotency_key=idempotency_key,
+            kind=found.kind,
+        )
+
+    async def _loaded(self, instance_id: str, tenant_id: str) -> Loaded:
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        loaded = await self._store.load([instance_id])
+        return loaded.get(instance_id) or Loaded(row, [])
+
+    async def _was_delivered(self, instance_id: str, tenant_id: str, *, key: str | None, seq: int | None) -> bool:
+        """Was a fitting wait open when a signal that we did not decide ourselves arrived?"""
+        events = await self.get_events(instance_id, tenant_id=tenant_id)
+        arrived = next(
+            event
+            for event in events
+            if event.type is EventType.SIGNAL_RECEIVED
+            and (event.seq == seq if seq is not None else event.payload.value.get("key") == key)
+        )
+        return _fitting_wait_open(events, arrived)
+
+
+def _fitting_wait_open(events: Sequence[Event], arrived: Event) -> bool:
+    open_waits: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for event in events[: arrived.seq - 1]:
+        place = (event.node_id, event.scope)
+        if event.type is EventType.NODE_WAITING and "event" in event.payload.value:
+            if "signalSeq" in event.payload.value:
+                open_waits.pop(place, None)
+            else:
+                open_waits[place] = event.payload.value
+        elif event.type in (EventType.NODE_COMPLETED, EventType.NODE_FAILED, EventType.NODE_SKIPPED):
+            open_waits.pop(place, None)
+    signal = arrived.payload.value
+    payload = Payload.trusted(signal["payload"])
+    return any(
+        wait["event"] == signal["event"] and fits(Payload.trusted(wait["match"]) if "match" in wait else None, payload)
+        for wait in open_waits.values()
+    )
+
+
+def _input_payload(input_: Any, plan: Plan) -> Payload:
+    payload = _checked_payload(input_, "the input")
+    if plan.input_schema is not None:
+        problems = ValueSchema(plan.input_schema).problems(payload.value)
+        if problems:
+            details = [{"pointer": pointer, "message": message} for pointer, message in problems]
+            raise InvalidInput(f"the input does not fit the workflow's inputSchema: {problems[0][1]}", details=details)
+    return payload
+
+
+def _checked_payload(value: Any, what: str) -> Payload:
+    try:
+        return Payload.of(value)
+    except (ValueNotStorable, ValueTooLarge) as refusal:
+        raise InvalidInput(f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]) from None
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _new_id(now_ms: int) -> str:
+    """A UUID of version 7 (RFC 9562): new runs lie side by side in the index."""
+    random_bits = uuid.uuid4().int
+    value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | (random_bits >> 50 & 0xFFF) << 64 | 0b10 << 62
+    return str(uuid.UUID(int=value | random_bits & (2**62 - 1)))

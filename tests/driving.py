@@ -1,0 +1,172 @@
+"""Drive runs to their end without queues, workers or clocks: plan, commit, settle, execute, again.
+
+For specs, the stress suite and the oracle: the real rules and the real handlers over any
+store, with the order of results chosen by the test. Time stands still until nothing else can
+happen, then jumps to the next due time.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.handling import HandlerRegistry, Helpers
+from anabranch.engine.ports import InstanceHead, Store
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.compile import compile_plan
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.stimuli import NodeResult, Started, Stimulus, TimersDue
+from anabranch.engine.rules.turn import Holding, plan_turns, settle
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.task_worker import outcome_of
+
+WORKER = "driver"
+LEASE_MS = 3_600_000
+STEPS_MAX = 2_000_000
+
+
+@dataclass
+class Run:
+    """One driven instance: what it has committed, and what it still has to execute."""
+
+    holding: Holding
+    jobs: list[Dispatch] = field(default_factory=list)
+    inbox: list[Stimulus] = field(default_factory=list)
+    next_due: int | None = None
+    log: list[Event] = field(default_factory=list)
+    dispatched: list[Dispatch] = field(default_factory=list)
+
+    @property
+    def state(self) -> InstanceState:
+        return self.holding.state
+
+    @property
+    def status(self) -> Status:
+        return self.holding.state.status
+
+    def ended(self, event_type: str) -> list[tuple[str, str]]:
+        """(node id, scope) of the rows of one type, in log order."""
+        return [(event.node_id, event.scope) for event in self.log if event.type == event_type]
+
+
+class Driver:
+    """Runs many instances over one store, several results a batch, each instance drained on its own."""
+
+    def __init__(
+        self, store: Store, handlers: HandlerRegistry, *, seed: int = 0, now: int = 1_000_000, duplicate: bool = False
+    ) -> None:
+        self.store = store
+        self.handlers = handlers
+        self.random = random.Random(seed)
+        self.now = now
+        self.duplicate = duplicate
+        """Deliver every result twice."""
+        self.runs: dict[str, Run] = {}
+
+    def add(self, document: Mapping[str, Any] | Plan, input_: Any = None, *, name: str = "driven") -> Run:
+        """A new instance, born with the next batch."""
+        plan = document if isinstance(document, Plan) else compile_plan(document, self.handlers)
+        number = len(self.runs) + 1
+        head = InstanceHead(
+            instance_id=f"00000000-0000-7000-8000-{number:012d}",
+            tenant_id="default",
+            workflow_id=None,
+            workflow_name=name,
+            workflow_version=1,
+            created_at=self.now,
+            available_at=self.now,
+            deadline_at=None if plan.deadline_ms is None else self.now + plan.deadline_ms,
+        )
+        run = Run(Holding(InstanceState(plan, head), 0, WORKER, 0), inbox=[Started(Payload.of(input_))])
+        self.runs[head.instance_id] = run
+        return run
+
+    async def drive(self) -> None:
+        """Until every instance has ended, or waits for a signal."""
+        for _ in range(STEPS_MAX):
+            if any(run.inbox for run in self.runs.values()):
+                await self._commit()
+            elif any(run.jobs for run in self.runs.values()):
+                await self._execute()
+            elif not self._advance_time():
+                return
+        raise AssertionError("the runs do not come to an end")
+
+    async def _commit(self) -> None:
+        work: list[tuple[Holding, Sequence[Stimulus]]] = []
+        for run in self.runs.values():
+            if run.inbox:
+                work.append((run.holding, run.inbox))
+                run.inbox = []
+        while work:
+            planned = plan_turns(work, now=self.now, lease_ms=LEASE_MS)
+            work = work[len(planned.drafts) :]
+            for draft in planned.drafts:
+                if draft.defect is not None:
+                    raise draft.defect
+            outcome = await self.store.commit(planned.turns)
+            settled = settle(planned, outcome)
+            assert not settled.unknown, "nobody else writes here, so every turn wins"
+            assert not settled.refused, settled.refused
+            for won in settled.won:
+                run = self.runs[won.draft.holding.instance_id]
+                run.log += won.events
+                run.dispatched += won.dispatches
+                run.jobs += won.dispatches
+                run.next_due = None if run.status.is_terminal else run.state.next_due()
+                for stop in won.stops:
+                    if stop in run.jobs:
+                        run.jobs.remove(stop)
+                if won.draft.parks and not run.status.is_terminal:
+                    await self._claim_back(run)
+
+    async def _claim_back(self, run: Run) -> None:
+        """A parked instance keeps its memory here; the row is taken again as an adopter would."""
+        claimed = await self.store.claim(
+            worker_id=WORKER, limit=1, lease_ms=LEASE_MS, only=[run.holding.instance_id], steal=True
+        )
+        for one in claimed:
+            run.holding.version = one.loaded.row.version
+            run.holding.worker_id = WORKER
+
+    async def _execute(self) -> None:
+        """Run some of the queued jobs, in an order of the seed's choosing."""
+        for run in self.runs.values():
+            self.random.shuffle(run.jobs)
+            take = self.random.randint(1, max(1, len(run.jobs)))
+            batch, run.jobs = run.jobs[:take], run.jobs[take:]
+            for dispatch in batch:
+                result = await self._result(run, dispatch)
+                run.inbox += [result, result] if self.duplicate else [result]
+
+    async def _result(self, run: Run, dispatch: Dispatch) -> NodeResult:
+        activation = run.state.awaits(dispatch.node_id, dispatch.scope, dispatch.attempt)
+        assert activation is not None, f"{dispatch} is executed though nobody awaits it"
+        helpers = Helpers(
+            instance_id=run.holding.instance_id,
+            node_id=dispatch.node_id,
+            workflow_id=None,
+            scope=dispatch.scope,
+            attempt=dispatch.attempt,
+            now_ms=self.now,
+            context=activation.context,
+            log=logging.LoggerAdapter(logging.getLogger("driven")),
+        )
+        outcome = await outcome_of(self.handlers, activation.node, helpers)
+        return NodeResult(dispatch.node_id, dispatch.scope, dispatch.attempt, outcome)
+
+    def _advance_time(self) -> bool:
+        due = min((run.next_due for run in self.runs.values() if run.next_due is not None), default=None)
+        if due is None:
+            return False
+        self.now = max(self.now, due)
+        for run in self.runs.values():
+            if run.next_due is not None and run.next_due <= self.now:
+                run.inbox.append(TimersDue())
+                run.next_due = None
+        return True

@@ -80,15 +80,15 @@ def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
     for node_id in structure.order:
         node = graph.nodes[node_id]
         edge = with_error_edge.get(node_id)
-        if node.error_handling != "continue" and edge is not None:
-            message = f"{edge.shown} is never taken: the error handling is {node.error_handling!r}"
-            hint = "Use `continue` to take the edge on a failure, or remove the edge."
-            yield Problem("ERROR_EDGE_NEVER_TAKEN", message, edge.pointer, node_id, edge.id, hint)
-        elif node.error_handling_written and node.error_handling == "continue" and edge is None:
-            if node.type not in TYPES_WITHOUT_ERROR:
-                message = f"{quoted(node_id)} asks to continue on a failure, but no `error` edge says where"
-                hint = "Draw an edge from its `error` handle, or use `ignore`; without either a failure ends the run."
-                yield Problem("CONTINUE_WITHOUT_ERROR_EDGE", message, node.pointer, node_id, hint=hint)
+        if node.error_handling != "continue":
+            if edge is not None:
+                message = f"{edge.shown} is never taken: the error handling is {node.error_handling!r}"
+                hint = "Use `continue` to take the edge on a failure, or remove the edge."
+                yield Problem("ERROR_EDGE_NEVER_TAKEN", message, edge.pointer, node_id, edge.id, hint)
+        elif edge is None and node.error_handling_written and node.type not in TYPES_WITHOUT_ERROR:
+            message = f"{quoted(node_id)} asks to continue on a failure, but no `error` edge says where"
+            hint = "Draw an edge from its `error` handle, or use `ignore`; without either a failure ends the run."
+            yield Problem("CONTINUE_WITHOUT_ERROR_EDGE", message, node.pointer, node_id, hint=hint)
 
 
 def _never_live(graph: Graph, flow: Flow) -> Iterator[Problem]:

@@ -102,7 +102,11 @@ class _Compiler:
         node_type = self._node_types.get(written.type)
         if node_type is None:
             return frozenset(used | {ERROR_HANDLE}), DEFAULT_TIMEOUT_MS
-        return handles_of(written, node_type), node_type.default_timeout_ms
+        try:
+            return handles_of(written, node_type), node_type.default_timeout_ms
+        except Exception:  # noqa: BLE001 - other people's code
+            # Somebody's type no longer understands a config that it once accepted: like a type that is gone.
+            return frozenset(used | {ERROR_HANDLE}), node_type.default_timeout_ms
 
     def _connect(self) -> None:
         structure, nodes = self._structure, self._nodes
@@ -155,7 +159,11 @@ def _template(text: Any) -> Template | None:
 
 
 def _timeout_ms(node: GraphNode, default_ms: int | None) -> int | None:
+    node_ms = default_ms if node.timeout_ms is None else node.timeout_ms
     own = node.config.get("timeout") if node.type in CODE_TYPES else None
-    if own is not None:
+    if own is None:
+        return node_ms
+    try:
         return parse_duration(own)
-    return default_ms if node.timeout_ms is None else node.timeout_ms
+    except ValueError:
+        return node_ms  # a template: known when the attempt starts, and kept by the handler itself

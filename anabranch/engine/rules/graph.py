@@ -310,9 +310,7 @@ class _Reader(FieldReader):
         handle = DEFAULT_HANDLE if handle is None else handle
         self._graph.edges.append(GraphEdge(source.id, handle, target.id, pointer, edge_id))
 
-    def _end(
-        self, value: dict[str, Any], name: str, pointer: str, edge_id: str | None, code: str
-    ) -> GraphNode | None:
+    def _end(self, value: dict[str, Any], name: str, pointer: str, edge_id: str | None, code: str) -> GraphNode | None:
         node_id = self.text(value, name, pointer, required=True, edge_id=edge_id)
         node = None if node_id is None else self._graph.nodes.get(node_id)
         if node is None and node_id is not None:

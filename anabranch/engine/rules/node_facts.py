@@ -119,7 +119,7 @@ def _attempt(node: GraphNode, question: Callable[[], None]) -> Problem | None:
     """Ask; a type's exception becomes a problem, for one bad type must not hide every other problem."""
     try:
         question()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - other people's code
         message = f"the type {quoted(node.type)} raised {type(error).__name__} when asked about {quoted(node.id)}"
         return Problem("NODE_TYPE_BROKEN", message, node.pointer, node.id, hint="This is a fault of the node type.")
     return None

@@ -73,13 +73,12 @@ def _unreachable(graph: Graph, structure: Structure) -> Iterator[Problem]:
 
 
 def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
-    with_error_edge: dict[str, GraphEdge] = {}
-    for edge in structure.forward + structure.returning:
-        if edge.handle == ERROR_HANDLE:
-            with_error_edge.setdefault(edge.source, edge)
+    error_edges = {
+        edge.source: edge for edge in structure.forward + structure.returning if edge.handle == ERROR_HANDLE
+    }
     for node_id in structure.order:
         node = graph.nodes[node_id]
-        edge = with_error_edge.get(node_id)
+        edge = error_edges.get(node_id)
         if node.error_handling != "continue":
             if edge is not None:
                 message = f"{edge.shown} is never taken: the error handling is {node.error_handling!r}"

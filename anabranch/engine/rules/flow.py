@@ -129,15 +129,15 @@ class Flow:
 
     def _find_exclusive(self, vertex: Vertex) -> NodeSet:
         nodes = 0
-        parent: Vertex | None = vertex
-        while (parent := self._structure.parents.get(parent)) is not None:
-            if not isinstance(parent, str) or len(self._exits[parent]) < 2:
-                continue
-            taken = 0
-            for way in self._exits[parent]:
-                if way == vertex or self._leads_to(way, vertex):
-                    taken |= self._beyond[way]
-            nodes |= self._below[parent] & ~taken
+        parent = self._structure.parents.get(vertex)
+        while parent is not None:
+            if isinstance(parent, str) and len(self._exits[parent]) > 1:
+                taken = 0
+                for way in self._exits[parent]:
+                    if way == vertex or self._leads_to(way, vertex):
+                        taken |= self._beyond[way]
+                nodes |= self._below[parent] & ~taken
+            parent = self._structure.parents.get(parent)
         return nodes
 
     def _leads_to(self, way: Exit, vertex: Vertex) -> bool:

@@ -1,0 +1,37 @@
+"""What every room of the tests may ask for: databases that are new for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres import PostgresServer, running_postgres
+
+try:
+    from anabranch.migrations import upgrade
+except ImportError:
+    upgrade = open_store = None
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One PostgreSQL server for the whole run, started when the first test asks."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a PostgreSQL database without any table."""
+    url = postgres_server.create()
+    yield url
+    postgres_server.drop(url)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a PostgreSQL database with the current schema and no rows."""
+    url = postgres_server.create_migrated(upgrade)
+    yield url
+    postgres_server.drop(url)

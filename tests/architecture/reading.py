@@ -1,0 +1,104 @@
+"""What a source file says about itself, read with `ast` and never run.
+
+Called by the rules of this folder. Knows Python; knows nothing of our layers.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One module that a file imports."""
+
+    module: str
+    line: int
+    inside_function: bool
+    for_types_only: bool
+    """Inside `if TYPE_CHECKING:`: it never runs, so it makes no cycle; layers it crosses all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file as the rules see it: its module name and its syntax tree."""
+
+    module: str
+    tree: ast.Module
+
+    @classmethod
+    def of(cls, module: str, text: str) -> Source:
+        """A source made of text, for testing the rules themselves."""
+        return cls(module, ast.parse(text))
+
+    def imports(self, known_modules: frozenset[str]) -> list[Import]:
+        """Every import, `from package import module` counted as an import of that module."""
+        return list(_imports(self.tree, known_modules, inside_function=False, for_types_only=False))
+
+    def dotted_names(self) -> Iterator[tuple[str, int]]:
+        """Every name or attribute path that is read, such as `datetime.now`, with its line."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                yield ast.unparse(node), node.lineno
+
+    def texts(self) -> Iterator[tuple[str, int]]:
+        """Every text in the code with its line, docstrings left out; of an f-string, its fixed parts."""
+        docstrings = {id(text) for text in _docstrings(self.tree)}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield node.value, node.lineno
+
+    def awaits(self) -> Iterator[int]:
+        """The lines with `await`, `async def`, `async for` or `async with`."""
+        kinds = (ast.Await, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith)
+        return (node.lineno for node in ast.walk(self.tree) if isinstance(node, kinds))
+
+
+def read_package(root: Path) -> list[Source]:
+    """Every file of a package, by module name."""
+    return [
+        Source(_module_name(path.relative_to(root.parent)), ast.parse(path.read_text(encoding="utf-8"), str(path)))
+        for path in sorted(root.rglob("*.py"))
+    ]
+
+
+def _module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(
+    node: ast.AST, known_modules: frozenset[str], *, inside_function: bool, for_types_only: bool
+) -> Iterator[Import]:
+    for module in _modules_named_by(node, known_modules):
+        yield Import(module, getattr(node, "lineno", 1), inside_function or isinstance(node, ast.Call), for_types_only)
+    inside_function = inside_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    for_types_only = for_types_only or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child, known_modules, inside_function=inside_function, for_types_only=for_types_only)
+
+
+def _modules_named_by(node: ast.AST, known_modules: frozenset[str]) -> list[str]:
+    match node:
+        case ast.Import():
+            return [alias.name for alias in node.names]
+        case ast.ImportFrom():
+            origin = "." * node.level + (node.module or "")
+            modules = [f"{origin}.{alias.name}" for alias in node.names if f"{origin}.{alias.name}" in known_modules]
+            return modules if len(modules) == len(node.names) else [origin, *modules]
+        case ast.Call(
+            func=ast.Name(id="__import__") | ast.Attribute(attr="import_module"), args=[ast.Constant(value=name), *_]
+        ):
+            return [str(name)]
+        case _:
+            return []
+
+
+def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Texts that stand alone as a statement: docstrings of modules, classes, functions and fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.value

@@ -34,5 +34,7 @@ class SystemClock:
 
     async def sleep_until(self, at_ms: int) -> None:
         """Return at or after `at_ms`, as `now()` counts; at once if that has passed."""
-        while (remaining_ms := at_ms - self.now()) > 0:
+        remaining_ms = at_ms - self.now()
+        while remaining_ms > 0:  # the offset may have moved meanwhile
             await asyncio.sleep(remaining_ms / 1000)
+            remaining_ms = at_ms - self.now()

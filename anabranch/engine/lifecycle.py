@@ -52,7 +52,12 @@ class Engine:
     """One process's share of the work on one store."""
 
     def __init__(
-        self, *, store: Store, handlers: HandlerRegistry, options: EngineOptions, clock: Clock | None = None,
+        self,
+        *,
+        store: Store,
+        handlers: HandlerRegistry,
+        options: EngineOptions,
+        clock: Clock | None = None,
         worker_id: str | None = None,
     ) -> None:
         self.store = store
@@ -86,9 +91,7 @@ class Engine:
             held_max=options.held_max,
             only=options.only,
         )
-        self._leases = Leases(
-            store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms
-        )
+        self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self._foreign = ForeignWatch(store=store, orchestrator=self.orchestrator, clock=self.clock)
         self._stopped = False
 
@@ -108,7 +111,7 @@ class Engine:
             await self.recovery.start()
 
     async def stop(self, *, grace_s: float = 0.0) -> None:
-        """Return when all is done and handed over; what executes is awaited for at most `grace_s`. Twice is harmless."""
+        """Return when all is done and handed over; what executes has `grace_s` to end. Twice is harmless."""
         if self._stopped:
             return
         self._stopped = True
@@ -118,7 +121,9 @@ class Engine:
             try:
                 await asyncio.wait_for(self._tasks.drain(), grace_s)
             except TimeoutError:
-                logger.warning("some handlers did not end within the grace of %s s; they are run again elsewhere", grace_s)
+                logger.warning(
+                    "some handlers did not end within the grace of %s s; they are run again elsewhere", grace_s
+                )
         await self._tasks.stop()
         await self._foreign.stop()
         await self.orchestrator.stop()

@@ -115,7 +115,7 @@ class Orchestrator:
         self.worker_id = worker_id
         self.delays = DelayQueue(clock, self._timer_due)
         self.store_failed_at: int | None = None
-        """When the store last did not answer (ms): leases that ended before then were lost with it, not with a worker."""
+        """When the store last did not answer (ms): leases that ended before were lost with it, not with a worker."""
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
@@ -147,7 +147,7 @@ class Orchestrator:
         return instance_id in self._held
 
     def settled_leases(self) -> Iterator[tuple[str, int, int, float]]:
-        """(id, version, lease end ms, monotonic time of its last extension) of held instances with no turn in flight."""
+        """(id, version, lease end ms, monotonic time of the last extension) where no turn is in flight."""
         for instance_id, held in self._held.items():
             if not held.in_flight and held.born is None:
                 yield instance_id, held.holding.version, held.holding.lease_until, held.extended_at
@@ -296,11 +296,15 @@ class Orchestrator:
         for draft, existing_id in settled.existing:
             self._answer_repeated_birth(draft, existing_id)
         for draft in settled.defective:
-            logger.error("a decision went wrong", exc_info=draft.defect, extra={"instance_id": draft.holding.instance_id})
+            logger.error(
+                "a decision went wrong", exc_info=draft.defect, extra={"instance_id": draft.holding.instance_id}
+            )
             self.drop(draft.holding.instance_id, "its state cannot be decided; it is tried again when its lease lapses")
         again = [draft for draft, reason in settled.refused if self._replace_refused(draft, reason)]
         pairs = [(self._held.get(draft.holding.instance_id), draft) for draft in settled.unknown + again]
-        await self._reread([(held, draft) for held, draft in pairs if held is not None and held.holding is draft.holding])
+        await self._reread(
+            [(held, draft) for held, draft in pairs if held is not None and held.holding is draft.holding]
+        )
 
     # -- after the commit -----------------------------------------------------------------
     def _perform(self, won: Won, asked_at: float) -> None:
@@ -420,7 +424,9 @@ class Orchestrator:
             if not future.done():
                 future.set_result(Answer(held=False))
         if held.born is not None and not held.born.done():
-            held.born.set_exception(StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored"))
+            held.born.set_exception(
+                StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored")
+            )
 
     # -- unclear commits ------------------------------------------------------------------
     async def _reread(self, unclear: list[tuple[_Held, Draft | None]]) -> None:
@@ -498,7 +504,5 @@ class Orchestrator:
 
 def _refused_result(result: NodeResult, reason: str) -> NodeResult:
     message = f"the database does not take this output: {reason}"
-    error = RunError(
-        ValueNotStorable.code, "ValueNotStorable", message, result.node_id, result.scope, result.attempt
-    )
+    error = RunError(ValueNotStorable.code, "ValueNotStorable", message, result.node_id, result.scope, result.attempt)
     return NodeResult(result.node_id, result.scope, result.attempt, Failed(error, retryable=False))

@@ -101,7 +101,7 @@ class Store(Protocol):
     """
 
     commits_in_flight_max: int
-    """How many commits on disjoint instances the orchestrator may have open at once: 2 on PostgreSQL, 1 on SQLite and memory."""
+    """Commits on disjoint instances that may be open at once: 2 on PostgreSQL, 1 on SQLite and in memory."""
 
     async def start(self) -> None:
         """Open connections and check the schema. Raises SchemaMismatch (naming both versions) or StoreUnavailable."""
@@ -135,7 +135,7 @@ class Store(Protocol):
         """Give these leases `lease_ms` from the store's now; returns those that are still ours. No version bump."""
 
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
-        """Hand open instances over at once: no worker, available now (all of the worker's when None). Version + 1. How many."""
+        """Hand open instances (None: all of the worker's) over: no worker, available now, version + 1. How many."""
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         """(version, worker_id) of each id that exists: one statement, to notice foreign changes."""

@@ -17,6 +17,7 @@ from anabranch.engine.ports import Clock
 from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
+from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed, HandlerOutcome, NodeResult
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, NonRetryable, RunError, TemplateError, ValueNotStorable, ValueTooLarge
@@ -100,26 +101,7 @@ class TaskWorker:
                 del self._executions[execution.job.instance_id]
 
     async def _outcome(self, execution: _Execution) -> HandlerOutcome:
-        job = execution.job
-        timeout_ms = job.node.timeout_ms
-        execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
-        try:
-            async with execution.limit:
-                returned = await self._execute(job, execution.cancelled)
-            return _checked(returned)
-        except TimeoutError as failure:
-            if not execution.limit.expired():
-                return _failed(job, failure)  # the handler's own
-            message = f"the handler did not return within its timeout of {timeout_ms} ms"
-            return Failed(_error(job, "NODE_TIMEOUT", "NodeTimeout", message), retryable=True)
-        except Exception as failure:
-            return _failed(job, failure)
-
-    async def _execute(self, job: NodeJob, cancelled: asyncio.Event) -> HandlerReturn:
-        handler = self._handlers.handler(job.node.type)
-        if handler is None:
-            message = f"no handler for node type {job.node.type!r} is installed here"
-            raise NonRetryable(message, code="UNKNOWN_NODE_TYPE")
+        job, timeout_ms = execution.job, execution.job.node.timeout_ms
         helpers = Helpers(
             instance_id=job.instance_id,
             node_id=job.node.id,
@@ -129,9 +111,26 @@ class TaskWorker:
             now_ms=self._clock.now(),
             context=job.context,
             log=logging.LoggerAdapter(logger, {"instance_id": job.instance_id, "node_id": job.node.id}),
-            cancelled=cancelled,
+            cancelled=execution.cancelled,
         )
-        return await handler.execute(job.node.config, job.context, helpers)
+        execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+        try:
+            async with execution.limit:
+                return await outcome_of(self._handlers, job.node, helpers)
+        except TimeoutError:
+            message = f"the handler did not return within its timeout of {timeout_ms} ms"
+            return Failed(_error(helpers, "NODE_TIMEOUT", "NodeTimeout", message), retryable=True)
+
+
+async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers) -> HandlerOutcome:
+    """Execute a node's handler once, without a time limit: what it returned, checked, or why it failed."""
+    try:
+        handler = handlers.handler(node.type)
+        if handler is None:
+            raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
+        return _checked(await handler.execute(node.config, helpers.context, helpers))
+    except Exception as failure:  # noqa: BLE001 -- whatever a handler raises is its outcome
+        return _failed(helpers, failure)
 
 
 def _checked(returned: HandlerReturn) -> HandlerOutcome:
@@ -142,25 +141,26 @@ def _checked(returned: HandlerReturn) -> HandlerOutcome:
         raise NonRetryable(f"the handler returned a {type(returned).__name__}, not a HandlerResult")
     delay_ms = returned.queue_delay
     if delay_ms is not None and not (math.isfinite(delay_ms) and 0 <= delay_ms <= DURATION_MS_MAX):
-        raise NonRetryable(f"queue_delay is {delay_ms}; it goes from 0 to {DURATION_MS_MAX} ms", code="NODE_CONFIG_INVALID")
+        raise NonRetryable(
+            f"queue_delay is {delay_ms}; it goes from 0 to {DURATION_MS_MAX} ms", code="NODE_CONFIG_INVALID"
+        )
     return Completed(
         Payload.of(returned.output), returned.next_handle, None if delay_ms is None else math.ceil(delay_ms)
     )
 
 
-def _failed(job: NodeJob, failure: Exception) -> Failed:
+def _failed(helpers: Helpers, failure: Exception) -> Failed:
     if isinstance(failure, NonRetryable):
         cause = failure.__cause__ or failure
-        return Failed(_error(job, failure.code, type(cause).__name__, str(failure)), retryable=False)
+        return Failed(_error(helpers, failure.code, type(cause).__name__, str(failure)), retryable=False)
     if isinstance(failure, AnabranchError):
-        error = _error(job, failure.code, type(failure).__name__, failure.message)
+        error = _error(helpers, failure.code, type(failure).__name__, failure.message)
         return Failed(error, retryable=not isinstance(failure, _FINAL_ERRORS))
-    return Failed(_error(job, "HANDLER_ERROR", type(failure).__name__, str(failure)), retryable=True)
+    return Failed(_error(helpers, "HANDLER_ERROR", type(failure).__name__, str(failure)), retryable=True)
 
 
-def _error(job: NodeJob, code: str, type_name: str, message: str) -> RunError:
-    dispatch = job.dispatch
-    return RunError(code, type_name, _storable(message), dispatch.node_id, dispatch.scope, dispatch.attempt)
+def _error(helpers: Helpers, code: str, type_name: str, message: str) -> RunError:
+    return RunError(code, type_name, _storable(message), helpers.node_id, helpers.scope, helpers.attempt)
 
 
 def _storable(message: str) -> str:

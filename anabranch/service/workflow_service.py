@@ -106,9 +106,7 @@ class WorkflowService:
         """The newest version of every workflow, by name."""
         return await self._store.list_workflows(tenant_id=tenant_id)
 
-    async def get_workflow_by_id(
-        self, workflow: str, *, tenant_id: str, version: int | None = None
-    ) -> WorkflowVersion:
+    async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One workflow by id or name. Raises NotFound."""
         found = await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
         if found is None:
@@ -201,7 +199,9 @@ class WorkflowService:
 
     async def get_log(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""
-        return [log_entry(event) for event in await self.get_events(instance_id, tenant_id=tenant_id, after_seq=after_seq)]
+        return [
+            log_entry(event) for event in await self.get_events(instance_id, tenant_id=tenant_id, after_seq=after_seq)
+        ]
 
     async def get_events(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[Event]:
         """The same as stored events. Raises NotFound."""
@@ -376,7 +376,9 @@ def _checked_payload(value: Any, what: str) -> Payload:
     try:
         return Payload.of(value)
     except (ValueNotStorable, ValueTooLarge) as refusal:
-        raise InvalidInput(f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]) from None
+        raise InvalidInput(
+            f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]
+        ) from None
 
 
 def _is_uuid(text: str) -> bool:

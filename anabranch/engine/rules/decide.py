@@ -137,7 +137,9 @@ class _Thought:
         if adopted.lapsed:
             recoveries = state.recoveries + 1 if state.running else state.recoveries
             if recoveries > adopted.recoveries_max:
-                message = f"{adopted.recoveries_max} workers in a row were lost while running this, without any progress"
+                message = (
+                    f"{adopted.recoveries_max} workers in a row were lost while running this, without any progress"
+                )
                 self.fail_instance(RunError("RECOVERY_LIMIT", "RecoveryLimit", message))
                 return
             self.emit(EventType.INSTANCE_RECOVERED, payload=Payload.trusted({"recoveries": recoveries}))
@@ -290,9 +292,7 @@ class _Thought:
         node, scope = activation.node, activation.scope
         payload = Payload.trusted({"error": error.as_json()})
         handle = failure_handle(node)
-        self.emit(
-            EventType.NODE_FAILED, activation, payload=payload, next_handle=handle, error_message=error.message
-        )
+        self.emit(EventType.NODE_FAILED, activation, payload=payload, next_handle=handle, error_message=error.message)
         if handle is None and (node.error_handling == "fail_workflow" or scope.owner is None):
             self.fail_instance(error)
             return
@@ -394,7 +394,9 @@ class _Thought:
             run.error = loops.error_of(error, activation)
             return False
         if goes_on and run.next_index >= spec.iterations_max:
-            message = f"loop {activation.node.id!r} wants more than its {spec.iterations_max} iterations (maxIterations)"
+            message = (
+                f"loop {activation.node.id!r} wants more than its {spec.iterations_max} iterations (maxIterations)"
+            )
             run.error = self.error(activation, "LOOP_LIMIT", "LoopLimit", message)
             return False
         return goes_on
@@ -457,9 +459,7 @@ class _Thought:
     def wake(self, activation: Activation) -> None:
         """Ask to be woken when the activation is due, if it ever is."""
         if activation.due_at is not None:
-            self.commands.append(
-                Wake(activation.node.id, activation.scope.path, activation.attempt, activation.due_at)
-            )
+            self.commands.append(Wake(activation.node.id, activation.scope.path, activation.attempt, activation.due_at))
 
     def fired(self, due_at: int) -> None:
         """Remember the latest due time that this decision rests on."""

@@ -34,9 +34,7 @@ class EventType(StrEnum):
 ENDINGS = frozenset({EventType.NODE_COMPLETED, EventType.NODE_FAILED, EventType.NODE_SKIPPED})
 """How an activation ends: one of these at most once per (instance, node, scope)."""
 
-TERMINALS = frozenset(
-    {EventType.INSTANCE_COMPLETED, EventType.INSTANCE_FAILED, EventType.INSTANCE_CANCELLED}
-)
+TERMINALS = frozenset({EventType.INSTANCE_COMPLETED, EventType.INSTANCE_FAILED, EventType.INSTANCE_CANCELLED})
 """How an instance ends: exactly one of these, and it is the last event."""
 
 

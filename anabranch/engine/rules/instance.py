@@ -7,7 +7,7 @@ never rolled back, when a commit is lost.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -43,7 +43,8 @@ class InstanceHead:
     test: bool = False
 
 
-_NONE: dict[Any, Any] = {}
+_NO_WAITS: dict[tuple[str, str], Activation] = {}
+_NO_SIGNALS: dict[int, KeptSignal] = {}
 
 
 class Phase(Enum):
@@ -126,7 +127,7 @@ class Scope:
         self.ended: set[str] = set()
         self.remaining = len(body.nodes)
         self.entries: Entries = NO_ENTRIES
-        self.bindings: dict[str, Any] | None = None
+        self.bindings: Mapping[str, Any] | None = None
         self.bytes = 0
         """JSON bytes that nodes of this scope wrote into the context."""
         self.error: RunError | None = None
@@ -261,14 +262,14 @@ class InstanceState:
 
     def oldest_wait(self, event: str, payload: Payload) -> Activation | None:
         """The oldest open wait that this signal fits and that no other signal was promised to."""
-        for wait in self.waits.get(event, _NONE).values():
+        for wait in self.waits.get(event, _NO_WAITS).values():
             if wait.promised is None and fits(wait.match, payload):
                 return wait
         return None
 
     def oldest_signal(self, event: str, match: Payload | None) -> KeptSignal | None:
         """The oldest kept signal that fits a wait."""
-        for signal in self.kept.get(event, _NONE).values():
+        for signal in self.kept.get(event, _NO_SIGNALS).values():
             if fits(match, signal.payload):
                 return signal
         return None

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
-
 # 10 takeovers without any progress: an execution that kills its worker ten times will do so
 # again, and meanwhile takes down the neighbours' work with it.
 RECOVERIES_MAX = 10
@@ -107,6 +106,4 @@ class CancelRequested:
     reason: str
 
 
-Stimulus: TypeAlias = (
-    Started | Adopted | NodeResult | TimersDue | SignalSent | TailLoaded | CancelRequested
-)
+Stimulus: TypeAlias = Started | Adopted | NodeResult | TimersDue | SignalSent | TailLoaded | CancelRequested

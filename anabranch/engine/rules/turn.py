@@ -157,7 +157,7 @@ def plan_turns(
     for holding, stimuli in work:
         try:
             draft = _draft(holding, stimuli, now=now, lease_ms=lease_ms)
-        except Exception as defect:  # one instance's trouble must not become its neighbours'
+        except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
             draft = Draft(holding, stimuli, [], None, defect)
         planned.drafts.append(draft)
         if draft.turn is not None:

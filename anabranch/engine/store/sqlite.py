@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, event as engine_event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -87,7 +87,7 @@ class SqliteDialect:
             isolation_level="AUTOCOMMIT",
             connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
         )
-        event.listen(engine, "connect", _prepare_connection)
+        engine_event.listen(engine, "connect", _prepare_connection)
         return engine
 
     @contextmanager
@@ -243,7 +243,7 @@ def _roll_back(connection: Connection) -> None:
         driver.rollback()
 
 
-def _one_list(connection: Connection, statement: Any, **parameters: Any) -> list[Any]:
+def _one_list(connection: Connection, statement: TextClause, **parameters: Any) -> list[Any]:
     answer: list[Any] = orjson.loads(connection.execute(statement, parameters).scalar_one())
     return answer
 

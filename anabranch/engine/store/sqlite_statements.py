@@ -12,6 +12,7 @@ from sqlalchemy import TextClause, text
 
 from anabranch.engine.store.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, LOG_SEPARATOR, PAYLOAD_SEPARATOR
 from anabranch.engine.store.schema import IS_OPEN, IS_SIGNAL, workflow_instance_logs
+from anabranch.engine.store.statements import SIGNALS_KEPT
 
 _LOG_COLUMNS = tuple(column.name for column in workflow_instance_logs.c)
 _WRITTEN_AT_BIRTH = tuple(name for name in INSTANCE_COLUMNS if name != "completed_at")
@@ -147,7 +148,7 @@ def move_by_stranger(*, ends: bool) -> TextClause:
         condition = f"""
             AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                             WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
-            AND (last_seq < :signals_max OR {signals_kept("min")} < :signals_max)"""
+            AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)"""
     return text(f"""
         UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1, {change}
         WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND {IS_OPEN} {condition}

@@ -1,0 +1,200 @@
+"""Definitions: workflows, their names and their immutable, numbered versions.
+
+The part of a store that saves and finds workflows; `state_manager.SqlStore` inherits it.
+Versions are never changed and never removed: an ended run stays readable with the definition
+that it was pinned to. A deleted workflow only gives up its name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection
+
+from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.store import statements
+from anabranch.engine.store.faults import DuplicateRefused
+from anabranch.engine.store.inquiries import is_uuid
+from anabranch.engine.store.rooms import SqlRoom
+from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
+
+
+class Definitions(SqlRoom):
+    """The half of `ports.Store` that keeps definitions."""
+
+    async def save_workflow(
+        self,
+        *,
+        tenant_id: str,
+        name: str,
+        title: str | None,
+        definition: Mapping[str, Any],
+        kind: str = "drawn",
+        workflow_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> WorkflowVersion:
+        """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
+
+        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
+        """
+        if workflow_id is not None and not is_uuid(workflow_id):
+            raise _absent(workflow_id)
+        # Through text and back: what is given to the caller shares nothing with what was given by it.
+        text = orjson.dumps(definition)
+        wanted = WorkflowVersion(
+            workflow_id=workflow_id or str(uuid.uuid4()),
+            tenant_id=tenant_id,
+            name=name,
+            title=title,
+            kind=kind,
+            version=1,
+            definition=orjson.loads(text),
+            created_at=0,
+            updated_at=0,
+        )
+        try:
+            if workflow_id is None:
+                return await self.write(lambda connection: self._create(connection, wanted, text))
+            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version))
+        except DuplicateRefused:
+            raise NameTaken(f"another workflow is already named {name}") from None
+
+    async def get_workflow(
+        self, *, tenant_id: str, workflow: str, version: int | None = None
+    ) -> WorkflowVersion | None:
+        """By id or name; the newest version unless one is named."""
+
+        def find(connection: Connection) -> WorkflowVersion | None:
+            if is_uuid(workflow):
+                found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow, version=version)
+                if found is not None:
+                    return found
+            return _find_live(connection, tenant_id=tenant_id, name=workflow, version=version)
+
+        return await self.read(find)
+
+    async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
+        """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""
+        if not is_uuid(workflow_id):
+            return None
+        query = statements.pinned_version(workflow_id=workflow_id, version=version)
+        values = await self.read(lambda connection: connection.execute(query).one_or_none())
+        return None if values is None else _version(values)
+
+    async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
+        """The newest version of each, by name."""
+        query = statements.newest_versions(tenant_id=tenant_id)
+        rows = await self.read(lambda connection: connection.execute(query).all())
+        return sorted((_version(row) for row in rows), key=lambda version: version.name)
+
+    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
+        """Free the name. Raises NotFound, or WorkflowHasRuns while instances are open."""
+        if not is_uuid(workflow_id):
+            raise _absent(workflow_id)
+
+        def delete(connection: Connection) -> None:
+            with self.dialect.transaction(connection):
+                newest = _lock(connection, tenant_id, workflow_id)
+                runs = {"workflow_id": workflow_id}
+                if connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
+                    raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
+                now = self.dialect.now(connection)
+                connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
+
+        await self.write(delete)
+
+    def _create(self, connection: Connection, wanted: WorkflowVersion, text: bytes) -> WorkflowVersion:
+        with self.dialect.transaction(connection):
+            now = self.dialect.now(connection)
+            connection.execute(
+                statements.insert_workflow(
+                    workflow_id=wanted.workflow_id,
+                    tenant_id=wanted.tenant_id,
+                    name=wanted.name,
+                    newest_version=1,
+                    created_at=now,
+                )
+            )
+            return _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+
+    def _advance(
+        self, connection: Connection, wanted: WorkflowVersion, text: bytes, expected_version: int | None
+    ) -> WorkflowVersion:
+        with self.dialect.transaction(connection):
+            newest = _lock(connection, wanted.tenant_id, wanted.workflow_id)
+            if expected_version is not None and newest.version != expected_version:
+                raise VersionMismatch(f"workflow {newest.name} is at version {newest.version}, not {expected_version}")
+            same_head = (newest.name, newest.title, newest.kind) == (wanted.name, wanted.title, wanted.kind)
+            if same_head and orjson.dumps(newest.definition) == text:
+                return newest
+            version = newest.version + 1
+            connection.execute(
+                statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
+            )
+            now = self.dialect.now(connection)
+            return _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+
+
+def _write_version(
+    connection: Connection, wanted: WorkflowVersion, text: bytes, *, version: int, created_at: int, now: int
+) -> WorkflowVersion:
+    connection.execute(
+        statements.insert_version(
+            workflow_id=wanted.workflow_id,
+            version=version,
+            name=wanted.name,
+            kind=wanted.kind,
+            title=wanted.title,
+            definition=text.decode(),
+            created_at=now,
+        )
+    )
+    return WorkflowVersion(
+        wanted.workflow_id,
+        wanted.tenant_id,
+        wanted.name,
+        wanted.title,
+        wanted.kind,
+        version,
+        wanted.definition,
+        created_at,
+        now,
+    )
+
+
+def _lock(connection: Connection, tenant_id: str, workflow_id: str) -> WorkflowVersion:
+    """The newest version of a live workflow that nobody else can move until the transaction ends."""
+    lock = statements.lock_workflow(tenant_id=tenant_id, workflow_id=workflow_id)
+    if connection.execute(lock).one_or_none() is None:
+        raise _absent(workflow_id)
+    # Read only now: a saver that was waited for has moved the number since the lock was asked for.
+    newest = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id)
+    assert newest is not None, "a locked workflow has its newest version"
+    return newest
+
+
+def _find_live(
+    connection: Connection,
+    *,
+    tenant_id: str,
+    workflow_id: str | None = None,
+    name: str | None = None,
+    version: int | None = None,
+) -> WorkflowVersion | None:
+    query = statements.live_version(tenant_id=tenant_id, workflow_id=workflow_id, name=name, version=version)
+    values = connection.execute(query).one_or_none()
+    return None if values is None else _version(values)
+
+
+def _version(values: Sequence[Any]) -> WorkflowVersion:
+    workflow_id, tenant_id, name, title, kind, version, definition, created_at, updated_at = values
+    return WorkflowVersion(
+        workflow_id, tenant_id, name, title, kind, version, orjson.loads(definition), created_at, updated_at
+    )
+
+
+def _absent(workflow_id: str) -> NotFound:
+    return NotFound(f"there is no workflow {workflow_id}")

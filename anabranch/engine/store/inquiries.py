@@ -1,0 +1,115 @@
+"""Reading: instances, pages of logs, lists, counts. Nothing here writes.
+
+The part of a store that REST, sockets and the command line ask; `state_manager.SqlStore`
+inherits it. Each answer is one statement, so it shows one moment.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from anabranch.engine.ports import InstanceRow, Loaded
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.store import statements
+from anabranch.engine.store.rooms import SqlRoom
+from anabranch.engine.store.rows import instance_row
+
+
+class Inquiries(SqlRoom):
+    """The reading half of `ports.Store`."""
+
+    async def now(self) -> int:
+        """The database's clock (ms)."""
+        return await self.read(self.dialect.now)
+
+    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+        """Rows with their events after `after_seq`, each pair from one snapshot; never one by one."""
+        return await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
+
+    async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
+        """The row alone. With a tenant, another tenant's reads as absent."""
+        if not is_uuid(instance_id):
+            return None
+        row = await self.read(lambda connection: find_instance(connection, instance_id))
+        return None if row is None or tenant_id not in (None, row.head.tenant_id) else row
+
+    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+        """Events in seq order."""
+        if not is_uuid(instance_id):
+            return []
+        return await self.read(
+            lambda connection: self.dialect.read_log(connection, instance_id, after_seq=after_seq, limit=limit)
+        )
+
+    async def list_instances(
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        before: tuple[int, str] | None = None,
+        workflow_name: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        test: bool = False,
+    ) -> list[InstanceRow]:
+        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until."""
+        query = statements.list_instances(
+            tenant_id=tenant_id,
+            limit=limit,
+            before=before,
+            workflow_name=workflow_name,
+            statuses=tuple(status.value for status in statuses),
+            since=since,
+            until=until,
+            test=test,
+        )
+        rows = await self.read(lambda connection: connection.execute(query).all())
+        return [instance_row(tuple(row)) for row in rows]
+
+    async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """Which (of these) nodes have a NODE_COMPLETED row at the root scope."""
+        return await self._root_nodes(instance_id, EventType.NODE_COMPLETED, node_ids)
+
+    async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """Which (of these) nodes have a NODE_DISPATCHED row at the root scope."""
+        return await self._root_nodes(instance_id, EventType.NODE_DISPATCHED, node_ids)
+
+    async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
+        """Open instances held under a lease that has run out, longest overdue first."""
+        rows = await self.read(
+            lambda connection: connection.execute(
+                statements.STALE_INSTANCES, {"now": self.dialect.now(connection), "limit": limit}
+            ).all()
+        )
+        return [instance_row(tuple(row)) for row in rows]
+
+    async def count_pending(self) -> int:
+        """PENDING instances, counted up to the back-pressure limit and no further."""
+        return await self.read(lambda connection: int(connection.execute(statements.COUNT_PENDING).scalar_one()))
+
+    async def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:
+        if not is_uuid(instance_id):
+            return set()
+        parameters = {"instance_id": instance_id, "event_type": type_.value}
+        found = await self.read(
+            lambda connection: set(connection.execute(statements.ROOT_NODES, parameters).scalars())
+        )
+        return found.intersection(node_ids) if node_ids else found
+
+
+def is_uuid(text: str) -> bool:
+    """True if this text can be an id at all: anything else is simply not there."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def find_instance(connection: Connection, instance_id: str) -> InstanceRow | None:
+    """The row of an id that is a UUID."""
+    values = connection.execute(statements.INSTANCE, {"instance_id": instance_id}).one_or_none()
+    return None if values is None else instance_row(tuple(values))

@@ -1,0 +1,48 @@
+"""From a database URL to a store.
+
+Called by the composition root and by tests. Says which URLs there are; opens nothing yet.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from anabranch.engine.store.dialect import Dialect
+from anabranch.engine.store.postgresql import PostgresqlDialect
+from anabranch.engine.store.sqlite import SqliteDialect
+from anabranch.engine.store.state_manager import CONNECT_WAIT_S, SqlStore
+from anabranch.errors import SettingsError
+
+_FORMS = "Write sqlite:///relative/path, sqlite:////absolute/path or postgresql://user@host:port/database."
+
+
+def open_store(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> SqlStore:
+    """A store for `sqlite:///path`, `sqlite:////absolute/path` or `postgresql://…`; not started yet.
+
+    A database that is absent when it starts is waited for up to `connect_wait_s` seconds.
+    Raises SettingsError for any other URL. The schema must be there: see
+    `anabranch.migrations.ensure_schema`.
+    """
+    return SqlStore(dialect_of(url), connect_wait_s=connect_wait_s)
+
+
+def dialect_of(url: str) -> Dialect:
+    """The dialect that a URL asks for. Raises SettingsError, without repeating a password."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise SettingsError("the database URL has no form that is known", hint=_FORMS) from None
+    if parsed.drivername == "sqlite":
+        return _sqlite(parsed)
+    if parsed.drivername in ("postgresql", "postgres"):
+        return PostgresqlDialect(parsed)
+    raise SettingsError(f"there is no store for {parsed.drivername}:// databases", hint=_FORMS)
+
+
+def _sqlite(url: URL) -> SqliteDialect:
+    if not url.database or url.database == ":memory:" or url.query:
+        raise SettingsError(
+            f"{url.render_as_string()} names no file; a database in memory could not outlive a crash", hint=_FORMS
+        )
+    return SqliteDialect(url)

@@ -1,0 +1,58 @@
+"""What the rooms of a SQL store share: its dialect and its lanes.
+
+`inquiries`, `definitions` and `state_manager` build on it. Commits have lanes of their own,
+so that no list or listing can delay one; where a database has a single writer, everything
+that writes goes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from anabranch.engine.store.dialect import Dialect
+from anabranch.engine.store.lanes import Lanes
+from anabranch.errors import StoreUnavailable
+
+Answer = TypeVar("Answer")
+
+
+class SqlRoom:
+    """Runs functions on connections: to read, to write, to commit."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._reading: Lanes | None = None
+        self._committing: Lanes | None = None
+
+    async def read(self, work: Callable[[Connection], Answer]) -> Answer:
+        """Run one reading statement."""
+        return await self._started(self._reading).run(work)
+
+    async def write(self, work: Callable[[Connection], Answer]) -> Answer:
+        """Run one writing transaction that is no commit of turns."""
+        return await self._started(self._committing if self.dialect.writes_apart else self._reading).run(work)
+
+    async def commit_turns(self, work: Callable[[Connection], Answer]) -> Answer:
+        """Run a commit of turns."""
+        return await self._started(self._committing).run(work)
+
+    def open_lanes(self) -> None:
+        """Make the lanes; they connect when they are first used."""
+        self._reading = Lanes(self.dialect, count=self.dialect.reading_lanes, commits=False, name="store-read")
+        self._committing = Lanes(self.dialect, count=self.dialect.commits_in_flight_max, commits=True, name="store-commit")
+
+    async def close_lanes(self) -> None:
+        """Finish what is under way and disconnect; nothing happens if nothing is open."""
+        lanes = [lane for lane in (self._committing, self._reading) if lane is not None]
+        self._reading = self._committing = None
+        for lane in lanes:
+            await asyncio.to_thread(lane.close)
+
+    def _started(self, lanes: Lanes | None) -> Lanes:
+        if lanes is None:
+            raise StoreUnavailable(f"{self.dialect.place}: the store is not started, or has been stopped")
+        return lanes

@@ -1,0 +1,233 @@
+"""The SQL store: commits, claims, leases and what strangers append.
+
+`open_store` makes one; the orchestrator, the service and the command line use it as
+`ports.Store`. It decides nothing about workflows: it writes turns under their guards, and says
+who won. Reading is in `inquiries`, definitions are in `definitions`; what differs between
+the databases is in `dialect`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Loaded, Outcome, Turn
+from anabranch.engine.rules.decide import signal_payload
+from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.store import statements
+from anabranch.engine.store.definitions import Definitions
+from anabranch.engine.store.dialect import Dialect, ForeignEvent, Taken
+from anabranch.engine.store.faults import DataRefused, DuplicateRefused
+from anabranch.engine.store.inquiries import Inquiries, find_instance, is_uuid
+from anabranch.engine.store.revision import check_revision
+from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
+
+log = logging.getLogger("anabranch.store")
+
+# 30 s: a database that starts together with us (one compose file, one reboot) is up by then.
+CONNECT_WAIT_S = 30.0
+
+# 1 s between tries: soon enough to be on time, rare enough to read the lines.
+CONNECT_PAUSE_S = 1.0
+
+
+class SqlStore(Inquiries, Definitions):
+    """A store on a SQL database; see `ports.Store` for what each method promises."""
+
+    def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:
+        super().__init__(dialect)
+        self.commits_in_flight_max = dialect.commits_in_flight_max
+        self._connect_wait_s = connect_wait_s
+        self._stranger_wrote_here = False
+
+    # -- life -----------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Open connections and check the schema; an absent database is waited for.
+
+        Raises SchemaMismatch, naming both versions, or StoreUnavailable, naming the place.
+        """
+        self.open_lanes()
+        try:
+            await self._wait_for_database()
+            await self.read(lambda connection: check_revision(connection, place=self.dialect.place))
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Finish what is under way and close everything; may be called twice or before start."""
+        await self.close_lanes()
+
+    async def _wait_for_database(self) -> None:
+        give_up_at = time.monotonic() + self._connect_wait_s
+        while True:
+            try:
+                await self.read(self.dialect.now)
+                return
+            except StoreUnavailable as absent:
+                if time.monotonic() + CONNECT_PAUSE_S > give_up_at:
+                    raise
+                log.warning("waiting for the database: %s", absent.message)
+            await asyncio.sleep(CONNECT_PAUSE_S)
+
+    # -- the hot path ---------------------------------------------------------------------
+    async def commit(self, turns: Sequence[Turn]) -> Outcome:
+        """Advance (or give birth to) many instances in one transaction; each wins or loses alone.
+
+        A turn whose data the database does not take is found by halving the batch: its
+        neighbours are then written in several transactions instead of one.
+        """
+        # In id order, so that two batches can never wait for each other crosswise.
+        ordered = sorted(turns, key=lambda turn: turn.instance_id)
+        return await self._commit(ordered)
+
+    async def _commit(self, turns: Sequence[Turn]) -> Outcome:
+        try:
+            written = await self.commit_turns(lambda connection: self.dialect.commit(connection, turns))
+            return Outcome(written.won, written.now, written.existing)
+        except DataRefused as refusal:
+            if len(turns) == 1:
+                return Outcome(set(), await self.now(), refused={turns[0].instance_id: refusal.message})
+        half = len(turns) // 2
+        first, second = await self._commit(turns[:half]), await self._commit(turns[half:])
+        return Outcome(
+            first.won | second.won,
+            second.store_now,
+            {**first.existing, **second.existing},
+            {**first.refused, **second.refused},
+        )
+
+    async def claim(
+        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+    ) -> list[Claimed]:
+        """Take open instances whose `available_at` has come, longest overdue first, and load them."""
+        taken = await self.write(
+            lambda connection: self.dialect.claim(
+                connection, worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal
+            )
+        )
+        if not taken:
+            return []
+        # A statement of its own: rows locked by a claim may be newer than the snapshot it began
+        # with, and their logs would then be older than they are.
+        loaded = await self.load([one.instance_id for one in taken])
+        return [
+            _claimed(one, loaded[one.instance_id], worker_id)
+            for one in taken
+            if one.instance_id in loaded and loaded[one.instance_id].row.worker_id == worker_id
+        ]
+
+    async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
+        """Give these leases `lease_ms` from the store's now; returns those that are still ours. No version bump."""
+
+        def move(connection: Connection) -> set[str]:
+            parameters = {
+                "ids": self.dialect.ids(instance_ids),
+                "worker_id": worker_id,
+                "available_at": self.dialect.now(connection) + lease_ms,
+            }
+            return set(connection.execute(statements.extend(self.dialect.among_ids), parameters).scalars())
+
+        return await self.write(move)
+
+    async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
+        """Hand open instances over at once: no worker, available now (all of the worker's when None)."""
+
+        def give_back(connection: Connection) -> int:
+            parameters: dict[str, object] = {"worker_id": worker_id, "now": self.dialect.now(connection)}
+            if instance_ids is None:
+                return connection.execute(statements.release("TRUE"), parameters).rowcount
+            parameters["ids"] = self.dialect.ids(instance_ids)
+            return connection.execute(statements.release(self.dialect.among_ids), parameters).rowcount
+
+        return await self.write(give_back)
+
+    async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+        """(version, worker_id) of each id that exists: one statement, to notice foreign changes."""
+        parameters = {"ids": self.dialect.ids(instance_ids)}
+        rows = await self.read(
+            lambda connection: connection.execute(statements.versions(self.dialect.among_ids), parameters).all()
+        )
+        return {instance_id: (version, worker_id) for instance_id, version, worker_id in rows}
+
+    async def foreign_changes_possible(self) -> bool:
+        """False if certainly nothing but our own commits was written since the last call."""
+        stranger_wrote_here, self._stranger_wrote_here = self._stranger_wrote_here, False
+        elsewhere = await self.commit_turns(self.dialect.foreign_changes_possible)
+        return elsewhere or stranger_wrote_here
+
+    # -- foreign stimuli ------------------------------------------------------------------
+    async def append_signal(
+        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None
+    ) -> ForeignResult:
+        """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional."""
+        raw = signal_payload(event, payload, key).raw.decode()
+        signal = ForeignEvent(tenant_id, instance_id, EventType.SIGNAL_RECEIVED, raw, key=key)
+        row = None
+        try:
+            row = await self._append(signal)
+        except DuplicateRefused:
+            pass  # the same key, sent twice at once: the other one is written
+        if row is not None:
+            return ForeignResult(row, row.last_seq)
+        return await self._explain_refusal(signal)
+
+    async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
+        """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""
+        raw = Payload.trusted(reason).raw.decode()
+        cancel = ForeignEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, raw, ends=True)
+        row = await self._append(cancel)
+        if row is not None:
+            return ForeignResult(row, row.last_seq)
+        return await self._explain_refusal(cancel)
+
+    async def _append(self, event: ForeignEvent) -> InstanceRow | None:
+        if not is_uuid(event.instance_id):
+            return None
+        self._stranger_wrote_here = True
+        return await self.write(
+            lambda connection: self.dialect.append_foreign(connection, event, signals_max=SIGNALS_KEPT_MAX)
+        )
+
+    async def _explain_refusal(self, event: ForeignEvent) -> ForeignResult:
+        """What it means that nothing was appended: no such run, it has ended, the key is taken, or too many."""
+        if not is_uuid(event.instance_id):
+            return ForeignResult(None, None)
+
+        def look(connection: Connection) -> tuple[InstanceRow | None, bool]:
+            parameters = {"instance_id": event.instance_id, "key": event.key}
+            repeated = event.key is not None and connection.execute(statements.SIGNAL_KEY_EXISTS, parameters).first()
+            return find_instance(connection, event.instance_id), bool(repeated)
+
+        row, repeated = await self.read(look)
+        if row is None or row.head.tenant_id != event.tenant_id:
+            return ForeignResult(None, None)
+        if repeated or row.status.is_terminal:
+            return ForeignResult(row, None, repeated=repeated)
+        raise TooManySignals(f"run {event.instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
+
+    # -- test runs ------------------------------------------------------------------------
+    async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
+        """Remove the rows of a terminal test run in one transaction. Raises NotFound for any other run."""
+
+        def delete(connection: Connection) -> bool:
+            parameters = {"instance_id": instance_id, "tenant_id": tenant_id}
+            with self.dialect.transaction(connection):
+                if not connection.execute(statements.DELETE_TEST_ROW, parameters).rowcount:
+                    return False
+                connection.execute(statements.DELETE_LOG, {"instance_id": instance_id})
+                return True
+
+        if not is_uuid(instance_id) or not await self.write(delete):
+            raise NotFound(f"there is no ended test run {instance_id}")
+
+
+def _claimed(taken: Taken, loaded: Loaded, worker_id: str) -> Claimed:
+    lapsed = taken.held_by is not None and taken.held_by != worker_id
+    return Claimed(loaded, lapsed, taken.available_at if lapsed else None)

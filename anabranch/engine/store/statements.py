@@ -1,0 +1,212 @@
+"""The statements that every database understands, each a named function or constant.
+
+Executed by `state_manager`, `inquiries` and `definitions`. What is said differently per
+database lives in `sqlite_statements` and `postgresql_statements`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from sqlalchemy import Select, TextClause, and_, insert, or_, select, text, update
+from sqlalchemy.sql.dml import Insert, Update
+
+from anabranch.engine.rules.events import EventType
+from anabranch.engine.store.rows import INSTANCE_COLUMNS
+from anabranch.engine.store.schema import (
+    IS_OPEN,
+    IS_PENDING,
+    workflow_instance_logs,
+    workflow_instances,
+    workflow_versions,
+    workflows,
+)
+
+_COLUMNS = ", ".join(INSTANCE_COLUMNS)
+
+# 100,000 runs that wait to start: the limit of back-pressure, so nobody needs to count further.
+PENDING_COUNTED_MAX = 100_000
+
+SIGNALS_KEPT = f"""
+    SELECT coalesce(sum(CASE WHEN event_type = '{EventType.SIGNAL_RECEIVED}' THEN 1
+                             WHEN event_type = '{EventType.NODE_WAITING}' AND payload ->> 'signalSeq' IS NOT NULL THEN -1
+                             ELSE 0 END), 0)
+    FROM workflow_instance_logs WHERE instance_id = :instance_id"""
+"""How many signals of an instance no wait has taken: a scan of its log, for long logs only."""
+
+
+# -- leases ------------------------------------------------------------------------------------
+@cache
+def extend(among_ids: str) -> TextClause:
+    """Move the end of these leases, where they are still this worker's; which they are.
+
+    Waits for rows that a commit holds locked: skipping one would look like a lost lease.
+    """
+    return text(f"""
+        UPDATE workflow_instances SET available_at = :available_at
+        WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN} RETURNING instance_id
+    """)
+
+
+@cache
+def release(among_ids: str) -> TextClause:
+    """Give instances of this worker to anybody, now. With `among_ids` "TRUE": all of them."""
+    return text(f"""
+        UPDATE workflow_instances SET version = version + 1, worker_id = NULL, available_at = :now
+        WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN}
+    """)
+
+
+@cache
+def versions(among_ids: str) -> TextClause:
+    """Version and holder of each of these instances, by primary key."""
+    return text(f"SELECT instance_id, version, worker_id FROM workflow_instances WHERE {among_ids}")
+
+
+# -- inquiries ---------------------------------------------------------------------------------
+INSTANCE = text(f"SELECT {_COLUMNS} FROM workflow_instances WHERE instance_id = :instance_id")
+"""One row, by primary key."""
+
+STALE_INSTANCES = text(f"""
+    SELECT {_COLUMNS} FROM workflow_instances
+    WHERE {IS_OPEN} AND worker_id IS NOT NULL AND available_at <= :now
+    ORDER BY available_at, instance_id LIMIT :limit
+""")
+"""Held instances whose lease has run out, longest overdue first. Uses ix_instance_available."""
+
+COUNT_PENDING = text(f"""
+    SELECT count(*) FROM (SELECT 1 FROM workflow_instances WHERE {IS_PENDING} LIMIT {PENDING_COUNTED_MAX}) AS pending
+""")
+"""PENDING instances, up to the limit. Uses ix_instance_pending."""
+
+ROOT_NODES = text("""
+    SELECT DISTINCT node_id FROM workflow_instance_logs
+    WHERE instance_id = :instance_id AND event_type = :event_type AND scope = ''
+""")
+"""The nodes of the root scope that have such an event. Uses the primary key."""
+
+SIGNAL_KEY_EXISTS = text(f"""
+    SELECT 1 FROM workflow_instance_logs
+    WHERE instance_id = :instance_id AND event_type = '{EventType.SIGNAL_RECEIVED}' AND payload ->> 'key' = :key
+""")
+"""Whether an instance has a signal with this key. Uses ux_log_signal_key."""
+
+
+def list_instances(
+    *,
+    tenant_id: str,
+    limit: int,
+    before: tuple[int, str] | None,
+    workflow_name: str | None,
+    statuses: tuple[str, ...],
+    since: int | None,
+    until: int | None,
+    test: bool,
+) -> Select[tuple[object, ...]]:
+    """Newest first, strictly before the cursor.
+
+    Uses ix_instance_listing, or ix_instance_listing_by_workflow with a name. The cursor is
+    bounded by its time alone as well, because only that lets SQLite start in mid-index.
+    """
+    c = workflow_instances.c
+    conditions = [c.tenant_id == tenant_id, c.test.is_(test)]
+    if workflow_name is not None:
+        conditions.append(c.workflow_name == workflow_name)
+    if statuses:
+        conditions.append(c.status.in_(statuses))
+    if since is not None:
+        conditions.append(c.created_at >= since)
+    if until is not None:
+        conditions.append(c.created_at < until)
+    if before is not None:
+        created_at, instance_id = before
+        conditions.append(c.created_at <= created_at)
+        conditions.append(or_(c.created_at < created_at, c.instance_id < instance_id))
+    return (
+        select(*(c[name] for name in INSTANCE_COLUMNS))
+        .where(and_(*conditions))
+        .order_by(c.created_at.desc(), c.instance_id.desc())
+        .limit(limit)
+    )
+
+
+DELETE_TEST_ROW = text("""
+    DELETE FROM workflow_instances
+    WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND test AND completed_at IS NOT NULL
+""")
+"""Remove the row of an ended test run of this tenant; no other row."""
+
+DELETE_LOG = text("DELETE FROM workflow_instance_logs WHERE instance_id = :instance_id")
+"""Remove a log whose instance row goes in the same transaction."""
+
+
+# -- definitions -------------------------------------------------------------------------------
+_VERSION_COLUMNS = (
+    workflow_versions.c.workflow_id,
+    workflows.c.tenant_id,
+    workflow_versions.c.name,
+    workflow_versions.c.title,
+    workflow_versions.c.kind,
+    workflow_versions.c.version,
+    workflow_versions.c.definition,
+    workflows.c.created_at,
+    workflow_versions.c.created_at.label("updated_at"),
+)
+_VERSIONS = select(*_VERSION_COLUMNS).join_from(
+    workflow_versions, workflows, workflows.c.workflow_id == workflow_versions.c.workflow_id
+)
+_LIVE = workflows.c.deleted_at.is_(None)
+
+
+def newest_versions(*, tenant_id: str) -> Select[tuple[object, ...]]:
+    """The newest version of each workflow of a tenant, by name. Uses ux_workflow_name."""
+    return _VERSIONS.where(
+        workflows.c.tenant_id == tenant_id, _LIVE, workflow_versions.c.version == workflows.c.newest_version
+    ).order_by(workflows.c.name)
+
+
+def live_version(
+    *, tenant_id: str, workflow_id: str | None, name: str | None, version: int | None
+) -> Select[tuple[object, ...]]:
+    """One version of a workflow that is not deleted, by id or by name; the newest without a number."""
+    which = workflows.c.workflow_id == workflow_id if workflow_id is not None else workflows.c.name == name
+    number = workflows.c.newest_version if version is None else version
+    return _VERSIONS.where(workflows.c.tenant_id == tenant_id, _LIVE, which, workflow_versions.c.version == number)
+
+
+def pinned_version(*, workflow_id: str, version: int) -> Select[tuple[object, ...]]:
+    """One version, also of a deleted workflow, by primary key."""
+    return _VERSIONS.where(workflow_versions.c.workflow_id == workflow_id, workflow_versions.c.version == version)
+
+
+def lock_workflow(*, tenant_id: str, workflow_id: str) -> Select[tuple[object, ...]]:
+    """The number of the newest version, held until the transaction ends: savers come one after the other.
+
+    On SQLite the write transaction does that by itself, and FOR UPDATE is left out.
+    """
+    return (
+        select(workflows.c.newest_version)
+        .where(workflows.c.workflow_id == workflow_id, workflows.c.tenant_id == tenant_id, _LIVE)
+        .with_for_update()
+    )
+
+
+def insert_workflow(**values: object) -> Insert:
+    """A new workflow; ux_workflow_name refuses a name that a live one has."""
+    return insert(workflows).values(**values)
+
+
+def insert_version(**values: object) -> Insert:
+    """A new version of a workflow that is locked."""
+    return insert(workflow_versions).values(**values)
+
+
+def update_workflow(*, workflow_id: str, **values: object) -> Update:
+    """Rename a locked workflow, move it to its newest version, or mark it deleted."""
+    return update(workflows).where(workflows.c.workflow_id == workflow_id).values(**values)
+
+
+OPEN_RUN_OF_WORKFLOW = text(f"""
+    SELECT 1 FROM workflow_instances WHERE {IS_OPEN} AND workflow_id = :workflow_id LIMIT 1
+""")
+"""Whether a workflow has an open run: a scan of the open instances, through ix_instance_available."""

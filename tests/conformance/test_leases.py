@@ -1,0 +1,296 @@
+"""Leases: who may advance an instance, when it may be claimed, and how it is handed over."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from anabranch.engine.ports import Store
+from anabranch.engine.rules.events import Status
+from tests.conformance.building import (
+    HOUR_MS,
+    LEASE_MS,
+    OTHER_WORKER,
+    WORKER,
+    assert_unchanged,
+    birth,
+    born,
+    born_many,
+    committed,
+    dispatched,
+    ending,
+    input_set,
+    new_head,
+    new_id,
+    parked,
+    row_of,
+    turn,
+)
+
+LAPSED = {"available_at": 1_600_000_000_000}
+"""Changes of a turn that let its lease end long ago."""
+
+
+# -- claim ----------------------------------------------------------------------------------------
+async def test_a_claim_gives_the_row_and_its_whole_log(store: Store) -> None:
+    row = await born(store, input_set(1), dispatched("a"), turn_changes=LAPSED)
+    before = await store.now()
+    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    assert [item.seq for item in claimed.loaded.events] == [1, 2]
+    assert claimed.loaded.events[0].payload.value == {"input": 1}
+    assert claimed.loaded.row == await row_of(store, row.head.instance_id)
+    assert claimed.loaded.row.worker_id == OTHER_WORKER
+    assert claimed.loaded.row.available_at is not None
+    assert before + LEASE_MS <= claimed.loaded.row.available_at <= await store.now() + LEASE_MS
+
+
+async def test_a_claim_raises_the_version_so_that_the_old_holder_loses(store: Store, other_store: Store) -> None:
+    stale = await born(store, turn_changes=LAPSED)
+    (claimed,) = await other_store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+    assert claimed.loaded.row.version == stale.version + 1
+    assert claimed.loaded.row.last_seq == stale.last_seq
+    outcome = await store.commit([turn(stale, dispatched("a"))])
+    assert outcome.won == set(), "a paused worker that wakes after its lease must lose"
+    await assert_unchanged(store, claimed.loaded.row)
+
+
+async def test_even_a_reclaim_under_the_same_name_outdates_the_old_state(store: Store) -> None:
+    stale = await born(store, worker_id=WORKER, turn_changes=LAPSED)
+    (claimed,) = await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)
+    assert not claimed.lapsed, "only another worker's lease counts as lapsed"
+    assert (await store.commit([turn(stale, dispatched("a"))])).won == set()
+
+
+async def test_the_new_holder_goes_on_from_the_claim(store: Store) -> None:
+    await born(store, turn_changes=LAPSED)
+    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+    after = await committed(store, turn(claimed.loaded.row, dispatched("a")))
+    assert (after.worker_id, after.version) == (OTHER_WORKER, claimed.loaded.row.version + 1)
+
+
+async def test_a_live_lease_is_not_claimed(store: Store) -> None:
+    row = await born(store)
+    assert await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS) == []
+    await assert_unchanged(store, row)
+
+
+async def test_the_longest_overdue_come_first(store: Store) -> None:
+    now = await store.now()
+    ages = [300, 100, 400, 200]
+    rows = {age: await parked(store, available_at=now - age) for age in ages}
+    first = await store.claim(worker_id=WORKER, limit=2, lease_ms=LEASE_MS)
+    rest = await store.claim(worker_id=WORKER, limit=10, lease_ms=LEASE_MS)
+    order = [claimed.loaded.row.head.instance_id for claimed in (*first, *rest)]
+    assert order == [rows[age].head.instance_id for age in sorted(ages, reverse=True)]
+
+
+async def test_two_claims_at_once_give_disjoint_sets(store: Store, other_store: Store) -> None:
+    now = await store.now()
+    ids = {row.head.instance_id for row in await born_many(store, 20, available_at=now - 5)}
+    taken: list[str] = []
+    while len(taken) < len(ids):
+        answers = await asyncio.gather(
+            *(
+                connection.claim(worker_id=f"worker-{index}", limit=3, lease_ms=LEASE_MS)
+                for index, connection in enumerate([store, other_store, store, other_store])
+            )
+        )
+        for index, claimed in enumerate(answers):
+            assert all(item.loaded.row.worker_id == f"worker-{index}" for item in claimed)
+            taken += [item.loaded.row.head.instance_id for item in claimed]
+    assert sorted(taken) == sorted(ids), "each instance is claimed exactly once"
+
+
+async def test_only_restricts_a_claim_and_changes_nothing_about_being_due(store: Store) -> None:
+    now = await store.now()
+    wanted, unwanted = await parked(store, available_at=now), await parked(store, available_at=now)
+    early = await parked(store, available_at=now + HOUR_MS)
+    only = [wanted.head.instance_id, early.head.instance_id, new_id()]
+    claimed = await store.claim(worker_id=WORKER, limit=10, lease_ms=LEASE_MS, only=only)
+    assert [item.loaded.row.head.instance_id for item in claimed] == [wanted.head.instance_id]
+    await assert_unchanged(store, unwanted)
+    await assert_unchanged(store, early)
+
+
+async def test_only_nobody_claims_nobody(store: Store) -> None:
+    await parked(store, available_at=await store.now())
+    assert await store.claim(worker_id=WORKER, limit=10, lease_ms=LEASE_MS, only=[]) == []
+
+
+async def test_steal_takes_a_live_lease_and_its_holder_loses(store: Store) -> None:
+    held, neighbour = await born_many(store, 2)
+    (claimed,) = await store.claim(
+        worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, only=[held.head.instance_id], steal=True
+    )
+    assert claimed.loaded.row.worker_id == OTHER_WORKER
+    assert claimed.lapsed, "taken from another worker counts as lapsed"
+    assert (await store.commit([turn(held, dispatched("a"))])).won == set()
+    await assert_unchanged(store, neighbour)
+
+
+@pytest.mark.parametrize("lapsed_ms", [0, 5_000])
+async def test_a_lease_that_ran_out_is_claimed_as_lapsed(store: Store, lapsed_ms: int) -> None:
+    ended_at = await store.now() - lapsed_ms
+    await born(store, turn_changes={"available_at": ended_at})
+    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    assert (claimed.lapsed, claimed.lapsed_at) == (True, ended_at)
+
+
+async def test_what_was_parked_released_or_never_held_has_not_lapsed(store: Store) -> None:
+    now = await store.now()
+    await parked(store, available_at=now - 1)
+    released = await born(store)
+    await store.release(worker_id=WORKER, instance_ids=[released.head.instance_id])
+    await born(store, worker_id=None)
+    claimed = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    assert [(item.lapsed, item.lapsed_at) for item in claimed] == [(False, None)] * 3
+
+
+async def test_a_claim_does_not_change_the_status(store: Store) -> None:
+    pending = await born(store, worker_id=None)
+    (claimed,) = await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)
+    assert (pending.status, claimed.loaded.row.status) == (Status.PENDING, Status.PENDING)
+
+
+async def test_a_pending_instance_is_not_claimed_before_its_time(store: Store) -> None:
+    await born(store, worker_id=None, available_at=await store.now() + HOUR_MS)
+    assert await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS) == []
+
+
+async def test_a_parked_instance_is_claimed_at_its_time_and_not_before(store: Store) -> None:
+    due = await store.now() + 30
+    await parked(store, available_at=due)
+    tries = 0
+    while not await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS):
+        tries += 1
+    assert await store.now() >= due
+    assert tries > 0, "the first try came before the due time"
+
+
+async def test_an_instance_without_a_wake_time_is_never_claimed(store: Store) -> None:
+    row = await parked(store, available_at=None)
+    assert await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS) == []
+    await assert_unchanged(store, row)
+
+
+async def test_ended_instances_are_never_claimed_not_even_stolen(store: Store) -> None:
+    row = await born(store, turn_changes=LAPSED)
+    ended = await committed(store, ending(row))
+    ids = [row.head.instance_id]
+    assert await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS) == []
+    assert await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=ids, steal=True) == []
+    await assert_unchanged(store, ended)
+
+
+async def test_many_instances_are_claimed_and_loaded_at_once(store: Store) -> None:
+    now = await store.now()
+    events = [input_set(), *(dispatched(f"n{number}") for number in range(9))]
+    births = [birth(new_head(now=now), *events, available_at=now - 1) for _ in range(300)]
+    await store.commit(births)
+    claimed = await store.claim(worker_id=OTHER_WORKER, limit=1_000, lease_ms=LEASE_MS)
+    assert len(claimed) == 300
+    for item in claimed:
+        assert [event.seq for event in item.loaded.events] == list(range(1, 11))
+
+
+# -- extend ---------------------------------------------------------------------------------------
+async def test_extending_moves_the_lease_and_not_the_version(store: Store) -> None:
+    row = await born(store)
+    before = await store.now()
+    ours = await store.extend(worker_id=WORKER, instance_ids=[row.head.instance_id], lease_ms=5 * LEASE_MS)
+    after = await row_of(store, row.head.instance_id)
+    assert ours == {row.head.instance_id}
+    assert after.version == row.version
+    assert after.available_at is not None
+    assert before + 5 * LEASE_MS <= after.available_at <= await store.now() + 5 * LEASE_MS
+
+
+async def test_extending_tells_which_leases_are_still_ours(store: Store) -> None:
+    ours, lost, ended, parked_by_us = await born_many(store, 4)
+    others = await born(store, worker_id=OTHER_WORKER)
+    await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=[lost.head.instance_id], steal=True)
+    await committed(store, ending(ended))
+    await committed(store, turn(parked_by_us, status=Status.WAITING, release=True))
+    ids = [row.head.instance_id for row in (ours, lost, ended, parked_by_us, others)]
+    kept = await store.extend(worker_id=WORKER, instance_ids=[*ids, new_id()], lease_ms=LEASE_MS)
+    assert kept == {ours.head.instance_id}
+    assert (await row_of(store, others.head.instance_id)).available_at == others.available_at
+
+
+async def test_a_lapsed_lease_that_nobody_took_can_still_be_extended(store: Store) -> None:
+    row = await born(store, turn_changes=LAPSED)
+    ids = [row.head.instance_id]
+    assert await store.extend(worker_id=WORKER, instance_ids=ids, lease_ms=LEASE_MS) == set(ids)
+    assert await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS) == []
+    await committed(store, turn(row, dispatched("a")))
+
+
+async def test_extending_nothing_is_nothing(store: Store) -> None:
+    assert await store.extend(worker_id=WORKER, instance_ids=[], lease_ms=LEASE_MS) == set()
+
+
+# -- release --------------------------------------------------------------------------------------
+async def test_a_released_instance_is_anybodys_at_once(store: Store, other_store: Store) -> None:
+    row = await born(store)
+    assert await store.release(worker_id=WORKER, instance_ids=[row.head.instance_id]) == 1
+    released = await row_of(store, row.head.instance_id)
+    assert (released.worker_id, released.version, released.last_seq) == (None, row.version + 1, row.last_seq)
+    (claimed,) = await other_store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+    assert claimed.loaded.row.head == row.head
+
+
+async def test_who_released_an_instance_loses_its_next_commit(store: Store) -> None:
+    row = await born(store)
+    await store.release(worker_id=WORKER, instance_ids=[row.head.instance_id])
+    assert (await store.commit([turn(row, dispatched("a"))])).won == set()
+
+
+async def test_release_without_ids_hands_over_all_of_the_worker_and_nothing_else(store: Store) -> None:
+    ours = await born_many(store, 3)
+    others = await born(store, worker_id=OTHER_WORKER)
+    waiting = await parked(store, available_at=None)
+    assert await store.release(worker_id=WORKER) == 3
+    for row in ours:
+        assert (await row_of(store, row.head.instance_id)).worker_id is None
+    await assert_unchanged(store, others)
+    await assert_unchanged(store, waiting)
+
+
+async def test_release_touches_neither_ended_instances_nor_those_of_others(store: Store) -> None:
+    ended = await committed(store, ending(await born(store)))
+    others = await born(store, worker_id=OTHER_WORKER)
+    ids = [ended.head.instance_id, others.head.instance_id, new_id()]
+    assert await store.release(worker_id=WORKER, instance_ids=ids) == 0
+    assert await store.release(worker_id=WORKER, instance_ids=[]) == 0
+    await assert_unchanged(store, ended)
+    await assert_unchanged(store, others)
+
+
+# -- noticing -------------------------------------------------------------------------------------
+async def test_versions_name_the_version_and_holder_of_each_instance_that_exists(store: Store) -> None:
+    held, waiting = await born(store), await parked(store, available_at=None)
+    found = await store.versions([held.head.instance_id, waiting.head.instance_id, new_id()])
+    assert found == {held.head.instance_id: (1, WORKER), waiting.head.instance_id: (2, None)}
+
+
+async def test_a_write_by_another_process_is_noticed(store: Store, other_store: Store) -> None:
+    await store.foreign_changes_possible()
+    row = await born(other_store)
+    assert await store.foreign_changes_possible()
+    await store.foreign_changes_possible()
+    await other_store.append_cancel(
+        tenant_id=row.head.tenant_id, instance_id=row.head.instance_id, reason="no longer needed"
+    )
+    assert await store.foreign_changes_possible()
+
+
+async def test_stale_running_instances_are_held_ones_whose_lease_ran_out(store: Store) -> None:
+    now = await store.now()
+    young = await born(store, turn_changes={"available_at": now - 10})
+    old = await born(store, turn_changes={"available_at": now - 1_000})
+    await born(store)
+    await parked(store, available_at=now - 5_000)
+    await committed(store, ending(await born(store)))
+    assert await store.get_stale_running_instances(limit=10) == [old, young]
+    assert await store.get_stale_running_instances(limit=1) == [old]

@@ -1,0 +1,283 @@
+"""Reading: rows and logs as they were written, one snapshot at a time, never across tenants."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from anabranch.engine.ports import Store
+from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.errors import NotFound
+from tests.conformance.building import (
+    TENANT,
+    assert_unchanged,
+    birth,
+    born,
+    born_many,
+    committed,
+    completed,
+    dispatched,
+    ending,
+    event,
+    failed,
+    input_set,
+    new_head,
+    new_id,
+    row_of,
+    skipped,
+    turn,
+)
+
+
+async def test_the_clock_does_not_go_back(store: Store) -> None:
+    times = [await store.now() for _ in range(5)]
+    assert times == sorted(times)
+    assert times[0] > 1_600_000_000_000, "milliseconds since the epoch"
+
+
+# -- load, read_log -------------------------------------------------------------------------------
+async def test_load_gives_many_rows_with_their_events(store: Store) -> None:
+    rows = await born_many(store, 3)
+    row = await committed(store, turn(rows[1], dispatched("a"), completed("a")))
+    loaded = await store.load([item.head.instance_id for item in rows])
+    assert [len(loaded[item.head.instance_id].events) for item in rows] == [1, 3, 1]
+    assert loaded[row.head.instance_id].row == row
+
+
+async def test_load_after_a_seq_gives_the_tail_with_the_row(store: Store) -> None:
+    row = await committed(store, turn(await born(store), dispatched("a"), completed("a")))
+    tail = (await store.load([row.head.instance_id], after_seq=2))[row.head.instance_id]
+    assert (tail.row, [item.seq for item in tail.events]) == (row, [3])
+    nothing = (await store.load([row.head.instance_id], after_seq=3))[row.head.instance_id]
+    assert (nothing.row, list(nothing.events)) == (row, [])
+
+
+async def test_load_leaves_out_what_does_not_exist(store: Store) -> None:
+    row = await born(store)
+    assert set(await store.load([new_id(), row.head.instance_id])) == {row.head.instance_id}
+    assert await store.load([]) == {}
+
+
+async def test_load_is_one_snapshot_while_commits_race(store: Store, other_store: Store) -> None:
+    rows = await born_many(store, 2)
+    ids = [row.head.instance_id for row in rows]
+    writing = True
+
+    async def write() -> None:
+        nonlocal writing
+        for number in range(150):
+            outcome = await store.commit([turn(row, dispatched(f"n{number}")) for row in rows])
+            assert len(outcome.won) == 2
+            rows[:] = [replace(row, version=row.version + 1, last_seq=row.last_seq + 1) for row in rows]
+        writing = False
+
+    async def read() -> int:
+        moments = 0
+        while writing:
+            for loaded in (await other_store.load(ids)).values():
+                seqs = [item.seq for item in loaded.events]
+                assert seqs == list(range(1, loaded.row.last_seq + 1)), "row and log are of different moments"
+                assert loaded.row.version == loaded.row.last_seq, "row of a moment that never was"
+            moments += 1
+        return moments
+
+    _, moments = await asyncio.gather(write(), read())
+    assert moments > 1, "the reader looked while the writer wrote"
+
+
+async def test_a_log_is_read_in_pages_by_seq(store: Store) -> None:
+    row = await committed(store, turn(await born(store), *(dispatched(f"n{number}") for number in range(9))))
+    instance_id = row.head.instance_id
+    assert [item.seq for item in await store.read_log(instance_id)] == list(range(1, 11))
+    assert [item.seq for item in await store.read_log(instance_id, after_seq=4, limit=3)] == [5, 6, 7]
+    assert await store.read_log(instance_id, after_seq=10) == []
+    assert await store.read_log(new_id()) == []
+
+
+async def test_an_event_reads_back_with_every_column(store: Store) -> None:
+    written = event(
+        EventType.NODE_FAILED,
+        "fetch orders",
+        "loop1[3]/inner[0]",
+        3,
+        {"error": {"code": "HTTP_STATUS"}},
+        created_at=1_712_345_678_901,
+        next_handle="error",
+        output_variable="orders",
+        error_message="503 — “später”\n\ttry again",
+    )
+    row = await committed(store, turn(await born(store), written))
+    (read,) = await store.read_log(row.head.instance_id, after_seq=1)
+    for column in ("type", "node_id", "scope", "attempt", "created_at", "next_handle", "output_variable"):
+        assert getattr(read, column) == getattr(written, column), column
+    assert read.error_message == written.error_message
+    assert (read.seq, read.payload) == (2, written.payload)
+
+
+async def test_absent_columns_read_back_as_none(store: Store) -> None:
+    row = await committed(store, turn(await born(store), skipped("a")))
+    (read,) = await store.read_log(row.head.instance_id, after_seq=1)
+    assert (read.next_handle, read.output_variable, read.error_message) == (None, None, None)
+
+
+PAYLOADS: dict[str, Any] = {
+    "null": None,
+    "key order": {"z": 1, "a": {"y": 1, "b": [{"x": 1, "c": 2}]}, "m": 0},
+    "wide integers": [2**63 - 1, -(2**63), 2**64 - 1, 0],
+    "floats stay floats": [1.0, 0.1, -2.5e-300, 1e308],
+    "booleans are not numbers": [True, False, 1, 0],
+    "unicode": "Ünïcödé 漢字 👩‍👩‍👧 \u2028 \u200f \x7f \ufffd",
+    "control characters": 'tab\tnewline\nquote"backslash\\bell\x07',
+    "text that looks like an escaped NUL": "\\u0000 and C:\\users",
+    "text that looks like a placeholder": "%s :name $1 {0} {{ctx.a}} '; --",
+    "empty things": {"": "", "list": [], "object": {}},
+    "deep": [[[[[[[[[[[[[[[[{"end": 1}]]]]]]]]]]]]]]]],
+}
+
+
+@pytest.mark.parametrize("value", PAYLOADS.values(), ids=PAYLOADS)
+async def test_a_payload_passes_through_unchanged(store: Store, value: Any) -> None:
+    payload = Payload.of(value)
+    row = await committed(store, turn(await born(store, input_set(value)), completed("a", output=payload)))
+    (read,) = await store.read_log(row.head.instance_id, after_seq=1)
+    assert read.payload.raw == payload.raw, "the same text: key order, numbers and all"
+    assert read.payload.value == payload.value
+
+
+async def test_a_payload_of_the_greatest_size_passes(store: Store) -> None:
+    payload = Payload.of("€" * ((VALUE_BYTES_MAX - 2) // 3))
+    row = await committed(store, turn(await born(store), completed("a", output=payload)))
+    (read,) = (await store.load([row.head.instance_id], after_seq=1))[row.head.instance_id].events
+    assert read.payload.value == payload.value
+
+
+async def test_a_batch_of_a_thousand_turns_passes(store: Store) -> None:
+    rows = await born_many(store, 1_000)
+    outcome = await store.commit(
+        [turn(row, completed("a", output=index), dispatched("b")) for index, row in enumerate(rows)]
+    )
+    assert len(outcome.won) == 1_000
+    loaded = await store.load([row.head.instance_id for row in rows])
+    for index, row in enumerate(rows):
+        assert loaded[row.head.instance_id].events[1].payload.value == index
+
+
+# -- single answers -------------------------------------------------------------------------------
+async def test_an_instance_reads_as_absent_to_another_tenant(store: Store) -> None:
+    row = await born(store)
+    assert await store.get_instance(row.head.instance_id) == row
+    assert await store.get_instance(row.head.instance_id, tenant_id=TENANT) == row
+    assert await store.get_instance(row.head.instance_id, tenant_id="other") is None
+
+
+@pytest.mark.parametrize("instance_id", ["no id at all", "", "' OR 1=1 --"])
+async def test_an_id_that_is_none_reads_as_absent(store: Store, instance_id: str) -> None:
+    assert await store.get_instance(instance_id) is None
+    assert await store.read_log(instance_id) == []
+    assert await store.load([instance_id]) == {}
+    assert await store.versions([instance_id]) == {}
+
+
+async def test_completed_and_dispatched_nodes_are_those_of_the_root(store: Store) -> None:
+    row = await born(store)
+    events = [dispatched("a"), completed("a"), dispatched("b"), failed("b"), skipped("c")]
+    in_loop = [dispatched("d", "loop[0]"), completed("d", "loop[0]")]
+    await committed(store, turn(row, *events, *in_loop, completed("e")))
+    instance_id = row.head.instance_id
+    assert await store.get_completed_node_ids(instance_id) == {"a", "e"}
+    assert await store.get_dispatched_node_ids(instance_id) == {"a", "b"}
+    assert await store.get_completed_node_ids(instance_id, ["a", "b", "d"]) == {"a"}
+    assert await store.get_dispatched_node_ids(instance_id, ["b", "c", "e"]) == {"b"}
+    assert await store.get_completed_node_ids(new_id()) == set()
+
+
+async def test_pending_instances_are_counted(store: Store) -> None:
+    assert await store.count_pending() == 0
+    now = await store.now()
+    await store.commit([birth(new_head(now=now), worker_id=None) for _ in range(3)])
+    await born(store)
+    cancelled = await born(store, worker_id=None)
+    await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
+    assert await store.count_pending() == 3
+
+
+# -- test runs ------------------------------------------------------------------------------------
+async def test_an_ended_test_run_can_be_removed_with_its_rows(store: Store) -> None:
+    ended = await committed(store, ending(await born(store, test=True)))
+    neighbour = await born(store, test=True)
+    await store.delete_test_instance(tenant_id=TENANT, instance_id=ended.head.instance_id)
+    assert await store.get_instance(ended.head.instance_id) is None
+    assert await store.read_log(ended.head.instance_id) == []
+    await assert_unchanged(store, neighbour)
+
+
+async def test_no_other_run_can_be_removed(store: Store) -> None:
+    saved = await committed(store, ending(await born(store)))
+    running = await born(store, test=True)
+    ended = await committed(store, ending(await born(store, test=True)))
+    for instance_id, tenant_id in (
+        (saved.head.instance_id, TENANT),
+        (running.head.instance_id, TENANT),
+        (ended.head.instance_id, "other"),
+        (new_id(), TENANT),
+        ("no id at all", TENANT),
+    ):
+        with pytest.raises(NotFound):
+            await store.delete_test_instance(tenant_id=tenant_id, instance_id=instance_id)
+    for row in (saved, running, ended):
+        await assert_unchanged(store, row)
+
+
+# -- listing --------------------------------------------------------------------------------------
+async def test_runs_are_listed_newest_first_and_by_id_within_a_moment(store: Store) -> None:
+    now = await store.now()
+    births = [birth(new_head(now=now + offset)) for offset in (3, 1, 2, 2, 2)]
+    await store.commit(births)
+    listed = await store.list_instances(tenant_id=TENANT, limit=10)
+    order = [(row.head.created_at, row.head.instance_id) for row in listed]
+    assert order == sorted(((made.birth.created_at, made.instance_id) for made in births if made.birth), reverse=True)
+
+
+async def test_filters_say_which_runs_are_listed(store: Store) -> None:
+    now = await store.now()
+
+    async def make(**head: Any) -> str:
+        made = birth(new_head(now=now, **head))
+        return (await committed(store, made)).head.instance_id
+
+    early, middle, late = [await make(created_at=now + offset) for offset in (10, 20, 30)]
+    other_name = await make(workflow_name="refunds")
+    of_other_tenant = await make(tenant_id="other")
+    test_run = await make(test=True)
+    await committed(store, ending(await row_of(store, middle)))
+
+    async def listed(**filters: Any) -> set[str]:
+        rows = await store.list_instances(**{"tenant_id": TENANT, "limit": 10, **filters})
+        return {row.head.instance_id for row in rows}
+
+    assert await listed() == {early, middle, late, other_name}
+    assert await listed(workflow_name="orders") == {early, middle, late}
+    assert await listed(statuses=[Status.COMPLETED]) == {middle}
+    assert await listed(statuses=[Status.COMPLETED, Status.RUNNING]) == {early, middle, late, other_name}
+    assert await listed(statuses=[Status.FAILED]) == set()
+    assert await listed(since=now + 20) == {middle, late}, "since is included"
+    assert await listed(until=now + 30, since=now + 10) == {early, middle}, "until is not"
+    assert await listed(tenant_id="other") == {of_other_tenant}
+    assert test_run in await listed(test=True)
+
+
+async def test_paging_is_exact_while_runs_are_born_and_end(store: Store) -> None:
+    now = await store.now()
+    heads = [new_head(now=now + number // 3) for number in range(20)]
+    await store.commit([birth(head) for head in heads])
+    seen: list[str] = []
+    before: tuple[int, str] | None = None
+    while page := await store.list_instances(tenant_id=TENANT, limit=3, before=before):
+        seen += [row.head.instance_id for row in page]
+        before = (page[-1].head.created_at, page[-1].head.instance_id)
+        await store.commit([ending(page[0]), birth(new_head(now=now + 1_000))])
+    assert sorted(seen) == sorted(head.instance_id for head in heads), "each exactly once, newcomers on no later page"

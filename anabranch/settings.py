@@ -1,0 +1,240 @@
+"""Settings: one object, read once at the start, from flags, environment, `.env` and `anabranch.toml`.
+
+Called by the command line and by whoever embeds the engine; the app hands single values on to the
+rooms below, which never see this one. A new setting is a field here: its sentence is its
+documentation, its bounds are its check, and its names follow from the field's name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from dotenv import dotenv_values
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+
+from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.stimuli import RECOVERIES_MAX
+from anabranch.errors import SettingsError
+
+ENVIRONMENT_PREFIX = "ANABRANCH_"
+
+# The test suite is told where its servers are by names of its own; they are no settings of the product.
+TEST_PREFIX = "ANABRANCH_TEST_"
+
+# 64 KB: a key or a URL is far shorter; a larger file is the wrong file.
+SECRET_FILE_BYTES_MAX = 65_536
+
+SECRET_KEY_BYTES = 32
+
+
+def _duration(value: Any) -> int:
+    """As everywhere, and a plain number too: in a variable it can only be text."""
+    return parse_duration(int(value) if isinstance(value, str) and value.strip().isdecimal() else value)
+
+
+def _hosts(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+Milliseconds = Annotated[int, BeforeValidator(_duration)]
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
+
+
+class Settings(BaseModel):
+    """Everything an operator may choose; immutable. The sentence under each field is its documentation.
+
+    The setting `lease` is the flag `--lease`, the variable `ANABRANCH_LEASE`, the key `lease` in
+    `anabranch.toml`, and the attribute `lease_ms`: attributes carry their unit. Settings that hold
+    a secret may also be given as a file whose name is in `ANABRANCH_…_FILE`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    database_url: str = Field(default="sqlite:///.anabranch/anabranch.db", repr=False, pattern=r"^(sqlite|postgresql)")
+    """Where runs are stored: `sqlite:///path` or `postgresql://user:password@host/name`."""
+
+    database_wait_ms: Milliseconds = Field(default=30_000, ge=0, le=3_600_000)
+    """How long a database that is absent at start is waited for; a duration, 0 to 1 h."""
+
+    auto_migrate: bool = False
+    """Bring an older database that has data in it to the current schema at start, instead of asking for `migrate`."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, max_length=255)
+    """The address that the server listens on."""
+
+    port: int = Field(default=8321, ge=0, le=65_535)
+    """The TCP port that the server listens on; 0 picks a free one."""
+
+    lease_ms: Milliseconds = Field(default=30_000, ge=500, le=3_600_000)
+    """How long a worker keeps a run without a sign of life; 500 ms to 1 h. Recovery takes this + 5 s."""
+
+    concurrency: int = Field(default=64, ge=1, le=10_000)
+    """Executions of nodes and steps at once per worker, 1 to 10,000."""
+
+    held_max: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Runs that one worker holds in memory at once, 1 to 1,000,000; further ones wait in the database."""
+
+    pending_max: int = Field(default=100_000, ge=1, le=10_000_000)
+    """PENDING runs after which a start is refused with TOO_MANY_PENDING, 1 to 10,000,000."""
+
+    recovery_limit: int = Field(default=RECOVERIES_MAX, ge=1, le=1_000)
+    """Takeovers of a crashed worker's run without any progress after which the run is FAILED, 1 to 1,000."""
+
+    grace_ms: Milliseconds = Field(default=30_000, ge=0, le=3_600_000)
+    """How long executions may go on after SIGTERM before they are cancelled and handed over; a duration, 0 to 1 h."""
+
+    max_retention_days: int = Field(default=365, ge=1, le=3_650)
+    """The longest time that an ended run may ask to be kept, 1 to 3,650 days."""
+
+    egress_allow: Hosts = ()
+    """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
+
+    secret_key: SecretStr | None = None
+    """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored."""
+
+    api_key: SecretStr | None = None
+    """The API key that `anabranch dev` uses instead of one of its own."""
+
+    @classmethod
+    def load(cls, *, environ: Mapping[str, str] | None = None, folder: Path | None = None, **flags: Any) -> Self:
+        """The settings in force: flag, else environment, else `.env`, else `anabranch.toml`, else default.
+
+        The two files are looked for in `folder` (default: the current one); a flag that is None
+        was not given. Raises SettingsError for an unknown name, naming the nearest known one,
+        for a value out of bounds and for a file that cannot be read.
+        """
+        folder = folder or Path()
+        found = [
+            *_from_flags(flags),
+            *_from_variables(os.environ if environ is None else environ, "the environment"),
+            *_from_variables(_read_dotenv(folder / ".env"), ".env"),
+            *_from_toml(folder / "anabranch.toml"),
+        ]
+        chosen = {choice.field: choice for choice in reversed(found)}
+        try:
+            return cls(**{name: choice.value for name, choice in chosen.items()})
+        except ValidationError as refusal:
+            raise _out_of_bounds(refusal, chosen) from None
+
+    @field_validator("secret_key")
+    @classmethod
+    def _secret_key_is_32_bytes(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            try:
+                size = len(base64.b64decode(value.get_secret_value(), validate=True))
+            except binascii.Error:
+                size = 0
+            if size != SECRET_KEY_BYTES:
+                raise ValueError("it should be 32 bytes in base64; make one with `openssl rand -base64 32`")
+        return value
+
+
+def environment_name(field: str) -> str:
+    """The variable of a setting, `ANABRANCH_LEASE` for `lease_ms`."""
+    return ENVIRONMENT_PREFIX + _setting_name(field).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A value that somebody chose for a field, and where, in words for an error message."""
+
+    field: str
+    value: Any
+    origin: str
+
+
+def _setting_name(field: str) -> str:
+    return field.removesuffix("_ms")
+
+
+_FIELDS = {_setting_name(field): field for field in Settings.model_fields}
+_SECRETS = frozenset({"database_url", "secret_key", "api_key"})
+_VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
+_FILE_VARIABLES = {f"{environment_name(field)}_FILE": field for field in _SECRETS}
+
+
+def _from_flags(flags: Mapping[str, Any]) -> Iterable[_Choice]:
+    for name, value in flags.items():
+        if name not in _FIELDS:
+            raise _unknown(f"the setting {name}", name, _FIELDS)
+        if value is not None:
+            yield _Choice(_FIELDS[name], value, f"--{name.replace('_', '-')}")
+
+
+def _from_variables(variables: Mapping[str, str | None], place: str) -> Iterable[_Choice]:
+    ours = {
+        name: value
+        for name, value in variables.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(TEST_PREFIX)
+    }
+    for name, value in ours.items():
+        if name not in _VARIABLES and name not in _FILE_VARIABLES:
+            raise _unknown(f"{name} in {place}", name, [*_VARIABLES, *_FILE_VARIABLES])
+        if not value:  # an empty variable is how container files say "not set"
+            continue
+        if name in _VARIABLES:
+            yield _Choice(_VARIABLES[name], value, f"{name} in {place}")
+        elif ours.get(name.removesuffix("_FILE")):
+            raise SettingsError(
+                f"both {name.removesuffix('_FILE')} and {name} are set in {place}", hint="Remove one of the two."
+            )
+        else:
+            yield _Choice(_FILE_VARIABLES[name], _read_secret(name, Path(value)), f"the file of {name}")
+
+
+def _from_toml(path: Path) -> Iterable[_Choice]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as refusal:
+        raise SettingsError(f"{path} cannot be read: {refusal}", hint="Correct the file or remove it.") from None
+    for name, value in values.items():
+        if name not in _FIELDS:
+            raise _unknown(f"{name} in {path.name}", name, _FIELDS)
+        yield _Choice(_FIELDS[name], value, f"{name} in {path.name}")
+
+
+def _read_dotenv(path: Path) -> Mapping[str, str | None]:
+    try:
+        return dotenv_values(path, interpolate=False) if path.is_file() else {}
+    except (OSError, UnicodeDecodeError) as refusal:
+        raise SettingsError(f"{path} cannot be read: {refusal}", hint="Correct the file or remove it.") from None
+
+
+def _read_secret(name: str, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(SECRET_FILE_BYTES_MAX + 1)
+        if len(content) > SECRET_FILE_BYTES_MAX:
+            raise SettingsError(f"{name} names {path}, which has more than {SECRET_FILE_BYTES_MAX} bytes")
+        return content.decode().strip()
+    except (OSError, UnicodeDecodeError) as refusal:
+        reason = refusal.strerror if isinstance(refusal, OSError) else "it is not UTF-8 text"
+        raise SettingsError(f"{name} names {path}, which cannot be read: {reason}") from None
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> SettingsError:
+    nearest = next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+    hint = f"Did you mean {nearest}?" if nearest else "`anabranch doctor` lists the settings."
+    return SettingsError(f"{what} is no setting", hint=hint, details={"name": name, "nearest": nearest})
+
+
+def _out_of_bounds(refusal: ValidationError, chosen: Mapping[str, _Choice]) -> SettingsError:
+    """One error that lists every value out of bounds, where it was chosen, and never a secret's value."""
+    problems = []
+    for problem in refusal.errors(include_url=False, include_input=False):
+        field = str(problem["loc"][0])
+        reason = problem["msg"].removeprefix("Value error, ")
+        if field == "database_url":
+            reason = "it should begin with sqlite:/// or postgresql://"
+        problems.append({"name": environment_name(field), "origin": chosen[field].origin, "message": reason})
+    message = "; ".join(f"{problem['origin']} is refused: {problem['message']}" for problem in problems)
+    sentences = (Settings.model_fields[str(problem["loc"][0])].description or "" for problem in refusal.errors())
+    return SettingsError(message, hint=" ".join(dict.fromkeys(sentences)), details=problems)

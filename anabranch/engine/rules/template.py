@@ -113,6 +113,11 @@ def config_templates(value: Any) -> Iterator[tuple[str, Template]]:
             yield pointer, template
 
 
+def has_expressions(value: Any) -> bool:
+    """Is this a text with `{{ … }}` in it? Raises TemplateError for one that does not compile."""
+    return isinstance(value, str) and compile_template(value).has_expressions
+
+
 def config_problems(value: Any) -> Iterator[tuple[str, TemplateError]]:
     """Every text in a config that does not compile, with its JSON pointer."""
     for pointer, text in _texts(value):

@@ -1,0 +1,83 @@
+"""`@node_type`: how users declare node types of their own.
+
+Called when their modules are imported; `registry` looks here for what was declared.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.handlers.spec import DEFAULT_TIMEOUT_MS, HandlerSpec
+
+# A type name stands in every node of it and in metrics: 64 characters, like the name of a workflow.
+_TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+HandlerClass = TypeVar("HandlerClass", bound=type)
+
+_declared: dict[str, HandlerSpec] = {}
+_origins: dict[str, str] = {}
+
+DECLARED: Mapping[str, HandlerSpec] = MappingProxyType(_declared)
+"""What has been declared so far, by type; it grows as modules are imported."""
+
+
+def node_type(
+    type: str,
+    *,
+    title: str | None = None,
+    config: type[BaseModel] | None = None,
+    handles: Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]] = ("default",),
+    timeout: int | float | str | None = DEFAULT_TIMEOUT_MS,
+) -> Callable[[HandlerClass], HandlerClass]:
+    """Declare a class as the handler of a node type.
+
+    The class has `async execute(config, context, helpers)` and is made once, without arguments.
+    `config` is the pydantic model that it gets its resolved config as (None: the object as it
+    is); `handles` are the exits of a node, or a function of its config; `timeout` bounds one
+    execution (None: nothing does). Raises ValueError for a declaration that makes no sense, or
+    a type that another class has already.
+    """
+    if not _TYPE_NAME.fullmatch(type):
+        raise ValueError(
+            f"{type!r} cannot be a node type: write up to 64 letters, digits, `_`, `.`, `-`, a letter first"
+        )
+    if not callable(handles):
+        _check_handles(type, handles)
+
+    def declare(handler: HandlerClass) -> HandlerClass:
+        if not inspect.iscoroutinefunction(getattr(handler, "execute", None)):
+            raise ValueError(
+                f"node type {type!r}: {handler.__qualname__} needs `async def execute(self, config, context, helpers)`"
+            )
+        origin = f"{handler.__module__}.{handler.__qualname__}"
+        # The same class again is a module that was imported twice, or reloaded.
+        if _origins.setdefault(type, origin) != origin:
+            raise ValueError(f"node type {type!r} is declared by {_origins[type]} already, and now by {origin}")
+        _declared[type] = HandlerSpec(
+            type=type,
+            title=title or type,
+            config=config,
+            execute=handler().execute,
+            handles=handles,
+            timeout_ms=None if timeout is None else parse_duration(timeout),
+        )
+        return handler
+
+    return declare
+
+
+def _check_handles(type_name: str, handles: Sequence[str]) -> None:
+    if isinstance(handles, str) or "" in handles:
+        raise ValueError(f"node type {type_name!r}: handles are names in a tuple, such as ('default',)")
+    if ERROR_HANDLE in handles:
+        raise ValueError(
+            f"node type {type_name!r}: every type has the handle `error` by itself, and only the engine takes it"
+        )

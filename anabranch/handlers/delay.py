@@ -1,0 +1,42 @@
+"""`delay`: waits for a length of time or until a point in time; holds no worker meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import model_validator
+
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.duration import ACCEPTED, DURATION_MS_MAX
+from anabranch.errors import NonRetryable
+from anabranch.handlers.fields import Duration, Instant
+from anabranch.handlers.spec import HandlerSpec, NodeConfig
+
+
+class DelayConfig(NodeConfig):
+    """How long; exactly one of the two."""
+
+    duration: Duration | None = None
+    until: Instant | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exactly_one(cls, written: dict[str, Any]) -> dict[str, Any]:
+        if (written.get("duration") is None) == (written.get("until") is None):
+            raise ValueError(f"give either a duration ({ACCEPTED}) or until (ISO 8601 with an offset)")
+        return written
+
+
+async def execute(config: DelayConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+    """Asks the engine to wait; a point in time that is past is now."""
+    if config.until is None:
+        delay_ms = config.duration or 0
+    else:
+        delay_ms = max(0, config.until - helpers.now_ms)
+    if delay_ms > DURATION_MS_MAX:
+        raise NonRetryable("until lies more than 5 years ahead", code="NODE_CONFIG_INVALID")
+    return HandlerResult({"delayedMs": delay_ms}, queue_delay=delay_ms)
+
+
+SPEC = HandlerSpec(type="delay", title="Delay", config=DelayConfig, execute=execute)

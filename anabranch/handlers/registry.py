@@ -1,0 +1,80 @@
+"""The node types that exist here: built-in ones, installed ones, and those declared by imported modules.
+
+Called by the composition root, which hands the registry to the validator and the task worker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from anabranch.engine.handling import Handler
+from anabranch.engine.rules.node_types import NodeType
+from anabranch.handlers import condition, delay, end, loop, set, start, wait_for_event
+from anabranch.handlers.declare import DECLARED
+from anabranch.handlers.spec import HandlerSpec, SpecHandler
+
+logger = logging.getLogger(__name__)
+
+ENTRY_POINT_GROUP = "anabranch.handlers"
+
+_BUILTIN = (start, end, condition, delay, loop, set, wait_for_event)
+
+_Entry = tuple[HandlerSpec, NodeType, SpecHandler]
+
+
+class Registry:
+    """Node types and their handlers, by name. Types declared later are found as soon as they are."""
+
+    def __init__(self, specs: Iterable[HandlerSpec], *, declared: Mapping[str, HandlerSpec] | None = None) -> None:
+        self._specs = {spec.type: spec for spec in specs}
+        self._declared: Mapping[str, HandlerSpec] = {} if declared is None else declared
+        self._entries: dict[str, _Entry] = {}
+
+    def get(self, type_name: str) -> NodeType | None:
+        """The type, or None if nobody registered it."""
+        entry = self._entry(type_name)
+        return None if entry is None else entry[1]
+
+    def handler(self, type_name: str) -> Handler | None:
+        """The handler of a type, or None if nobody registered it."""
+        entry = self._entry(type_name)
+        return None if entry is None else entry[2]
+
+    def names(self) -> Sequence[str]:
+        """Every registered name, sorted."""
+        return sorted({*self._specs, *self._declared})
+
+    def _entry(self, type_name: str) -> _Entry | None:
+        # A built-in type cannot be replaced: graphs mean the same everywhere.
+        spec = self._specs.get(type_name) or self._declared.get(type_name)
+        if spec is None:
+            return None
+        entry = self._entries.get(type_name)
+        if entry is None or entry[0] is not spec:
+            entry = self._entries[type_name] = (spec, spec.node_type(), SpecHandler(spec))
+        return entry
+
+
+def builtin_types() -> Registry:
+    """The types that anabranch brings, and no others."""
+    return Registry(module.SPEC for module in _BUILTIN)
+
+
+def load_types() -> Registry:
+    """The built-in types, those of installed packages, and those that imported modules declare, now or later.
+
+    A package whose handlers cannot be imported is logged and left out: the others go on, and
+    its nodes fail with a clear error.
+    """
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+        _import(entry_point)
+    return Registry((module.SPEC for module in _BUILTIN), declared=DECLARED)
+
+
+def _import(entry_point: EntryPoint) -> None:
+    try:
+        entry_point.load()
+    except Exception:
+        logger.exception("node types of entry point %s (%s) are left out", entry_point.name, entry_point.value)

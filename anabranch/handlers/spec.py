@@ -1,0 +1,169 @@
+"""What a node type's file declares (its SPEC), and the handler and node type made of it.
+
+Called by the files of the types, by `declare` and by `registry`. A config is checked by one
+pydantic model at two times: when a workflow is saved, where whatever a template will fill in is
+let pass, and when an attempt starts, resolved and without exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from anabranch.engine.handling import HandlerReturn, Helpers
+from anabranch.engine.rules.node_types import NodeType
+from anabranch.engine.rules.template import CompiledConfig, compile_config, config_problems, has_expressions
+from anabranch.errors import NonRetryable, TemplateError
+from anabranch.handlers.config_schema import schema_with_templates
+
+# 4,096 configs compiled at once: the nodes of the few hundred workflows that run at a time.
+CONFIGS_KEPT_MAX = 4_096
+
+# 30 seconds: what the contract gives a handler that says nothing else.
+DEFAULT_TIMEOUT_MS = 30_000
+
+Problem: TypeAlias = tuple[str, str, str]
+"""(code, JSON pointer inside the config, message)."""
+
+
+ConfigModel: TypeAlias = type[BaseModel]
+
+
+class NodeConfig(BaseModel):
+    """Base of the built-in types' configs: JSON kinds are not converted, unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HandlerSpec:
+    """One node type: what the validator and the editor need to know, and how it is executed."""
+
+    type: str
+    title: str
+    config: ConfigModel | None
+    """The model of its config; None takes any object and hands it over as it is."""
+    execute: Callable[[Any, Mapping[str, Any], Helpers], Awaitable[HandlerReturn]]
+    """Given the resolved and checked config, the context and the helpers."""
+    handles: Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]] = ("default",)
+    has_error_handle: bool = True
+    unresolved: frozenset[str] = frozenset()
+    """Fields whose templates are not resolved beforehand: handler or rules evaluate them in their own time."""
+    fixed: frozenset[str] = frozenset()
+    """Fields that the plan is compiled from: no templates in them."""
+    timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False
+
+    def node_type(self) -> NodeType:
+        """What the rules know of it."""
+        handles = self.handles
+        return NodeType(
+            type=self.type,
+            title=self.title,
+            config_schema=self._config_schema(),
+            handles=handles if callable(handles) else lambda config: handles,
+            check=self.check,
+            has_error_handle=self.has_error_handle,
+            default_timeout_ms=self.timeout_ms,
+            unbounded=self.unbounded,
+        )
+
+    def check(self, config: Mapping[str, Any]) -> Iterator[Problem]:
+        """What is wrong with a config that is about to be saved, as far as it is written out."""
+        for pointer, problem in config_problems(config):
+            yield problem.code, pointer, problem.message
+        for name in sorted(self.fixed):
+            if has_expressions(config.get(name)):
+                yield (
+                    "TEMPLATE_NOT_ALLOWED",
+                    f"/{name}",
+                    f"{name} is read when the workflow is saved: no templates in it",
+                )
+        if self.config is None:
+            return
+        try:
+            self.config.model_validate(dict(config))
+        except ValidationError as refusal:
+            yield from _written_problems(refusal, config)
+
+    def _config_schema(self) -> Mapping[str, Any]:
+        if self.config is None:
+            return {"type": "object"}
+        return schema_with_templates(self.config, literal=self.fixed | self.unresolved)
+
+
+class SpecHandler:
+    """Executes the nodes of one type: resolves the config, checks it, calls the type's `execute`."""
+
+    def __init__(self, spec: HandlerSpec) -> None:
+        self._spec = spec
+        # By identity: a plan keeps one object per node. The config is kept too, for an id is
+        # only good while its object lives.
+        self._compiled: dict[int, tuple[Any, CompiledConfig]] = {}
+
+    async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
+        """Run one attempt on the config as it was saved.
+
+        Raises NonRetryable with NODE_CONFIG_INVALID for a config that does not fit once it is
+        resolved, TemplateError for one that does not resolve, and whatever the type raises.
+        """
+        resolved = self._compiled_of(config).resolve(context)
+        return await self._spec.execute(self._checked(resolved), context, helpers)
+
+    def _compiled_of(self, config: Any) -> CompiledConfig:
+        known = self._compiled.get(id(config))
+        if known is not None:
+            return known[1]
+        compiled = compile_config(config, unresolved=self._spec.unresolved)
+        if len(self._compiled) >= CONFIGS_KEPT_MAX:
+            del self._compiled[next(iter(self._compiled))]
+        self._compiled[id(config)] = (config, compiled)
+        return compiled
+
+    def _checked(self, resolved: Any) -> Any:
+        model = self._spec.config
+        if model is None:
+            return resolved
+        try:
+            return model.model_validate(resolved)
+        except ValidationError as refusal:
+            text = "; ".join(f"config{_pointer(each, resolved)}: {_message(each)}" for each in refusal.errors())
+            raise NonRetryable(text, code="NODE_CONFIG_INVALID") from None
+
+
+def _written_problems(refusal: ValidationError, config: Mapping[str, Any]) -> Iterator[Problem]:
+    for each in refusal.errors():
+        # Codes of our own (EXPRESSION_EXPECTED) are about what is written, templates included; everything
+        # else is about values, and what a template will be is not known yet.
+        if each["type"].isupper():
+            yield each["type"], _pointer(each, config), _message(each)
+        elif not _is_template(each["input"]):
+            yield "CONFIG_INVALID", _pointer(each, config), _message(each)
+
+
+def _is_template(value: Any) -> bool:
+    """A text with expressions, or one whose expressions do not compile (reported by itself)."""
+    try:
+        return isinstance(value, str) and has_expressions(value)
+    except TemplateError:
+        return True
+
+
+def _pointer(problem: ErrorDetails, config: Any) -> str:
+    """Where in the config a problem is; steps that only the model knows (members of a union) are left out."""
+    pointer, place = "", config
+    for position, step in enumerate(problem["loc"], start=1):
+        known = (isinstance(place, Mapping) and step in place) or (isinstance(place, list) and isinstance(step, int))
+        if known or (problem["type"] == "missing" and position == len(problem["loc"])):
+            pointer += f"/{str(step).replace('~', '~0').replace('/', '~1')}"
+        if known:
+            place = place[step]
+    return pointer
+
+
+def _message(problem: ErrorDetails) -> str:
+    return problem["msg"].removeprefix("Value error, ")

@@ -1,0 +1,43 @@
+"""`waitForEvent`: waits for a signal of a name, perhaps with certain content, perhaps not for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from anabranch.engine.handling import Helpers
+from anabranch.engine.rules.stimuli import AwaitsSignal
+from anabranch.engine.rules.values import Payload
+from anabranch.handlers.fields import Duration
+from anabranch.handlers.spec import HandlerSpec, NodeConfig
+
+# 255 characters, as for every key that comes from outside.
+EVENT_LENGTH_MAX = 255
+
+
+class WaitForEventConfig(NodeConfig):
+    """What to wait for."""
+
+    event: str = Field(min_length=1, max_length=EVENT_LENGTH_MAX)
+    match: Any = None
+    """What the payload must contain; null takes any."""
+    timeout: Duration | None = None
+    """Without it the wait may last for ever."""
+
+
+async def execute(config: WaitForEventConfig, context: Mapping[str, Any], helpers: Helpers) -> AwaitsSignal:
+    """Asks the engine for the signal; the match is resolved now, once."""
+    match = None if config.match is None else Payload.of(config.match)
+    return AwaitsSignal(config.event, match, config.timeout)
+
+
+SPEC = HandlerSpec(
+    type="waitForEvent",
+    title="Wait for event",
+    config=WaitForEventConfig,
+    execute=execute,
+    handles=("default", "timeout"),
+    unbounded=lambda config: config.get("timeout") is None,
+)

@@ -14,6 +14,11 @@ except ImportError:
     upgrade = open_store = None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make our own marks known."""
+    config.addinivalue_line("markers", "only_on(*backends, because): a promise that only these stores can show")
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One PostgreSQL server for the whole run, started when the first test asks."""

@@ -65,6 +65,9 @@ class Dialect(Protocol):
     among_ids: str
     """The condition that `instance_id` is one of the parameter `ids`."""
 
+    is_remote: bool
+    """True: an absent database may come up by itself, so a start waits for it."""
+
     place: str
     """Where the database is, for messages: never with a password."""
 

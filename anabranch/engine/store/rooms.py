@@ -42,8 +42,9 @@ class SqlRoom:
 
     def open_lanes(self) -> None:
         """Make the lanes; they connect when they are first used."""
-        self._reading = Lanes(self.dialect, count=self.dialect.reading_lanes, commits=False, name="store-read")
-        self._committing = Lanes(self.dialect, count=self.dialect.commits_in_flight_max, commits=True, name="store-commit")
+        dialect = self.dialect
+        self._reading = Lanes(dialect, count=dialect.reading_lanes, commits=False, name="store-read")
+        self._committing = Lanes(dialect, count=dialect.commits_in_flight_max, commits=True, name="store-commit")
 
     async def close_lanes(self) -> None:
         """Finish what is under way and disconnect; nothing happens if nothing is open."""

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, event as engine_event
+from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
+from sqlalchemy import event as engine_events
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -72,6 +73,7 @@ class SqliteDialect:
     commits_in_flight_max = 1
     reading_lanes = 2
     writes_apart = True
+    is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
 
     def __init__(self, url: URL) -> None:
@@ -87,7 +89,7 @@ class SqliteDialect:
             isolation_level="AUTOCOMMIT",
             connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
         )
-        engine_event.listen(engine, "connect", _prepare_connection)
+        engine_events.listen(engine, "connect", _prepare_connection)
         return engine
 
     @contextmanager

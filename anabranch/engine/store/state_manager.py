@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection
 
@@ -65,7 +66,7 @@ class SqlStore(Inquiries, Definitions):
         await self.close_lanes()
 
     async def _wait_for_database(self) -> None:
-        give_up_at = time.monotonic() + self._connect_wait_s
+        give_up_at = time.monotonic() + (self._connect_wait_s if self.dialect.is_remote else 0)
         while True:
             try:
                 await self.read(self.dialect.now)
@@ -170,10 +171,8 @@ class SqlStore(Inquiries, Definitions):
         raw = signal_payload(event, payload, key).raw.decode()
         signal = ForeignEvent(tenant_id, instance_id, EventType.SIGNAL_RECEIVED, raw, key=key)
         row = None
-        try:
+        with suppress(DuplicateRefused):  # the same key, sent twice at once: the other one is written
             row = await self._append(signal)
-        except DuplicateRefused:
-            pass  # the same key, sent twice at once: the other one is written
         if row is not None:
             return ForeignResult(row, row.last_seq)
         return await self._explain_refusal(signal)

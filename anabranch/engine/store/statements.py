@@ -16,7 +16,6 @@ from anabranch.engine.store.rows import INSTANCE_COLUMNS
 from anabranch.engine.store.schema import (
     IS_OPEN,
     IS_PENDING,
-    workflow_instance_logs,
     workflow_instances,
     workflow_versions,
     workflows,
@@ -28,9 +27,10 @@ _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 PENDING_COUNTED_MAX = 100_000
 
 SIGNALS_KEPT = f"""
-    SELECT coalesce(sum(CASE WHEN event_type = '{EventType.SIGNAL_RECEIVED}' THEN 1
-                             WHEN event_type = '{EventType.NODE_WAITING}' AND payload ->> 'signalSeq' IS NOT NULL THEN -1
-                             ELSE 0 END), 0)
+    SELECT coalesce(sum(CASE
+        WHEN event_type = '{EventType.SIGNAL_RECEIVED}' THEN 1
+        WHEN event_type = '{EventType.NODE_WAITING}' AND payload ->> 'signalSeq' IS NOT NULL THEN -1
+        ELSE 0 END), 0)
     FROM workflow_instance_logs WHERE instance_id = :instance_id"""
 """How many signals of an instance no wait has taken: a scan of its log, for long logs only."""
 

@@ -1,0 +1,169 @@
+"""The statements that only PostgreSQL has, each with its locking and the index it relies on.
+
+Executed by `postgresql`. Every one is a whole transaction in autocommit: one round trip.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from sqlalchemy import TextClause, text
+
+from anabranch.engine.store.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
+from anabranch.engine.store.schema import IS_OPEN, IS_SIGNAL
+from anabranch.engine.store.statements import SIGNALS_KEPT
+
+# floor, not round: a timer must not fire in the half millisecond before it is due.
+NOW_MS = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)"
+
+_COLUMNS = ", ".join(INSTANCE_COLUMNS)
+_WRITTEN_AT_BIRTH = ", ".join(name for name in INSTANCE_COLUMNS if name != "completed_at")
+_NOTE = ", ".join(EVENT_NOTE_COLUMNS)
+_SEPARATOR = f"chr({ord(PAYLOAD_SEPARATOR)})"
+
+NOW = text(f"SELECT {NOW_MS}")
+"""The server's clock."""
+
+COMMIT = text(f"""
+    WITH turn AS (
+        SELECT * FROM json_to_recordset(CAST(:turns AS json)) AS t(
+            instance_id uuid, expected_version integer, held_by text, first_seq integer, events integer, status text,
+            ends boolean, releases boolean, available_at bigint, not_before bigint, started_at bigint)
+    ), locked AS (
+        SELECT turn.* FROM turn CROSS JOIN LATERAL (
+            SELECT 1 FROM workflow_instances AS i
+            WHERE i.instance_id = turn.instance_id AND i.version = turn.expected_version
+              AND i.worker_id IS NOT DISTINCT FROM turn.held_by AND i.{IS_OPEN}
+              AND (turn.first_seq IS NULL OR i.last_seq + 1 = turn.first_seq)
+              AND (turn.not_before IS NULL OR turn.not_before <= {NOW_MS})
+            FOR UPDATE SKIP LOCKED) AS guard
+    ), moved AS (
+        UPDATE workflow_instances AS i SET
+            version = i.version + 1,
+            last_seq = i.last_seq + locked.events,
+            status = locked.status,
+            worker_id = CASE WHEN locked.releases THEN NULL ELSE i.worker_id END,
+            available_at = CASE WHEN locked.releases THEN locked.available_at
+                                ELSE coalesce(locked.available_at, i.available_at) END,
+            started_at = coalesce(i.started_at, locked.started_at),
+            completed_at = CASE WHEN locked.ends THEN {NOW_MS} END
+        FROM locked WHERE i.instance_id = locked.instance_id
+        RETURNING i.instance_id
+    ), born AS (
+        INSERT INTO workflow_instances ({_WRITTEN_AT_BIRTH}, completed_at)
+        SELECT {_WRITTEN_AT_BIRTH}, CASE WHEN ends THEN {NOW_MS} END
+        FROM json_to_recordset(CAST(:births AS json)) AS b(
+            instance_id uuid, tenant_id text, workflow_id uuid, workflow_name text, workflow_version integer,
+            kind text, test boolean, status text, version integer, last_seq integer, worker_id text,
+            available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
+            parent_id uuid, created_at bigint, started_at bigint, ends boolean)
+        ORDER BY tenant_id, workflow_name, idempotency_key
+        ON CONFLICT DO NOTHING
+        RETURNING instance_id
+    ), winner AS (
+        SELECT instance_id FROM moved UNION ALL SELECT instance_id FROM born
+    ), logged AS (
+        INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, node_status, next_handle,
+            output_variable, payload, error_message, node_attempt, created_at)
+        SELECT * FROM json_to_recordset(CAST(:events AS json)) AS e(
+            instance_id uuid, seq integer, node_id text, scope text, event_type text, node_status text,
+            next_handle text, output_variable text, payload json, error_message text, node_attempt integer,
+            created_at bigint)
+        WHERE (instance_id IN (SELECT instance_id FROM winner)) IS TRUE
+    )
+    SELECT CAST(array_agg(instance_id) AS text[]), {NOW_MS} FROM winner
+""")
+"""A whole batch: lock whoever still matches, move them, insert the new ones, log the winners' events.
+
+Locks rows in the order in which the turns are offered (by id) and skips those that are locked,
+so that it never waits for another commit; the lock step repeats no join, its LATERAL keeps
+both the order and the lookup by primary key. Births are inserted in the order of their keys,
+because a key that another batch is just inserting is waited for. `IS TRUE` keeps the planner
+from turning the membership test into a join: a hashed set is faster than the nested loop that
+the committing connections are held to.
+"""
+
+KEY_HOLDERS = text("""
+    SELECT b.instance_id, i.instance_id
+    FROM json_to_recordset(CAST(:births AS json)) AS b(
+        instance_id uuid, tenant_id text, workflow_name text, idempotency_key text)
+    JOIN workflow_instances AS i ON i.tenant_id = b.tenant_id AND i.workflow_name = b.workflow_name
+        AND i.idempotency_key = b.idempotency_key AND i.idempotency_key IS NOT NULL
+""")
+"""Who has the idempotency keys of births that did not win. Uses ux_instance_idempotency."""
+
+LOAD = text(f"""
+    SELECT {", ".join(f"i.{name}" for name in INSTANCE_COLUMNS)}, log.notes, log.payloads
+    FROM workflow_instances AS i CROSS JOIN LATERAL (
+        SELECT CAST(json_agg(json_build_array({_NOTE}) ORDER BY seq) AS text) AS notes,
+               string_agg(CAST(payload AS text), {_SEPARATOR} ORDER BY seq) AS payloads
+        FROM workflow_instance_logs AS l WHERE l.instance_id = i.instance_id AND l.seq > :after_seq) AS log
+    WHERE i.instance_id = ANY(CAST(:ids AS uuid[]))
+""")
+"""Rows with their logs, both from the statement's one snapshot. Uses both primary keys."""
+
+READ_LOG = text(f"""
+    SELECT CAST(json_agg(json_build_array({_NOTE}) ORDER BY seq) AS text),
+           string_agg(CAST(payload AS text), {_SEPARATOR} ORDER BY seq)
+    FROM (SELECT * FROM workflow_instance_logs
+          WHERE instance_id = :instance_id AND seq > :after_seq ORDER BY seq LIMIT :limit) AS page
+""")
+"""One page of a log, in seq order. Uses the primary key."""
+
+
+@cache
+def claim(*, only: bool, steal: bool) -> TextClause:
+    """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first.
+
+    Uses ix_instance_available, or the primary key when only some ids are asked for. Skips rows
+    that another claim or a commit holds locked. The version rises although no event is
+    appended: a worker that lost its lease without knowing must lose its next commit too.
+    """
+    due = f"available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL" if steal else "")
+    among = "AND instance_id = ANY(CAST(:ids AS uuid[]))" if only else ""
+    return text(f"""
+        WITH due AS (
+            SELECT instance_id, worker_id, available_at FROM workflow_instances
+            WHERE {IS_OPEN} AND ({due}) {among}
+            ORDER BY available_at, instance_id LIMIT :limit FOR UPDATE SKIP LOCKED
+        ), taken AS (
+            UPDATE workflow_instances AS i
+            SET version = i.version + 1, worker_id = :worker_id, available_at = {NOW_MS} + :lease_ms
+            FROM due WHERE i.instance_id = due.instance_id
+        )
+        SELECT instance_id, worker_id, available_at FROM due ORDER BY available_at, instance_id
+    """)
+
+
+@cache
+def append_foreign(*, ends: bool) -> TextClause:
+    """Append an event to an open instance whoever holds it; returns its row, or nothing.
+
+    Waits for the row's lock, so it cannot starve. A signal (`ends` false) whose key is in the
+    log already, or that meets too many kept ones, moves nothing; they are only counted where
+    the log is long enough to hold that many. The same key sent twice at once is refused by
+    ux_log_signal_key. Uses the primary keys.
+    """
+    if ends:
+        change = f"status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}"
+        condition = ""
+    else:
+        change = f"""
+            available_at = CASE WHEN worker_id IS NULL THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS})
+                                ELSE available_at END"""
+        condition = f"""
+            AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
+                            WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
+            AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)"""
+    return text(f"""
+        WITH moved AS (
+            UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1, {change}
+            WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND {IS_OPEN} {condition}
+            RETURNING {_COLUMNS}
+        ), logged AS (
+            INSERT INTO workflow_instance_logs
+                (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
+            SELECT instance_id, last_seq, '', '', :event_type, CAST(:payload AS json), 0, {NOW_MS} FROM moved
+        )
+        SELECT {_COLUMNS} FROM moved
+    """)

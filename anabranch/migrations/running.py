@@ -1,0 +1,127 @@
+"""Running migrations: one at a time, on either database, from inside the package.
+
+Called through `anabranch.migrations`. Blocks: an async caller uses a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from anabranch.engine.store.dialect import Dialect
+from anabranch.engine.store.opening import dialect_of
+from anabranch.engine.store.revision import check_revision, revision_of
+from anabranch.engine.store.schema import SCHEMA_REVISION
+from anabranch.engine.store.sqlite import SqliteDialect
+from anabranch.engine.store.state_manager import CONNECT_PAUSE_S, CONNECT_WAIT_S
+from anabranch.errors import StoreUnavailable
+
+log = logging.getLogger("anabranch.store")
+
+# Any number will do, as long as nobody else's advisory lock has it: "anabranc" in ASCII.
+_ADVISORY_LOCK = 0x616E616272616E63
+
+
+def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
+    """Bring a database to this program's schema; returns its version. Does nothing if it is there.
+
+    Makes the file and the directories above it for SQLite. Raises SchemaMismatch for a newer
+    schema, StoreUnavailable for an absent or read-only database, SettingsError for a bad URL.
+    """
+    dialect = dialect_of(url)
+    with _connected(dialect, wait_s=connect_wait_s) as connection, _alone(dialect, connection):
+        if revision_of(connection) != SCHEMA_REVISION:
+            _refuse_newer(dialect, connection)
+            command.upgrade(_configuration(connection), "head")
+    return SCHEMA_REVISION
+
+
+def current(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str | None:
+    """The schema version of a database; None if it has none yet. Changes nothing."""
+    dialect = dialect_of(url)
+    if isinstance(dialect, SqliteDialect) and not dialect.path.exists():
+        return None
+    with _connected(dialect, wait_s=connect_wait_s) as connection:
+        return revision_of(connection)
+
+
+def ensure_schema(url: str, *, auto_migrate: bool, connect_wait_s: float = CONNECT_WAIT_S) -> None:
+    """Make sure that a database can be worked with: an empty one is brought to the current schema.
+
+    One with an older schema is only migrated with `auto_migrate`. Raises SchemaMismatch, naming
+    both versions, otherwise as `upgrade`.
+    """
+    found = current(url, connect_wait_s=connect_wait_s)
+    if found is None or (auto_migrate and found < SCHEMA_REVISION):
+        upgrade(url, connect_wait_s=connect_wait_s)
+        return
+    dialect = dialect_of(url)
+    with _connected(dialect, wait_s=connect_wait_s) as connection:
+        check_revision(connection, place=dialect.place)
+
+
+def _refuse_newer(dialect: Dialect, connection: Connection) -> None:
+    found = revision_of(connection)
+    if found is not None and found > SCHEMA_REVISION:
+        check_revision(connection, place=dialect.place)
+
+
+@contextmanager
+def _connected(dialect: Dialect, *, wait_s: float) -> Iterator[Connection]:
+    """A connection, waited for; the driver's errors leave as StoreUnavailable."""
+    if isinstance(dialect, SqliteDialect):
+        _make_room(dialect.path)
+    engine = dialect.engine(commits=False)
+    give_up_at = time.monotonic() + (wait_s if dialect.is_remote else 0)
+    try:
+        while True:
+            try:
+                connection = engine.connect()
+                break
+            except DBAPIError as absent:
+                message = dialect.describe(absent)
+                if time.monotonic() + CONNECT_PAUSE_S > give_up_at:
+                    raise StoreUnavailable(message) from absent
+            log.warning("waiting for the database: %s", message)
+            time.sleep(CONNECT_PAUSE_S)
+        with connection:
+            yield connection
+    except DBAPIError as error:
+        raise StoreUnavailable(dialect.describe(error)) from error
+    finally:
+        engine.dispose()
+
+
+def _make_room(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as refusal:
+        raise StoreUnavailable(f"the directory {path.parent} for the database cannot be made: {refusal}") from refusal
+
+
+@contextmanager
+def _alone(dialect: Dialect, connection: Connection) -> Iterator[None]:
+    """Keep other migrators out until we are done; a migration is all there or not at all.
+
+    SQLite's write transaction does it by itself; PostgreSQL needs a lock of its own, because
+    two transactions may both find no table.
+    """
+    with dialect.transaction(connection):
+        if not isinstance(dialect, SqliteDialect):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+        yield
+
+
+def _configuration(connection: Connection) -> Config:
+    configuration = Config()
+    configuration.set_main_option("script_location", str(Path(__file__).parent))
+    configuration.attributes["connection"] = connection
+    return configuration

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import ensure_schema, open_store
-from anabranch.handlers import load_types
+from anabranch.engine.store import open_store
+from anabranch.handlers.registry import load_types
+from anabranch.migrations import ensure_schema
 from anabranch.service import WorkflowService
 from anabranch.settings import Settings
 
@@ -29,20 +31,27 @@ class App:
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
         settings = self.settings
-        await ensure_schema(settings.database_url, auto_migrate=settings.auto_migrate)
-        store = open_store(settings.database_url)
+        wait_s = settings.database_wait_ms / 1000
+        await asyncio.to_thread(
+            ensure_schema, settings.database_url, auto_migrate=settings.auto_migrate, connect_wait_s=wait_s
+        )
+        store = open_store(settings.database_url, connect_wait_s=wait_s)
         await store.start()
         try:
             options = EngineOptions(
-                lease_ms=settings.lease,
+                lease_ms=settings.lease_ms,
                 concurrency=settings.concurrency,
+                held_max=settings.held_max,
                 recoveries_max=settings.recovery_limit,
                 works=works,
                 only=only,
             )
             engine = Engine(store=store, handlers=self.node_types, options=options)
             service = WorkflowService(
-                engine=engine, node_types=self.node_types, retention_days_max=settings.max_retention_days
+                engine=engine,
+                node_types=self.node_types,
+                retention_days_max=settings.max_retention_days,
+                pending_max=settings.pending_max,
             )
             await engine.start()
             try:

@@ -25,6 +25,7 @@ from anabranch.engine.ports import Clock, Store
 from anabranch.engine.queues import ResultQueue, TaskQueue
 from anabranch.engine.recovery import Recovery
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
+from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.errors import StoreUnavailable
 
@@ -42,6 +43,8 @@ class EngineOptions:
     held_max: int = 10_000
     """Instances in memory: some kilobytes each."""
     recoveries_max: int = RECOVERIES_MAX
+    batch_turns_max: int = BATCH_TURNS_MAX
+    """Turns in one commit."""
     works: bool = True
     """False: accepts starts, signals and cancels, and leaves the running to other workers."""
     only: Sequence[str] | None = None
@@ -80,6 +83,7 @@ class Engine:
             worker_id=self.worker_id,
             lease_ms=options.lease_ms,
             recoveries_max=options.recoveries_max,
+            batch_turns_max=options.batch_turns_max,
         )
         results.register_results_worker(self.orchestrator.receive_result)
         self.recovery = Recovery(

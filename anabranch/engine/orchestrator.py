@@ -98,6 +98,7 @@ class Orchestrator:
         worker_id: str,
         lease_ms: int,
         recoveries_max: int,
+        batch_turns_max: int,
     ) -> None:
         self._store = store
         self._plans = plans
@@ -106,6 +107,7 @@ class Orchestrator:
         self._observer = observer
         self._lease_ms = lease_ms
         self._recoveries_max = recoveries_max
+        self._batch_turns_max = batch_turns_max
         self._held: dict[str, _Held] = {}
         self._ready: deque[str] = deque()
         self._arrived = asyncio.Event()
@@ -254,7 +256,9 @@ class Orchestrator:
     async def _one_batch(self) -> None:
         """Decide what has piled up, commit it, perform it."""
         taken: list[_Held] = []
-        planned = plan_turns(self._work(taken), now=self._clock.now(), lease_ms=self._lease_ms)
+        planned = plan_turns(
+            self._work(taken), now=self._clock.now(), lease_ms=self._lease_ms, turns_max=self._batch_turns_max
+        )
         asked_at = self._clock.monotonic()
         try:
             outcome = await self._store.commit(planned.turns) if planned.turns else NO_OUTCOME

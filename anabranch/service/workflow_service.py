@@ -37,9 +37,6 @@ from anabranch.errors import (
 )
 from anabranch.service.run_view import activations, log_entry, run_details, run_summary
 
-# 100,000 runs that wait to start: hours of work for one machine; more only hides that it is too small.
-PENDING_MAX = 100_000
-
 # 255 characters for idempotency and signal keys: fits every database's index.
 KEY_CHARACTERS_MAX = 255
 
@@ -59,11 +56,12 @@ class StartedRun:
 class WorkflowService:
     """Definitions, runs, signals and cancels of one database."""
 
-    def __init__(self, *, engine: Engine, node_types: NodeTypes, retention_days_max: int) -> None:
+    def __init__(self, *, engine: Engine, node_types: NodeTypes, retention_days_max: int, pending_max: int) -> None:
         self._engine = engine
         self._store = engine.store
         self._node_types = node_types
         self._retention_days_max = retention_days_max
+        self._pending_max = pending_max
 
     # -- definitions ----------------------------------------------------------------------
     def validate(self, document: Any) -> Report:
@@ -150,8 +148,8 @@ class WorkflowService:
             deadline_at=deadline_at,
         )
         hold = self._engine.has_room
-        if not hold and await self._store.count_pending() >= PENDING_MAX:
-            raise TooManyPending(f"{PENDING_MAX} runs wait to start already")
+        if not hold and await self._store.count_pending() >= self._pending_max:
+            raise TooManyPending(f"{self._pending_max} runs wait to start already")
         birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold)
         status = birth.status
         if not birth.created:

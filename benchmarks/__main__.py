@@ -1,0 +1,5 @@
+"""`python -m benchmarks` measures the engine."""
+
+from benchmarks.engine import main
+
+main()

@@ -172,7 +172,7 @@ class _Painter:
             self._add_node(body)
         self._return(body, name)
         if self._one_in(3):
-            config["yield"] = self._pick([self._value(body), {"i": "{{ctx.index}}", "v": self._value(body)}])
+            config["yield"] = self._pick(["{{ctx.index}}", f"{self._value(body)}"])
         self._offer(place, node, "done")
 
     def _feed(self, place: _Place, name: str, config: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ def _conclude(activations: list[Activation], values: Values) -> Prediction:
         elif a.outcome == "skipped":
             must[key] = Ending("skipped")
         else:
-            must[key] = Ending(a.outcome, a.attempt, values.of(a))
+            must[key] = Ending(a.outcome, a.attempt, values.written(a))
     ends = [a for a in activations if a.node["type"] == "end" and not a.scope and a.outcome == "completed"]
     output = values.merge(ends) if not stops else UNKNOWN
     if surely_stopped and len(stops) == 1 and stops[0].stops == "COMPLETED":

@@ -24,7 +24,7 @@ class AtLeast(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an activation ended: `completed`, `failed` or `skipped`, at which attempt, with which folded value."""
+    """How an activation ended: `completed`, `failed` or `skipped`, at which attempt, and the value in its row."""
 
     outcome: str
     attempt: int | None = None

@@ -31,6 +31,10 @@ class Values:
             self._known[activation] = self._failed(activation) if failed else self._completed(activation)
         return self._known[activation]
 
+    def written(self, activation: Activation) -> Any:
+        """What the row of its ending holds: the output, or the error whether or not it is handled."""
+        return _error(activation.errors) if activation.outcome == "failed" else self.of(activation)
+
     def merge(self, ends: Sequence[Activation]) -> Any:
         """The instance output that these End nodes make together; null without any."""
         named = [(end.node.get("config", {}).get("name"), self.of(end)) for end in ends]

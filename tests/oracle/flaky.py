@@ -1,0 +1,56 @@
+"""The node type `flaky`, which fails as its script says, beside the built-in types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, Helpers
+from anabranch.engine.rules.node_types import NodeType
+from anabranch.errors import NonRetryable
+from tests.oracle.script import Script, planned_failure, try_fails
+
+FLAKY = NodeType(
+    type="flaky",
+    title="Flaky",
+    config_schema={"type": "object", "additionalProperties": False},
+    handles=lambda config: ("default",),
+    check=lambda config: (),
+)
+
+
+class WithFlaky:
+    """A registry with one more type, whose handler plays one script."""
+
+    def __init__(self, others: HandlerRegistry, script: Script) -> None:
+        self._others = others
+        self._flaky = _Flaky(script)
+
+    def get(self, type_name: str) -> NodeType | None:
+        """The type, or None if nobody registered it."""
+        return FLAKY if type_name == FLAKY.type else self._others.get(type_name)
+
+    def names(self) -> Sequence[str]:
+        """Every registered name, sorted."""
+        return sorted([FLAKY.type, *self._others.names()])
+
+    def handler(self, type_name: str) -> Handler | None:
+        """The handler of a type, or None if nobody registered it."""
+        return self._flaky if type_name == FLAKY.type else self._others.handler(type_name)
+
+
+class FlakyFailure(Exception):
+    """What a flaky node raises when its script says so."""
+
+
+class _Flaky:
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        if not try_fails(self._script, helpers.node_id, helpers.scope, helpers.attempt):
+            return HandlerResult({"ok": helpers.node_id})
+        message = f"try {helpers.attempt} of {helpers.node_id} fails"
+        if isinstance(planned_failure(self._script, helpers.node_id, helpers.scope), str):
+            raise NonRetryable(message)
+        raise FlakyFailure(message)

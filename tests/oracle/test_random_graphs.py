@@ -1,0 +1,65 @@
+"""The engine against the oracle: random workflows, real rules, real handlers, results in a random order.
+
+`ANABRANCH_ORACLE_GRAPHS=50000` makes it a soak; with few graphs the same ones come every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pprint import pformat
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anabranch.engine.rules.validate import validate
+from anabranch.handlers.registry import builtin_types
+from tests.oracle.flaky import WithFlaky
+from tests.oracle.graphs import Case, cases
+from tests.oracle.oracle import predict
+from tests.oracle.prediction import Observed, Prediction, disagreements
+from tests.oracle.running import observe, run_of
+
+# 1,000 graphs take seconds, and together meet every rule many times over.
+GRAPHS = int(os.environ.get("ANABRANCH_ORACLE_GRAPHS", "1000"))
+SOAK = GRAPHS > 1000
+
+graphs = settings(
+    max_examples=GRAPHS,
+    derandomize=not SOAK,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@pytest.mark.timeout(max(300, GRAPHS))
+@graphs
+@given(case=cases(), order=st.integers(0, 1_000), duplicate=st.booleans())
+def test_the_engine_does_what_the_oracle_predicts(case: Case, order: int, duplicate: bool) -> None:
+    """Whatever the order of the results, and though each of them may arrive twice."""
+    prediction = predict(case.document, case.input, case.script)
+    registry = WithFlaky(builtin_types(), case.script)
+    report = validate(case.document, registry)
+    assert report.valid, f"a legal workflow was refused: {pformat(report.as_json())}"
+    observed = observe(asyncio.run(run_of(case, registry, order=order, duplicate=duplicate)))
+    problems = list(disagreements(prediction, observed))
+    assert not problems, explain(case, prediction, observed, problems)
+
+
+def explain(case: Case, prediction: Prediction, observed: Observed, problems: list[str]) -> str:
+    """Everything needed to judge the disagreement by hand."""
+    parts = {
+        "disagreements": problems,
+        "nodes": case.document["nodes"],
+        "edges": [
+            f"{edge['upstreamNodeID']}:{edge['sourceHandle'] or 'default'} -> {edge['downstreamNodeID']}"
+            for edge in case.document["edges"]
+        ],
+        "input": case.input,
+        "script": case.script,
+        "expected": prediction,
+        "got": observed,
+    }
+    return "\n".join(f"{title}:\n{pformat(part, width=120)}" for title, part in parts.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 
 from anabranch.engine.ports import Store
@@ -22,6 +23,7 @@ class PlanCache:
         self._store = store
         self._node_types = node_types
         self._plans: OrderedDict[tuple[str, int], Plan] = OrderedDict()
+        self._reading: dict[tuple[str, int], asyncio.Event] = {}
 
     async def plan_of(self, head: InstanceHead) -> Plan:
         """The plan that an instance is pinned to. Raises NotFound if its version is gone, StoreUnavailable."""
@@ -32,14 +34,25 @@ class PlanCache:
     async def plan(self, workflow_id: str, version: int) -> Plan:
         """The plan of a workflow version."""
         key = (workflow_id, version)
-        plan = self._plans.get(key)
-        if plan is None:
+        while key not in self._plans:
+            under_way = self._reading.get(key)
+            if under_way is None:
+                await self._read(key)
+            else:
+                await under_way.wait()  # a thousand starts at once read and compile once
+        self._plans.move_to_end(key)
+        return self._plans[key]
+
+    async def _read(self, key: tuple[str, int]) -> None:
+        workflow_id, version = key
+        read = self._reading[key] = asyncio.Event()
+        try:
             stored = await self._store.get_definition(workflow_id, version)
             if stored is None:
                 raise NotFound(f"version {version} of workflow {workflow_id} is not stored")
-            plan = compile_plan(stored.definition, self._node_types)
-            self._plans[key] = plan
+            self._plans[key] = compile_plan(stored.definition, self._node_types)
             if len(self._plans) > PLANS_KEPT_MAX:
                 self._plans.popitem(last=False)
-        self._plans.move_to_end(key)
-        return plan
+        finally:
+            del self._reading[key]
+            read.set()

@@ -39,7 +39,8 @@ class TaskQueue:
 
     def __init__(self) -> None:
         self._jobs: deque[NodeJob] = deque()
-        self._arrived = asyncio.Semaphore(0)
+        self._idlers: list[asyncio.Future[None]] = []
+        """Consumers with nothing to do, each waiting to be woken for one job."""
         self._process: Callable[[NodeJob], Awaitable[None]] | None = None
         self._concurrency = 0
         self._consumers: list[asyncio.Task[None]] = []
@@ -57,7 +58,7 @@ class TaskQueue:
         """Queue a job; after `close` it is dropped (the log still owes it, the next owner performs it)."""
         if not self._closed:
             self._jobs.append(job)
-            self._arrived.release()
+            self._wake_one()
 
     async def start(self) -> None:
         """Begin to consume."""
@@ -82,13 +83,23 @@ class TaskQueue:
             consumer.cancel()
         await asyncio.gather(*consumers, return_exceptions=True)
 
+    def _wake_one(self) -> None:
+        while self._idlers:
+            idler = self._idlers.pop()
+            if not idler.done():
+                idler.set_result(None)
+                return
+
     async def _consume(self) -> None:
         assert self._process is not None, "register_task_worker comes before start"
         in_a_row = 0
         while True:
-            await self._arrived.acquire()
             if not self._jobs:
-                continue  # the queue was closed under us
+                in_a_row = 0
+                idler = asyncio.get_running_loop().create_future()
+                self._idlers.append(idler)
+                await idler
+                continue
             job = self._jobs.popleft()
             self._busy += 1
             self._idle.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from anabranch.engine.rules.events import ELSE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, TIMEOUT_HANDLE
@@ -160,13 +161,14 @@ def _parallel_writers(graph: Graph, structure: Structure, flow: Flow) -> Iterato
         for node_id in node_ids:
             together = flow.may_run_together(node_id, everyone)
             if together:
-                yield _parallel_writer(graph.nodes[node_id], variable, list(flow.members(together)))
+                some = list(islice(flow.members(together), NODES_SHOWN))
+                yield _parallel_writer(graph.nodes[node_id], variable, some, count=together.bit_count())
 
 
-def _parallel_writer(node: GraphNode, variable: str, others: list[str]) -> Problem:
-    shown = ", ".join(quoted(other) for other in others[:NODES_SHOWN])
-    if len(others) > NODES_SHOWN:
-        shown += f" and {len(others) - NODES_SHOWN} more"
+def _parallel_writer(node: GraphNode, variable: str, others: list[str], *, count: int) -> Problem:
+    shown = ", ".join(quoted(other) for other in others)
+    if count > len(others):
+        shown += f" and {count - len(others)} more"
     message = f"{quoted(node.id)} may run at the same time as {shown}, and both write {quoted(variable)}"
     hint = "The one that ends later wins. Give them different variables, or let one wait for the other."
     return Problem("PARALLEL_WRITERS", message, node.pointer + "/outputVariable", node.id, hint=hint)

@@ -34,14 +34,10 @@ class Flow:
         for edge in structure.forward + structure.entering:
             self._outgoing[edge.source].append(edge)
             self._incoming[edge.target].append(edge)
-        self._exclusive: dict[Vertex, NodeSet] = {}
 
     def node_set(self, node_ids: Iterable[str]) -> NodeSet:
         """The set of these nodes."""
-        nodes = 0
-        for node_id in node_ids:
-            nodes |= self._bits[node_id]
-        return nodes
+        return self._union(self._bits[node_id] for node_id in node_ids)
 
     def members(self, nodes: NodeSet) -> Iterator[str]:
         """The nodes of a set, in topological order."""
@@ -80,7 +76,7 @@ class Flow:
             whichever, all_of_them = everyone if edges else 0, 0
             for edge in edges:
                 source = self._ended_source(edge)
-                whichever &= ran[edge.source] | source | self.exclusive((edge.source, edge.handle))
+                whichever &= ran[edge.source] | source | self.exclusive[edge.source, edge.handle]
                 # Bodies exist only in iterations: there the loop has run.
                 all_of_them |= ended[edge.source] | source if source else ran[edge.source]
             join_any = self._graph.nodes[node_id].join_any
@@ -88,22 +84,29 @@ class Flow:
             ended[node_id] = whichever & all_of_them if join_any else all_of_them
         return ran
 
-    def exclusive(self, vertex: Vertex) -> NodeSet:
-        """Nodes that never run in a run where this node runs (or this handle is taken).
+    @cached_property
+    def exclusive(self) -> dict[Vertex, NodeSet]:
+        """For each node (or exit) those that never run in a run where it runs (or is taken).
 
         A node completes by one handle. So below a node that all ways pass, what only some of
-        its handles lead to excludes what only its other handles lead to.
+        its handles lead to excludes what only its other handles lead to. What excludes a
+        dominator excludes everything below it, for each of these runs has passed it.
         """
-        known = self._exclusive.get(vertex)
-        if known is None:
-            known = self._exclusive[vertex] = self._find_exclusive(vertex)
-        return known
+        exclusive: dict[Vertex, NodeSet] = {}
+        for node_id in self._order:
+            for vertex in (node_id, *self._exits[node_id]):
+                parent = self._structure.parents.get(vertex)
+                exclusive[vertex] = 0 if parent is None else exclusive[parent]
+                if isinstance(parent, str) and len(self._exits[parent]) > 1:
+                    ways = [way for way in self._exits[parent] if way == vertex or self._leads_to(way, vertex)]
+                    exclusive[vertex] |= self._below[parent] & ~self._union(self._beyond[way] for way in ways)
+        return exclusive
 
     def may_run_together(self, node_id: str, others: NodeSet) -> NodeSet:
         """Those of `others`, up to this node in topological order, that may be running when it runs."""
         bit = self._bits[node_id]
         earlier = others & (bit - 1) & ~self.settled[node_id]
-        return earlier & ~self.exclusive(node_id) if earlier else 0
+        return earlier & ~self.exclusive[node_id] if earlier else 0
 
     def edges_never_live(self, is_possible: Callable[[str, str], bool]) -> list[GraphEdge]:
         """Edges that no run takes if nodes never complete by handles that are not possible for them."""
@@ -127,22 +130,15 @@ class Flow:
     def _ended_source(self, edge: GraphEdge) -> NodeSet:
         return 0 if id(edge) in self._entering else self._bits[edge.source]
 
-    def _find_exclusive(self, vertex: Vertex) -> NodeSet:
-        nodes = 0
-        parent = self._structure.parents.get(vertex)
-        while parent is not None:
-            if isinstance(parent, str) and len(self._exits[parent]) > 1:
-                taken = 0
-                for way in self._exits[parent]:
-                    if way == vertex or self._leads_to(way, vertex):
-                        taken |= self._beyond[way]
-                nodes |= self._below[parent] & ~taken
-            parent = self._structure.parents.get(parent)
-        return nodes
-
     def _leads_to(self, way: Exit, vertex: Vertex) -> bool:
-        node_id = vertex if isinstance(vertex, str) else vertex[0]
-        return bool(self._beyond[way] & self._bits[node_id])
+        return isinstance(vertex, str) and bool(self._beyond[way] & self._bits[vertex])
+
+    @staticmethod
+    def _union(sets: Iterable[NodeSet]) -> NodeSet:
+        nodes = 0
+        for each in sets:
+            nodes |= each
+        return nodes
 
     @cached_property
     def _exits(self) -> dict[str, list[Exit]]:

@@ -95,9 +95,7 @@ class Inquiries(SqlRoom):
         if not is_uuid(instance_id):
             return set()
         parameters = {"instance_id": instance_id, "event_type": type_.value}
-        found = await self.read(
-            lambda connection: set(connection.execute(statements.ROOT_NODES, parameters).scalars())
-        )
+        found = await self.read(lambda connection: set(connection.execute(statements.ROOT_NODES, parameters).scalars()))
         return found.intersection(node_ids) if node_ids else found
 
 

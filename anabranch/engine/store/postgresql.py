@@ -132,7 +132,7 @@ class PostgresqlDialect:
         if unborn:
             # Only a new statement sees the rows of a batch that this one has waited for.
             holders = connection.execute(statements.KEY_HOLDERS, {"births": encode_births(unborn)})
-            existing = {unborn_id: holder_id for unborn_id, holder_id in holders}
+            existing = dict(holders.tuples())
         return Written(won, now, existing)
 
     def claim(

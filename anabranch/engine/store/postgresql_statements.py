@@ -5,6 +5,9 @@ Executed by `postgresql`. Every one is a whole transaction in autocommit: one ro
 
 from __future__ import annotations
 
+# Statements are put together from this package's own column names and conditions; values are always parameters.
+# ruff: noqa: S608
+
 from functools import cache
 
 from sqlalchemy import TextClause, text
@@ -65,7 +68,9 @@ COMMIT = text(f"""
     ), logged AS (
         INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, node_status, next_handle,
             output_variable, payload, error_message, node_attempt, created_at)
-        SELECT * FROM json_to_recordset(CAST(:events AS json)) AS e(
+        SELECT instance_id, seq, node_id, scope, event_type, node_status, next_handle, output_variable,
+            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at
+        FROM json_to_recordset(CAST(:events AS json)) AS e(
             instance_id uuid, seq integer, node_id text, scope text, event_type text, node_status text,
             next_handle text, output_variable text, payload json, error_message text, node_attempt integer,
             created_at bigint)
@@ -80,7 +85,7 @@ so that it never waits for another commit; the lock step repeats no join, its LA
 both the order and the lookup by primary key. Births are inserted in the order of their keys,
 because a key that another batch is just inserting is waited for. `IS TRUE` keeps the planner
 from turning the membership test into a join: a hashed set is faster than the nested loop that
-the committing connections are held to.
+the committing connections are held to. A payload that is the JSON value null arrives as an SQL NULL.
 """
 
 KEY_HOLDERS = text("""

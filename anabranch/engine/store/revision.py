@@ -12,12 +12,14 @@ from anabranch.errors import SchemaMismatch
 
 VERSION_TABLE = "alembic_version"
 
+_REVISION = text("SELECT version_num FROM alembic_version")
+
 
 def revision_of(connection: Connection) -> str | None:
     """The newest migration that was applied; None where there was none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    revision: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
+    revision: str | None = connection.execute(_REVISION).scalar_one_or_none()
     return revision
 
 

@@ -135,9 +135,7 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         kind,
         bool(test),
     )
-    return InstanceRow(
-        head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at
-    )
+    return InstanceRow(head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at)
 
 
 def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:

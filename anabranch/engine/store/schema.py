@@ -31,7 +31,6 @@ SCHEMA_REVISION = "0001"
 """The newest migration; a store refuses a database of any other revision."""
 
 
-
 def _one_of(column: str, names: Iterable[str]) -> str:
     return f"{column} IN ({', '.join(repr(str(name)) for name in names)})"
 

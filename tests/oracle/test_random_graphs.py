@@ -25,6 +25,8 @@ from tests.oracle.running import observe, run_of
 GRAPHS = int(os.environ.get("ANABRANCH_ORACLE_GRAPHS", "1000"))
 SOAK = GRAPHS > 1000
 
+TYPES = builtin_types()  # once: the JSON Schemas of the configs take longer to make than a graph to run
+
 graphs = settings(
     max_examples=GRAPHS,
     derandomize=not SOAK,
@@ -40,7 +42,7 @@ graphs = settings(
 def test_the_engine_does_what_the_oracle_predicts(case: Case, order: int, duplicate: bool) -> None:
     """Whatever the order of the results, and though each of them may arrive twice."""
     prediction = predict(case.document, case.input, case.script)
-    registry = WithFlaky(builtin_types(), case.script)
+    registry = WithFlaky(TYPES, case.script)
     report = validate(case.document, registry)
     assert report.valid, f"a legal workflow was refused: {pformat(report.as_json())}"
     observed = observe(asyncio.run(run_of(case, registry, order=order, duplicate=duplicate)))

@@ -19,6 +19,8 @@ from tests.oracle.running import observe, run_of
 CORPUS = Path(__file__).parent.parent / "corpus" / "real_graphs.jsonl"
 
 
+TYPES = builtin_types()
+
 GRAPHS = [
     pytest.param(graph, id=f"{graph['category']}-{graph['id']}")
     for graph in map(json.loads, CORPUS.read_text().splitlines())
@@ -38,7 +40,7 @@ def test_the_oracle_agrees_with_every_case_of_a_real_shape(graph: dict[str, Any]
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_the_engine_ends_every_real_shape_as_written_down(graph: dict[str, Any]) -> None:
     for order, case in enumerate(graph["cases"]):
-        run = run_of(Case(graph["workflow"], case["input"], {}), builtin_types(), order=order, duplicate=False)
+        run = run_of(Case(graph["workflow"], case["input"], {}), TYPES, order=order, duplicate=False)
         observed = observe(asyncio.run(run))
         assert observed.status == "COMPLETED"
         assert endings(observed.endings) == written_down(case), f"with the input {case['input']}"

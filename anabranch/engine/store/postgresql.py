@@ -132,7 +132,7 @@ class PostgresqlDialect:
         if unborn:
             # Only a new statement sees the rows of a batch that this one has waited for.
             holders = connection.execute(statements.KEY_HOLDERS, {"births": encode_births(unborn)})
-            existing = dict(holders.tuples())
+            existing = {row[0]: row[1] for row in holders}
         return Written(won, now, existing)
 
     def claim(

@@ -3,10 +3,10 @@
 Executed by `postgresql`. Every one is a whole transaction in autocommit: one round trip.
 """
 
-from __future__ import annotations
-
 # Statements are put together from this package's own column names and conditions; values are always parameters.
 # ruff: noqa: S608
+
+from __future__ import annotations
 
 from functools import cache
 

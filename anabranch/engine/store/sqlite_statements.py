@@ -4,10 +4,10 @@ Executed by `sqlite`, always in its writer's transaction where they write. Batch
 JSON parameter and answers go as one JSON value: see there why.
 """
 
-from __future__ import annotations
-
 # Statements are put together from this package's own column names and conditions; values are always parameters.
 # ruff: noqa: S608
+
+from __future__ import annotations
 
 from functools import cache
 

@@ -4,10 +4,10 @@ Executed by `state_manager`, `inquiries` and `definitions`. What is said differe
 database lives in `sqlite_statements` and `postgresql_statements`.
 """
 
-from __future__ import annotations
-
 # Statements are put together from this package's own column names and conditions; values are always parameters.
 # ruff: noqa: S608
+
+from __future__ import annotations
 
 from functools import cache
 

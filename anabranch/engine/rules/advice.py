@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.rules.events import ELSE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, TIMEOUT_HANDLE
 from anabranch.engine.rules.flow import Flow, NodeSet
-from anabranch.engine.rules.graph import Graph, GraphEdge, GraphNode
+from anabranch.engine.rules.graph import Graph, GraphNode
 from anabranch.engine.rules.loop_config import LOOP_TYPE, is_while, iterations_max
 from anabranch.engine.rules.problems import Problem, quoted
 from anabranch.engine.rules.structure import Structure, loops_around
@@ -74,9 +74,7 @@ def _unreachable(graph: Graph, structure: Structure) -> Iterator[Problem]:
 
 
 def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
-    error_edges = {
-        edge.source: edge for edge in structure.forward + structure.returning if edge.handle == ERROR_HANDLE
-    }
+    error_edges = {edge.source: edge for edge in structure.forward + structure.returning if edge.handle == ERROR_HANDLE}
     for node_id in structure.order:
         node = graph.nodes[node_id]
         edge = error_edges.get(node_id)

@@ -1,6 +1,6 @@
 """How the nodes of a drawn workflow hang together: reach, loop bodies, cycles, borders, order.
 
-Pure; built on networkx. `validate` reports its problems, `flow` reasons on it, `compile_plan`
+Pure; reach, cycles and order are networkx's. `validate` reports its problems, `flow` reasons on it, `compile_plan`
 turns it into a plan. The one idea: every handle that an edge leaves by is a vertex of its own,
 between its node and the edge's target. The body of a loop is then what the vertex of its
 `loop` handle dominates (no way from start avoids it), and the innermost such loop is a node's
@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
+from anabranch.engine.rules.dominance import immediate_dominators
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph import Graph, GraphEdge
 from anabranch.engine.rules.loop_config import LOOP_TYPE
@@ -118,14 +119,11 @@ def _is_loop_exit(graph: Graph, edge: GraphEdge) -> bool:
 
 def _find_homes(graph: Graph, edges: Iterable[GraphEdge], structure: Structure) -> None:
     assert graph.start is not None
-    vertices = nx.DiGraph()
-    vertices.add_node(graph.start.id)
+    ways: defaultdict[Vertex, dict[Vertex, None]] = defaultdict(dict)
     for edge in edges:
-        vertices.add_edge(edge.source, (edge.source, edge.handle))
-        vertices.add_edge((edge.source, edge.handle), edge.target)
-    structure.parents = nx.immediate_dominators(vertices, graph.start.id)
-    # Since networkx 3.6 start has no entry of its own; before, it was its own dominator.
-    structure.parents.pop(graph.start.id, None)
+        leaving = (edge.source, edge.handle)
+        ways[edge.source][leaving] = ways[leaving][edge.target] = None
+    structure.parents = immediate_dominators(ways, graph.start.id)
     children: defaultdict[Vertex, list[Vertex]] = defaultdict(list)
     for vertex, parent in structure.parents.items():
         children[parent].append(vertex)

@@ -1,0 +1,112 @@
+"""Cycles, loop bodies and their borders: which edges may lead back, in and out."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.engine.rules.graph import parse
+from anabranch.engine.rules.structure import structure_of
+from tests.spec.drawings import condition, drawn, errors, loop, report, warnings
+
+
+def homes(edges: str, **nodes: object) -> dict[str, str | None]:
+    structure = structure_of(parse(drawn(edges, **nodes)))
+    assert structure.is_sound, structure.problems
+    return structure.homes
+
+
+def test_a_cycle_is_refused_and_its_nodes_are_named():
+    (problem,) = report(drawn("start>a, a>b, b>c, c>a")).errors
+    assert (problem.code, problem.node_id, problem.edge_id) == ("CYCLE", "a", "e3")
+    assert "'a' → 'b' → 'c' → 'a'" in problem.message
+    assert "loop" in (problem.hint or "")
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        "start>a, a>a",
+        "start>a, a>b, b.error>a",
+        "start>l, l.loop>x, l.done>a, a>l",
+        "start>l, l.done>l",
+        "start>l, l.loop>x, x>y, y>x, y>l",
+    ],
+)
+def test_every_other_way_back_is_a_cycle(edges: str):
+    assert [code for code, _ in errors(drawn(edges, l=loop()))] == ["CYCLE"]
+
+
+def test_separate_cycles_are_separate_problems():
+    assert [place for _, place in errors(drawn("start>a, a>b, b>a, start>c, c>d, d>c"))] == ["e2", "e5"]
+
+
+def test_entangled_cycles_are_one_problem():
+    (problem,) = report(drawn("start>a, a>b, b>a, b>c, c>b")).errors
+    assert "'a' → 'b' → 'a' (3 nodes are entangled)" in problem.message
+
+
+def test_the_body_is_what_only_the_loop_handle_reaches():
+    assert homes("start>l, l.loop>x, x>y, l.done>z, start>w, w>z", l=loop()) == {
+        "start": None, "l": None, "x": "l", "y": "l", "z": None, "w": None,
+    }  # fmt: skip
+
+
+def test_inner_loops_have_bodies_of_their_own():
+    edges = "start>l, l.loop>m, m.loop>x, x>m, m.done>y, y>l, l.done>z"
+    assert homes(edges, l=loop(), m=loop()) == {
+        "start": None, "l": None, "m": "l", "x": "m", "y": "l", "z": None,
+    }  # fmt: skip
+
+
+def test_a_body_may_branch_join_and_return_by_several_edges():
+    edges = "start>l, l.loop>c, c.yes>a, c.else>b, a>j, b>j, j>l, a.error>l, c.error>l, l.done>z"
+    assert warnings(drawn(edges, l=loop(), c=condition("yes"))) == []
+
+
+@pytest.mark.parametrize("edges", ["start>l", "start>l, l.done>z", "start>l, l.loop>x", "start>l, l.loop>x, x>l"])
+def test_a_loop_needs_neither_body_nor_done_nor_a_way_back(edges: str):
+    assert warnings(drawn(edges, l=loop())) == []
+
+
+def test_an_inner_loop_may_return_to_the_outer_by_done():
+    assert warnings(drawn("start>l, l.loop>m, m.loop>x, m.done>l", l=loop(), m=loop())) == []
+
+
+@pytest.mark.parametrize(
+    ("edges", "culprits"),
+    [
+        ("start>l, l.loop>x, l.done>z, x>z", ["e3"]),
+        ("start>l, l.loop>x, x>z, start>z", ["e2"]),
+        ("start>l, l.loop>x, start>x", ["e1"]),
+        ("start>l, l.loop>x, l.done>x", ["e1"]),
+        ("start>l, l.loop>x, x>j, start>j, j>l", ["e2"]),
+        ("start>l, l.loop>m, m.loop>x, x>l", ["e3"]),
+        ("start>l, l.loop>m, m.loop>x, m.done>y, x>y", ["e4"]),
+        ("start>l, l.loop>m, m.loop>x, l.done>z, x>z", ["e4"]),
+        ("start>l, start>m, l.loop>x, m.loop>x", ["e2", "e3"]),
+        ("start>l, l.loop>l", ["e1"]),
+    ],
+)
+def test_an_edge_across_a_border_is_refused_and_is_no_cycle(edges: str, culprits: list[str]):
+    found = errors(drawn(edges, l=loop(), m=loop()) if "m" in edges else drawn(edges, l=loop()))
+    assert found == [("LOOP_BORDER", culprit) for culprit in culprits]
+
+
+def test_what_start_does_not_reach_has_no_say_in_bodies():
+    edges = "start>l, l.loop>x, lost>x, lost>y, y>x"
+    assert homes(edges, l=loop())["x"] == "l"
+    assert warnings(drawn(edges, l=loop())) == [("UNREACHABLE_NODE", "lost"), ("UNREACHABLE_NODE", "y")]
+
+
+def test_a_loop_that_is_not_connected_yet_is_no_cycle():
+    edges = "start>a, l.loop>m, m.loop>x, x>m, m.done>l"
+    assert {code for code, _ in warnings(drawn(edges, l=loop(), m=loop()))} == {"UNREACHABLE_NODE"}
+
+
+def test_a_cycle_that_start_does_not_reach_is_refused_all_the_same():
+    assert errors(drawn("start>a, b>c, c>b")) == [("CYCLE", "e2")]
+
+
+def test_nodes_are_ordered_by_edges_and_else_as_drawn():
+    document = drawn("start>z, z>y, start>a, a>x, y>x", l=loop())
+    assert structure_of(parse(document)).order == ["start", "z", "y", "a", "x"]

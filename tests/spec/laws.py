@@ -1,0 +1,173 @@
+"""What must hold after every decision, whatever the graph and whatever arrived.
+
+Called by `scenario` after each stimulus. The laws: rows are numbered without gaps; memory is
+what the log folds to; commands are exactly what the decision added to what is owed; an
+activation is dispatched and ends once; a context never changes once taken; an ended instance
+owes nothing, and an open one waits for something.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.rules.commands import Command, Dispatch
+from anabranch.engine.rules.decide import Decision
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
+from anabranch.engine.rules.evolve import fold, outstanding
+from anabranch.engine.rules.instance import Activation, InstanceState, Scope
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a decision is measured against."""
+
+    owed: set[Command]
+    contexts: dict[tuple[str, str], dict[str, Any]]
+    terminal: bool
+
+    @classmethod
+    def of(cls, state: InstanceState) -> Before:
+        """Note what is owed and seen now."""
+        contexts = {key: dict(activation.context) for key, activation in _open_activations(state).items()}
+        return cls(outstanding(state), contexts, state.is_terminal)
+
+
+def check_decision(state: InstanceState, log: Sequence[Event], before: Before, decision: Decision, *, now: int) -> None:
+    """Check one decision and the state that it left."""
+    assert all(event.created_at == now for event in decision.events), "rows are stamped with the time of the decision"
+    assert not (before.terminal and decision.events), "an ended instance was changed"
+    _check_commands(state, before, decision)
+    for key, seen in before.contexts.items():
+        activation = _open_activations(state).get(key)
+        assert activation is None or dict(activation.context) == seen, f"the context of {key} changed after dispatch"
+    check_log(state, log)
+
+
+def check_log(state: InstanceState, log: Sequence[Event]) -> None:
+    """Check a whole log, and that the state is what it folds to."""
+    assert [event.seq for event in log] == list(range(1, len(log) + 1)), "seq counts 1, 2, 3 without gaps"
+    _check_once(log)
+    changed = differences(state, fold(state.plan, state.head, log))
+    assert not changed, "memory is not what the log folds to:\n" + "\n".join(changed)
+    owed = outstanding(state)
+    if state.is_terminal:
+        assert log[-1].type in TERMINALS, "the terminal event is the last one"
+        assert not owed, f"an ended instance owes {owed}"
+    else:
+        assert owed or state.waits, "nothing would ever move this instance again"
+        assert state.next_due() == min((c.due_at for c in owed if not isinstance(c, Dispatch)), default=None)
+
+
+def differences(left: InstanceState, right: InstanceState) -> list[str]:
+    """In which parts two states differ; empty if they are the same."""
+    pictures = picture(left), picture(right)
+    return [
+        f"{part}: {pictures[0].get(part)!r} != {pictures[1].get(part)!r}"
+        for part in sorted({*pictures[0], *pictures[1]})
+        if pictures[0].get(part) != pictures[1].get(part)
+    ]
+
+
+def picture(state: InstanceState) -> dict[str, Any]:
+    """A state as plain data: everything that a later decision could depend on, by part."""
+    drawn: dict[str, Any] = {
+        "last_seq": state.last_seq,
+        "started": state.started,
+        "status": state.status,
+        "outcome": None if state.outcome is None else state.outcome.raw,
+        "recoveries": state.recoveries,
+        "ends": state.ends,
+        "running": list(state.running),
+        "next due": state.next_due(),
+        "timers": sorted((due, seq, _key(a)) for due, seq, a in state.timers if a.due_at == due),
+        "kept signals": {event: [_signal(s) for s in kept.values()] for event, kept in state.kept.items()},
+        "kept count": state.kept_count,
+        "waits": {event: list(waits) for event, waits in state.waits.items()},
+        "signal answers": state.signal_answers,
+    }
+    for path, scope in state.scopes.items():
+        drawn[f"scope {path!r}"] = _scope(scope, state)
+        for activation in scope.open.values():
+            drawn[f"activation {_key(activation)}"] = _activation(activation)
+    return drawn
+
+
+def _scope(scope: Scope, state: InstanceState) -> dict[str, Any]:
+    return {
+        "index": scope.index,
+        "owner": None if scope.owner is None else _key(scope.owner),
+        "live": scope.live,
+        "dead": scope.dead,
+        "open": list(scope.open),
+        "ended": scope.ended,
+        "remaining": scope.remaining,
+        "entries": dict(scope.entries),
+        "bindings": None if scope.bindings is None else dict(scope.bindings),
+        "bytes": state.context_bytes(scope),
+        "error": scope.error,
+        "back": None if scope.back is None else scope.back.raw,
+        "sinks": [(node.id, output.raw) for node, output in scope.sinks],
+    }
+
+
+def _activation(activation: Activation) -> dict[str, Any]:
+    run = activation.loop
+    return {
+        "phase": activation.phase,
+        "attempt": activation.attempt,
+        "due": activation.due_at,
+        "context": dict(activation.context),
+        "output": None if activation.output is None else activation.output.raw,
+        "handle": activation.next_handle,
+        "event": activation.event,
+        "match": None if activation.match is None else activation.match.raw,
+        "promised": None if activation.promised is None else _signal(activation.promised),
+        "loop": None
+        if run is None
+        else {
+            "items": run.items,
+            "count": run.count,
+            "next": run.next_index,
+            "open": list(run.open),
+            "outcomes": {index: None if o is None else o.raw for index, o in run.outcomes.items()},
+            "bytes": run.bytes,
+            "error": run.error,
+        },
+    }
+
+
+def _signal(signal: Any) -> tuple[int, str, bytes]:
+    return signal.seq, signal.event, signal.payload.raw
+
+
+def _key(activation: Activation) -> tuple[str, str]:
+    return activation.node.id, activation.scope.path
+
+
+def _open_activations(state: InstanceState) -> dict[tuple[str, str], Activation]:
+    return {_key(activation): activation for scope in state.scopes.values() for activation in scope.open.values()}
+
+
+def _check_commands(state: InstanceState, before: Before, decision: Decision) -> None:
+    added = outstanding(state) - before.owed
+    assert set(decision.commands) == added, f"commands {decision.commands} but newly owed is {added}"
+    dispatched = [command for command in decision.commands if isinstance(command, Dispatch)]
+    assert len(dispatched) == len(set(dispatched)), f"dispatched twice in one decision: {dispatched}"
+    for stop in decision.stops:
+        assert stop in before.owed, f"{stop} was told to stop though it was not running"
+        assert not state.owes(stop), f"{stop} was told to stop and is still awaited"
+
+
+def _check_once(log: Sequence[Event]) -> None:
+    def at_most_once(what: str, keys: Counter[Any]) -> None:
+        twice = [key for key, count in keys.items() if count > 1]
+        assert not twice, f"{what} more than once: {twice}"
+
+    at_most_once("ended", Counter((e.node_id, e.scope) for e in log if e.type in ENDINGS))
+    for event_type in (EventType.NODE_DISPATCHED, EventType.NODE_ATTEMPT_FAILED):
+        at_most_once(event_type, Counter((e.node_id, e.scope, e.attempt) for e in log if e.type is event_type))
+    at_most_once("opened", Counter((e.node_id, e.scope) for e in log if e.type is EventType.LOOP_OPENED))
+    at_most_once("ended the instance", Counter(e.type in TERMINALS for e in log if e.type in TERMINALS))

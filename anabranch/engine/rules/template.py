@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from anabranch.engine.rules.template_expression import Expression, Path
+from anabranch.engine.rules.template_expression import Expression
+from anabranch.engine.rules.template_path import Path
 from anabranch.engine.rules.template_text import Source, split
 from anabranch.engine.rules.template_work import Refused, Work, check_size
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX

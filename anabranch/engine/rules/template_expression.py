@@ -9,22 +9,29 @@ allow one more form, add its compiler here and its attack in `tests/spec/test_te
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.parser import Parser
 
 from anabranch.engine.rules.template_filters import FILTERS, Filter
 from anabranch.engine.rules.template_operators import BINARY, COMPARISONS, UNARY, Binary
+from anabranch.engine.rules.template_path import (
+    MISSING,
+    ROOT,
+    Path,
+    leading_names,
+    missing_path,
+    path_text,
+    static_key,
+    static_path,
+    unwind,
+)
 from anabranch.engine.rules.template_work import Evaluate, Refused, Work, check_number, check_size, kind_of, look_up
 from anabranch.errors import TemplatePathMissing
 
 # 24 levels: people's expressions have five or six; each level costs stack when it is evaluated.
 EXPRESSION_DEPTH_MAX = 24
-
-ROOT = "ctx"
-
-Path: TypeAlias = tuple[str, ...]
 
 
 class Expression:
@@ -117,8 +124,6 @@ def _dict(compiler: _Compiler, node: nodes.Dict, depth: int) -> Evaluate:
 
 # -- paths --------------------------------------------------------------------------------
 
-_MISSING: Any = object()
-
 
 def _context(compiler: _Compiler, node: nodes.Name, depth: int) -> Evaluate:
     _check_root(node)
@@ -136,22 +141,22 @@ def _context(compiler: _Compiler, node: nodes.Name, depth: int) -> Evaluate:
 
 
 def _path(compiler: _Compiler, node: nodes.Getattr | nodes.Getitem, depth: int) -> Evaluate:
-    base, steps = _unwind(node)
-    keys = [_static_key(step) for step in steps]
+    base, steps = unwind(node)
+    keys = [static_key(step) for step in steps]
     from_context = isinstance(base, nodes.Name)
-    shown = (ROOT if from_context else "(…)") + "".join(map(_key_text, keys))
+    shown = path_text(keys, from_context=from_context)
     if isinstance(base, nodes.Name):
         _check_root(base)
         compiler.reads_context = True
-        if names := _leading_names(keys):
+        if names := leading_names(keys):
             compiler.paths.add(names)
         start: Evaluate | None = None
     else:
         start = compiler.compile(base, depth + 1)
-    if start is None and _MISSING not in keys:
-        return _static_path(keys, shown)
+    if start is None and MISSING not in keys:
+        return static_path(keys, shown)
     moves = [
-        compiler.compile(step, depth + 1) if key is _MISSING and isinstance(step, nodes.Expr) else _fixed(key)
+        compiler.compile(step, depth + 1) if key is MISSING and isinstance(step, nodes.Expr) else _fixed(key)
         for step, key in zip(steps, keys, strict=True)
     ]
 
@@ -160,90 +165,18 @@ def _path(compiler: _Compiler, node: nodes.Getattr | nodes.Getitem, depth: int) 
         for index, move in enumerate(moves):
             key = move(ctx, work)
             if start is None and index == 0:
-                value = ctx.get(key, _MISSING) if isinstance(key, str) else _MISSING
+                value = ctx.get(key, MISSING) if isinstance(key, str) else MISSING
             else:
-                value = look_up(value, key, _MISSING)
-            if value is _MISSING:
-                raise _missing(shown, keys[: index + 1], from_context=from_context)
+                value = look_up(value, key, MISSING)
+            if value is MISSING:
+                raise missing_path(shown, keys[: index + 1], from_context=from_context)
         return value
 
     return evaluate
-
-
-def _static_path(keys: Sequence[Any], shown: str) -> Evaluate:
-    """The common case, a path of fixed keys: no calls but the lookups themselves."""
-    first, rest = keys[0], tuple(keys[1:])
-    if not isinstance(first, str):
-        raise Refused(f"`{shown}`: the names in ctx are text")
-
-    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
-        value = ctx.get(first, _MISSING)
-        for key in rest:
-            if type(value) is dict and type(key) is str:
-                value = value.get(key, _MISSING)
-            else:
-                value = look_up(value, key, _MISSING)
-        if value is _MISSING:
-            raise _missing(shown, _present(ctx, keys), from_context=True)
-        return value
-
-    return evaluate
-
-
-def _unwind(node: nodes.Expr) -> tuple[nodes.Expr, list[nodes.Expr | str]]:
-    """A chain of `.a` and `[…]` as its base and its steps, outermost last."""
-    steps: list[nodes.Expr | str] = []
-    while isinstance(node, (nodes.Getattr, nodes.Getitem)):
-        steps.append(node.attr if isinstance(node, nodes.Getattr) else node.arg)
-        node = node.node
-    return node, steps[::-1]
-
-
-def _static_key(step: nodes.Expr | str) -> Any:
-    """The key of a step that is written out; `_MISSING` where it has to be computed."""
-    if isinstance(step, str):
-        return step
-    if isinstance(step, nodes.Neg) and isinstance(step.node, nodes.Const) and type(step.node.value) is int:
-        return -step.node.value
-    if isinstance(step, nodes.Const) and type(step.value) in (str, int):
-        return step.value
-    return _MISSING
 
 
 def _fixed(key: Any) -> Evaluate:
     return lambda ctx, work: key
-
-
-def _leading_names(keys: Sequence[Any]) -> Path:
-    names: list[str] = []
-    for key in keys:
-        if not isinstance(key, str):
-            break
-        names.append(key)
-    return tuple(names)
-
-
-def _key_text(key: Any) -> str:
-    if key is _MISSING:
-        return "[…]"
-    if isinstance(key, str):
-        return f".{key}" if key.isidentifier() else f"[{key!r}]"
-    return f"[{key}]"
-
-
-def _present(ctx: Mapping[str, Any], keys: Sequence[Any]) -> Sequence[Any]:
-    """The keys up to and with the first that is not there."""
-    value = ctx.get(keys[0], _MISSING)
-    for index, key in enumerate(keys[1:], start=1):
-        if value is _MISSING:
-            return keys[:index]
-        value = look_up(value, key, _MISSING)
-    return keys
-
-
-def _missing(shown: str, keys: Sequence[Any], *, from_context: bool) -> TemplatePathMissing:
-    prefix = (ROOT if from_context else "(…)") + "".join(map(_key_text, keys))
-    return TemplatePathMissing(f"`{shown}` is missing" + (f": there is no `{prefix}`" if prefix != shown else ""))
 
 
 def _check_root(node: nodes.Name) -> None:

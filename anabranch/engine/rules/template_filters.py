@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.template_work import (
-    RESULT_BYTES_MAX,
+    ITEM_UNITS,
     Refused,
     Work,
     check_number,
@@ -25,8 +25,8 @@ from anabranch.engine.rules.template_work import (
     kind_of,
     look_up,
 )
-from anabranch.engine.rules.values import Payload
-from anabranch.errors import TemplatePathMissing, ValueNotStorable, ValueTooLarge
+from anabranch.engine.rules.values import VALUE_DEPTH_MAX
+from anabranch.errors import TemplatePathMissing
 
 # 64 characters to trim: stripping compares each character of the text with each of these.
 TRIM_CHARACTERS_MAX = 64
@@ -34,8 +34,18 @@ TRIM_CHARACTERS_MAX = 64
 # Digits that a float can have; rounding integers further than that builds huge powers of ten.
 ROUND_PRECISION_MAX = 20
 
-# Sorting touches its items about this much more often than walking them does.
+# 256 characters for the path of an attribute: it is walked for each item.
+ATTRIBUTE_LENGTH_MAX = 256
+
+# How much longer than running over the text these take, measured on lists of short items.
 _SORT_FACTOR = 4
+_PARSE_FACTOR = 8
+
+# What one item costs where C code alone walks over the items.
+_PASS_UNITS = 12
+
+_NUMBERS: frozenset[type] = frozenset({int, float})
+_SCALARS: frozenset[type] = frozenset({int, float, str, type(None)})
 
 _ABSENT: Any = object()
 
@@ -81,12 +91,14 @@ def _keys(value: Any, work: Work) -> Any:
     if not isinstance(value, Mapping):
         raise Refused(f"`keys` takes an object, not {kind_of(value)}")
     names = list(value)
+    work.spend(len(names) * ITEM_UNITS)
     return work.built(names, 2 + sum(len(name) + 3 for name in names))
 
 
 def _values(value: Any, work: Work) -> Any:
     if not isinstance(value, dict):
         raise Refused(f"`values` takes an object, not {kind_of(value)}")
+    work.spend(len(value) * _PASS_UNITS)
     return work.built(list(value.values()), work.weigh(value))
 
 
@@ -123,11 +135,11 @@ def _replace(value: Any, work: Work, *, old: Any, new: Any, count: Any = None) -
 def _join(value: Any, work: Work, *, d: Any = "", attribute: Any = None) -> str:
     if not isinstance(d, str):
         raise Refused(f"`join` takes the text to put between, not {kind_of(d)}")
-    texts, size = [], 0
-    for item in _items(value, "join", work):
-        texts.append(work.text_of(_attribute(item, attribute)))
-        size += len(texts[-1]) + len(d)
-        check_size(size - len(d))
+    items = _picked(_items(value, "join", work), attribute, work)
+    check_size(len(d) * (len(items) - 1))
+    texts = _texts_of(items, work)
+    size = sum(map(len, texts)) + len(d) * max(0, len(texts) - 1)
+    check_size(size)
     work.spend(size)
     return d.join(texts)
 
@@ -145,13 +157,14 @@ def _tojson(value: Any, work: Work) -> str:
 
 def _fromjson(value: Any, work: Work) -> Any:
     text = _text(value, "fromjson", work)
+    work.spend(len(text) * _PARSE_FACTOR)
     try:
-        # Through Payload, so that what is read here could have come in by itself: depth, NUL, surrogates.
-        return Payload.of(orjson.loads(text), bytes_max=RESULT_BYTES_MAX).value
+        read = orjson.loads(text)
     except orjson.JSONDecodeError:
         raise Refused("`fromjson` takes JSON text, and this is none") from None
-    except (ValueNotStorable, ValueTooLarge) as refusal:
-        raise Refused(f"`fromjson`: {refusal.message}") from None
+    if text.count("[") + text.count("{") > VALUE_DEPTH_MAX and _is_deep(read):
+        raise Refused(f"`fromjson`: the text is nested more than {VALUE_DEPTH_MAX} levels deep")
+    return read
 
 
 # -- numbers ------------------------------------------------------------------------------
@@ -206,9 +219,15 @@ def _float(value: Any, work: Work, *, default: Any = 0.0) -> Any:
 
 def _sort(value: Any, work: Work, *, reverse: Any = False, case_sensitive: Any = False, attribute: Any = None) -> Any:
     items = _items(value, "sort", work)
+    keys = _comparable(_picked(items, attribute, work), case_sensitive, work)
     work.spend(work.weigh(items) * _SORT_FACTOR)
     try:
-        ordered = sorted(items, key=_comparable(attribute, case_sensitive), reverse=bool(reverse))
+        if keys is items:
+            ordered = sorted(items, reverse=bool(reverse))
+        else:
+            # Positions are sorted, not pairs: where two keys are equal the items must not be compared.
+            positions = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))
+            ordered = [items[position] for position in positions]
     except TypeError:
         raise Refused("`sort` takes items of one kind that have an order: numbers, or texts") from None
     return work.built(ordered, work.weigh(items))
@@ -216,11 +235,15 @@ def _sort(value: Any, work: Work, *, reverse: Any = False, case_sensitive: Any =
 
 def _unique(value: Any, work: Work, *, case_sensitive: Any = False, attribute: Any = None) -> Any:
     items = _items(value, "unique", work)
-    comparable = _comparable(attribute, case_sensitive)
-    work.spend(work.weigh(items))
-    # The JSON text stands for the item: lists and objects cannot be looked up as they are.
-    seen = {orjson.dumps(comparable(item), option=orjson.OPT_SORT_KEYS): item for item in reversed(items)}
-    return work.built(list(reversed(seen.values())), work.weigh(items))
+    keys = _comparable(_picked(items, attribute, work), case_sensitive, work)
+    work.spend(len(items) * ITEM_UNITS)
+    if not _kinds(keys) <= _SCALARS:
+        # JSON text stands for lists and objects, which cannot be looked up as they are.
+        work.spend(work.weigh(items))
+        keys = [orjson.dumps(key, option=orjson.OPT_SORT_KEYS).decode() for key in keys]
+    # The first of equal items stays, where it was.
+    firsts = dict(zip(reversed(keys), reversed(items), strict=True))
+    return work.built(list(reversed(firsts.values())), work.weigh(items))
 
 
 def _min(value: Any, work: Work, *, case_sensitive: Any = False, attribute: Any = None) -> Any:
@@ -236,18 +259,19 @@ def _extreme(choose: Callable[..., Any], value: Any, work: Work, case_sensitive:
     items = _items(value, name, work)
     if not items:
         raise TemplatePathMissing(f"`{name}` of nothing: the list is empty")
+    keys = _comparable(_picked(items, attribute, work), case_sensitive, work)
     work.spend(work.weigh(items))
     try:
-        return choose(items, key=_comparable(attribute, case_sensitive))
+        return choose(items) if keys is items else items[choose(range(len(items)), key=keys.__getitem__)]
     except TypeError:
         raise Refused(f"`{name}` takes items of one kind that have an order: numbers, or texts") from None
 
 
 def _sum(value: Any, work: Work, *, attribute: Any = None, start: Any = 0) -> Any:
-    numbers = [start, *(_attribute(item, attribute) for item in _items(value, "sum", work))]
-    for number in numbers:
-        if not is_number(number):
-            raise Refused(f"`sum` takes numbers, and one of the items is {kind_of(number)}")
+    numbers = [start, *_picked(_items(value, "sum", work), attribute, work)]
+    if not _kinds(numbers) <= _NUMBERS:
+        wrong = next(number for number in numbers if not is_number(number))
+        raise Refused(f"`sum` takes numbers, and one of the items is {kind_of(wrong)}")
     try:
         return check_number(sum(numbers))
     except OverflowError:
@@ -272,7 +296,7 @@ def _changed(text: str) -> str:
 def _items(value: Any, name: str, work: Work) -> list[Any]:
     if not isinstance(value, list):
         raise Refused(f"`{name}` takes a list, not {kind_of(value)}")
-    work.spend(len(value))
+    work.spend(len(value) * _PASS_UNITS)
     return value
 
 
@@ -282,25 +306,66 @@ def _whole(value: Any, name: str, parameter: str) -> int:
     return value
 
 
-def _attribute(item: Any, path: Any) -> Any:
-    """What a dotted path finds in an item; the item itself without a path."""
-    if path is None:
-        return item
-    if not isinstance(path, str):
-        raise Refused("`attribute` takes the name of a field as text")
-    for name in path.split("."):
-        item = look_up(item, int(name) if name.isdecimal() and isinstance(item, list) else name, _ABSENT)
+def _picked(items: list[Any], attribute: Any, work: Work) -> list[Any]:
+    """What a dotted path finds in each item; the items themselves without a path."""
+    if attribute is None:
+        return items
+    if not isinstance(attribute, str) or len(attribute) > ATTRIBUTE_LENGTH_MAX:
+        raise Refused(f"`attribute` takes the name of a field, at most {ATTRIBUTE_LENGTH_MAX} characters")
+    names = attribute.split(".")
+    work.spend(len(items) * len(names) * ITEM_UNITS)
+    return [_pick(item, names) for item in items]
+
+
+def _pick(item: Any, names: list[str]) -> Any:
+    for name in names:
+        item = look_up(item, int(name) if isinstance(item, list) and name.isdecimal() else name, _ABSENT)
         if item is _ABSENT:
-            raise TemplatePathMissing(f"the attribute `{path}` is missing in an item")
+            raise TemplatePathMissing(f"the attribute `{'.'.join(names)}` is missing in an item")
     return item
 
 
-def _comparable(attribute: Any, case_sensitive: Any) -> Callable[[Any], Any]:
-    def key(item: Any) -> Any:
-        value = _attribute(item, attribute)
-        return value.lower() if isinstance(value, str) and not case_sensitive else value
+def _comparable(keys: list[Any], case_sensitive: Any, work: Work) -> list[Any]:
+    """Keys to compare items by: texts without regard to case, unless it matters."""
+    if case_sensitive or str not in _kinds(keys):
+        return keys
+    work.spend(sum(len(key) for key in keys if isinstance(key, str)))
+    return [key.lower() if isinstance(key, str) else key for key in keys]
 
-    return key
+
+def _texts_of(items: list[Any], work: Work) -> list[str]:
+    kinds = _kinds(items)
+    if kinds <= {str}:
+        return items
+    if kinds <= {int}:
+        return list(map(str, items))
+    work.spend(len(items) * ITEM_UNITS)
+    texts, size = [], 0
+    for item in items:
+        texts.append(work.text_of(item))
+        size += len(texts[-1])
+        check_size(size)
+    return texts
+
+
+def _kinds(items: list[Any]) -> set[type]:
+    """The types in a list, found in one pass of C code."""
+    return set(map(type, items))
+
+
+def _is_deep(value: Any) -> bool:
+    """Is it nested deeper than stores allow? Level by level: no recursion, each part is met once."""
+    level = [value]
+    for _ in range(VALUE_DEPTH_MAX):
+        level = [
+            child
+            for part in level
+            for child in (part.values() if isinstance(part, dict) else part)
+            if isinstance(child, (list, dict))
+        ]
+        if not level:
+            return False
+    return True
 
 
 _ALL = (

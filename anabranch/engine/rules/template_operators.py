@@ -14,6 +14,9 @@ from anabranch.engine.rules.template_work import Refused, Work, check_number, ch
 
 Binary: TypeAlias = Callable[[Any, Any, Work], Any]
 
+# Comparing each item with what is sought takes about twice as long as running over their text.
+_SEARCH_FACTOR = 2
+
 
 def _equal(left: Any, right: Any, work: Work) -> bool:
     if isinstance(left, (str, list, dict)) and type(left) is type(right):
@@ -43,7 +46,7 @@ def _contains(left: Any, right: Any, work: Work) -> bool:
         work.spend(len(right))
         return isinstance(left, str) and left in right
     if isinstance(right, list):
-        work.spend(work.weigh(right))
+        work.spend(work.weigh(right) * _SEARCH_FACTOR)
         return left in right
     if isinstance(right, Mapping):  # an object, or the context itself
         return isinstance(left, str) and left in right

@@ -22,6 +22,9 @@ RESULT_BYTES_MAX = VALUE_BYTES_MAX
 # small machine that is about a tenth of a second, in which other instances wait.
 WORK_MAX = 16 * 1_048_576
 
+# An item that Python handles one by one takes as long as some 32 bytes that C code runs over.
+ITEM_UNITS = 32
+
 # What a number, boolean or null counts for: the size does not matter, only that it is not nothing.
 _SCALAR_BYTES = 8
 

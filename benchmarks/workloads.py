@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def linear(length: int) -> dict[str, Any]:
         for number in range(1, length)
     ]
     ids = [node["id"] for node in nodes]
-    edges = [{"upstreamNodeID": a, "downstreamNodeID": b} for a, b in zip(ids, ids[1:], strict=False)]
+    edges = [{"upstreamNodeID": a, "downstreamNodeID": b} for a, b in pairwise(ids)]
     return {"name": f"linear-{length}", "nodes": nodes, "edges": edges}
 
 

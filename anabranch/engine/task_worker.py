@@ -85,8 +85,10 @@ class TaskWorker:
         execution = self._executions.get(job.instance_id, {}).get(job.dispatch)
         if execution is None or execution.job is not job:
             return  # stopped while it was queued
-        outcome = await self._outcome(execution)
-        self._forget(execution)
+        try:
+            outcome = await self._outcome(execution)
+        finally:
+            self._forget(execution)
         if not execution.stopped:
             dispatch = job.dispatch
             self._results.add_result(

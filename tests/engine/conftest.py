@@ -1,0 +1,149 @@
+"""Real engines on real stores: each stands for a process, and a test may have several on one database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.store import open_store
+from anabranch.errors import StoreUnavailable
+from anabranch.handlers.registry import load_types
+from anabranch.migrations import upgrade
+from anabranch.service import WorkflowService
+from tests.engine import nodes
+
+TENANT = "default"
+PATIENCE_S = 30.0
+
+
+class Log:
+    """What one engine announced as committed; a test awaits what it needs to see."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Event]] = []
+        self._news = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        self.events += [(instance_id, event) for event in events]
+        task = asyncio.ensure_future(self._tell())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def saw(self, event_type: str, node_id: str = "", *, instance_id: str | None = None, count: int = 1) -> None:
+        """Return when that many such events were announced."""
+
+        def enough() -> bool:
+            found = [
+                event
+                for of, event in self.events
+                if event.type == event_type and event.node_id == node_id and instance_id in (None, of)
+            ]
+            return len(found) >= count
+
+        async with asyncio.timeout(PATIENCE_S), self._news:
+            await self._news.wait_for(enough)
+
+
+class Process:
+    """An engine with its façade and what it announced."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.log = Log()
+        engine.observers.add(self.log)
+        self.service = WorkflowService(
+            engine=engine, node_types=load_types(), retention_days_max=365, pending_max=1_000
+        )
+
+    async def run(self, document: dict[str, Any], input_: Any = None, **options: Any) -> str:
+        """Save and start; the run's id."""
+        saved, _ = await self.service.save_workflow(document, tenant_id=TENANT)
+        started = await self.service.execute_workflow(saved.name, input_, tenant_id=TENANT, **options)
+        return started.instance_id
+
+    async def ended(self, instance_id: str) -> dict[str, Any]:
+        """The run, once it has ended (whoever ends it)."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                row = await self.service.get_run_status(instance_id, tenant_id=TENANT)
+                if row.status.is_terminal:
+                    return await self.service.get_run(instance_id, tenant_id=TENANT)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.log.saw("INSTANCE_COMPLETED", instance_id=instance_id), 0.05)
+
+    def crash(self) -> None:
+        """As kill -9 would: everything stops where it is, nothing is handed over, nothing written."""
+        self.engine.store.commit = _gone  # type: ignore[method-assign]
+        self.engine.store.release = _gone  # type: ignore[method-assign]
+        self.engine.store.extend = _gone  # type: ignore[method-assign]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Return when the condition holds; looks ten times in a tenth of a second, fails after `PATIENCE_S`."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 0.01)
+
+
+async def _gone(*_: Any, **__: Any) -> Any:
+    raise StoreUnavailable("this process is dead")
+
+
+MakeProcess = Callable[..., Awaitable[Process]]
+
+
+@pytest.fixture(autouse=True)
+def fresh_nodes() -> None:
+    """Forget what earlier tests counted, and their gates: events belong to one event loop."""
+    nodes.calls.clear()
+    nodes.stopped.clear()
+    nodes.gates.clear()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a migrated, empty database."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    url = f"sqlite:///{tmp_path / 'engine.db'}"
+    upgrade(url)
+    return url
+
+
+@pytest.fixture
+async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
+    """Starts one more engine on the test's database."""
+    started: list[Process] = []
+
+    async def make(**options: Any) -> Process:
+        store = open_store(database_url)
+        await store.start()
+        engine = Engine(store=store, handlers=load_types(), options=EngineOptions(**options))
+        process = Process(engine)
+        started.append(process)
+        await engine.start()
+        return process
+
+    yield make
+    for process in started:
+        await process.engine.stop()
+        await process.engine.store.stop()
+
+
+@pytest.fixture
+async def process(make_process: MakeProcess) -> Process:
+    """One engine with the usual options."""
+    return await make_process()

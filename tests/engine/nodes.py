@@ -1,0 +1,79 @@
+"""Node types for the tests of the engine: they fail, hang and count on request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from pydantic import BaseModel
+
+from anabranch import HandlerResult, NonRetryable, node_type
+
+calls: Counter[str] = Counter()
+"""Executions by idempotency key."""
+stopped: list[str] = []
+"""Node ids whose handler was told to stop."""
+gates: dict[str, asyncio.Event] = {}
+"""`gated` nodes wait for the event of their name."""
+
+
+class FailsConfig(BaseModel):
+    times: int = 1
+    final: bool = False
+    message: str = "not today"
+
+
+@node_type("testFails", config=FailsConfig)
+class Fails:
+    """Fails its first `times` attempts."""
+
+    async def execute(self, config: FailsConfig, context: Any, helpers: Any) -> HandlerResult:
+        calls[helpers.idempotency_key] += 1
+        if helpers.attempt <= config.times:
+            if config.final:
+                raise NonRetryable(config.message)
+            raise RuntimeError(config.message)
+        return HandlerResult({"attempt": helpers.attempt})
+
+
+class GateConfig(BaseModel):
+    gate: str
+
+
+@node_type("testGate", config=GateConfig, timeout=None)
+class Gate:
+    """Waits until the test opens its gate."""
+
+    async def execute(self, config: GateConfig, context: Any, helpers: Any) -> HandlerResult:
+        calls[helpers.idempotency_key] += 1
+        try:
+            await gates.setdefault(config.gate, asyncio.Event()).wait()
+        except asyncio.CancelledError:
+            stopped.append(helpers.node_id)
+            raise
+        return HandlerResult({"key": helpers.idempotency_key})
+
+
+class ReturnsConfig(BaseModel):
+    kind: str
+
+
+@node_type("testReturns", config=ReturnsConfig)
+class Returns:
+    """Returns what may not be stored."""
+
+    async def execute(self, config: ReturnsConfig, context: Any, helpers: Any) -> HandlerResult:
+        values: dict[str, Any] = {
+            "nan": float("nan"),
+            "nul": "a\x00b",
+            "surrogate": "\ud800",
+            "wide": 2**64,
+            "large": "x" * 1_100_000,
+            "object": object(),
+        }
+        if config.kind == "handle":
+            return HandlerResult({}, next_handle="nowhere")
+        if config.kind == "raises":
+            raise RuntimeError("bad \x00 and \ud800 in a message")
+        return HandlerResult({"value": values[config.kind]})

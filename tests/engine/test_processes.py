@@ -1,0 +1,159 @@
+"""Several processes on one database: foreign signals and cancels, takeovers, handovers, zombies."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from anabranch.engine.rules.events import Status
+from tests.engine import nodes
+from tests.engine.conftest import TENANT, MakeProcess, Process, until
+from tests.engine.drawing import drawn, node
+
+SHORT_LEASE_MS = 600
+
+
+def hanging(name: str, gate: str) -> dict[str, object]:
+    return drawn(name, node("gate", "testGate", config={"gate": gate}, outputVariable="out"), node("after"))
+
+
+async def test_a_cancel_from_another_process_stops_the_handler(make_process: MakeProcess) -> None:
+    owner = await make_process()
+    other = await make_process(works=False)
+    run_id = await owner.run(hanging("foreign-cancel", "never"))
+    await owner.log.saw("NODE_DISPATCHED", "gate")
+    began = owner.engine.clock.monotonic()
+
+    status = await other.service.cancel_run(run_id, tenant_id=TENANT, reason="from outside")
+    await owner.log.saw("INSTANCE_CANCELLED", instance_id=run_id)
+
+    assert status is Status.CANCELLED
+    assert not owner.engine.orchestrator.holds(run_id)
+    await until(lambda: nodes.stopped == ["gate"])
+    assert owner.engine.clock.monotonic() - began < 5, "noticed by looking, not by the end of a lease"
+
+
+async def test_a_signal_from_another_process_reaches_a_held_and_a_parked_run(make_process: MakeProcess) -> None:
+    owner = await make_process()
+    other = await make_process(works=False)
+    parked = drawn("parked", node("wait", "waitForEvent", config={"event": "go"}))
+    held = drawn(
+        "held",
+        node("gate", "testGate", config={"gate": "never"}),
+        node("wait", "waitForEvent", config={"event": "go"}),
+        node("end", "end", config={"terminate": True, "outputParameters": {"got": "{{ctx.got}}"}}),
+        edges=[("start", "gate"), ("start", "wait"), ("wait", "end")],
+    )
+    held["nodes"][2]["outputVariable"] = "got"  # type: ignore[index]
+    ids = [await owner.run(parked), await owner.run(held)]
+    await owner.log.saw("NODE_WAITING", "wait", count=2)
+
+    delivered = [await other.service.send_signal(run_id, "go", "now", tenant_id=TENANT) for run_id in ids]
+    ended = [await owner.ended(run_id) for run_id in ids]
+
+    assert delivered == [True, True]
+    assert [run["status"] for run in ended] == ["COMPLETED", "COMPLETED"]
+    assert ended[1]["output"] == {"got": "now"}
+
+
+async def test_a_run_of_a_lost_worker_is_taken_over_with_the_same_attempt_and_key(make_process: MakeProcess) -> None:
+    lost = await make_process(lease_ms=SHORT_LEASE_MS)
+    run_id = await lost.run(hanging("taken-over", "door"))
+    await lost.log.saw("NODE_DISPATCHED", "gate")
+    lost.crash()
+
+    heir = await make_process(lease_ms=SHORT_LEASE_MS)
+    await heir.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
+    nodes.gates["door"].set()
+    run = await heir.ended(run_id)
+
+    assert run["status"] == "COMPLETED"
+    assert len(nodes.calls) == 1, "both executions had one idempotency key"
+    log = await heir.service.get_log(run_id, tenant_id=TENANT)
+    assert [e["nodeAttempt"] for e in log if e["eventType"] == "NODE_DISPATCHED" and e["nodeID"] == "gate"] == [1]
+    assert [e["payload"] for e in log if e["eventType"] == "INSTANCE_RECOVERED"] == [{"recoveries": 1}]
+
+
+async def test_a_worker_that_cannot_extend_its_lease_stops_its_handlers(make_process: MakeProcess) -> None:
+    cut_off = await make_process(lease_ms=SHORT_LEASE_MS)
+    run_id = await cut_off.run(hanging("cut-off", "never"))
+    await cut_off.log.saw("NODE_DISPATCHED", "gate")
+
+    cut_off.crash()  # the process lives on, the store does not answer it
+    await until(lambda: not cut_off.engine.orchestrator.holds(run_id))
+    await until(lambda: nodes.stopped == ["gate"])
+
+
+async def test_a_stopped_process_hands_its_runs_over_at_once(make_process: MakeProcess) -> None:
+    leaving = await make_process()
+    run_id = await leaving.run(hanging("handed-over", "door"))
+    await leaving.log.saw("NODE_DISPATCHED", "gate")
+    await leaving.engine.stop()
+    row = await leaving.service.get_run_status(run_id, tenant_id=TENANT)
+
+    heir = await make_process()
+    await until(lambda: heir.engine.orchestrator.holds(run_id))
+    nodes.gates["door"].set()
+    run = await heir.ended(run_id)
+
+    assert row.worker_id is None
+    assert run["status"] == "COMPLETED"
+    log = await heir.service.get_log(run_id, tenant_id=TENANT)
+    assert "INSTANCE_RECOVERED" not in [e["eventType"] for e in log], "a handover is not a loss"
+
+
+async def test_stopping_with_grace_lets_handlers_finish_and_records_their_results(make_process: MakeProcess) -> None:
+    leaving = await make_process()
+    run_id = await leaving.run(hanging("graceful", "door"))
+    await leaving.log.saw("NODE_DISPATCHED", "gate")
+
+    stopping = asyncio.create_task(leaving.engine.stop(grace_s=20))
+    await asyncio.sleep(0)
+    nodes.gates["door"].set()
+    await stopping
+
+    log = await leaving.service.get_log(run_id, tenant_id=TENANT)
+    assert ("NODE_COMPLETED", "gate") in [(e["eventType"], e["nodeID"]) for e in log]
+
+
+async def test_a_run_that_keeps_killing_its_worker_is_given_up(make_process: MakeProcess) -> None:
+    first = await make_process(lease_ms=500, recoveries_max=2)
+    run_id = await first.run(hanging("poison", "never"))
+    await first.log.saw("NODE_DISPATCHED", "gate")
+    first.crash()
+    for takeover in (1, 2):
+        victim = await make_process(lease_ms=500, recoveries_max=2)
+        await victim.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
+        if takeover <= 2:
+            victim.crash()
+
+    last = await make_process(lease_ms=500, recoveries_max=2)
+    run = await last.ended(run_id)
+
+    assert (run["status"], run["error"]["code"]) == ("FAILED", "RECOVERY_LIMIT")
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+async def test_many_runs_on_several_processes_each_end_once(make_process: MakeProcess, processes: int) -> None:
+    workers: list[Process] = [await make_process() for _ in range(processes)]
+    document = drawn(
+        "shared",
+        node("pause", "delay", config={"duration": "1100ms"}),
+        node("wait", "waitForEvent", config={"event": "go", "timeout": "2s"}),
+        node("end", "end", config={"outputParameters": {"n": "{{ctx.input.n}}"}}),
+    )
+    document["edges"][2]["sourceHandle"] = "timeout"
+    await workers[0].service.save_workflow(document, tenant_id=TENANT)
+    started = [
+        await workers[number % processes].service.execute_workflow("shared", {"n": number}, tenant_id=TENANT)
+        for number in range(30)
+    ]
+
+    ended = [await workers[0].ended(run.instance_id) for run in started]
+
+    assert [run["output"]["n"] for run in ended] == list(range(30))
+    for run in started:
+        log = await workers[0].service.get_log(run.instance_id, tenant_id=TENANT)
+        assert [e["seq"] for e in log] == list(range(1, len(log) + 1))
+        assert len([e for e in log if e["eventType"] == "NODE_COMPLETED" and e["nodeID"] == "wait"]) == 1

@@ -6,12 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from anabranch.migrations import upgrade
 from tests.postgres import PostgresServer, running_postgres
-
-try:
-    from anabranch.migrations import upgrade
-except ImportError:
-    upgrade = open_store = None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,6 +20,8 @@ WORKER = "worker-1"
 OTHER_WORKER = "worker-2"
 LEASE_MS = 60_000
 HOUR_MS = 3_600_000
+NAP_MS = 100
+"""A due time near enough to wait for, and too far to be reached before the first look."""
 
 
 def new_id() -> str:

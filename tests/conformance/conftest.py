@@ -13,13 +13,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.engine.ports import Store
+from anabranch.engine.store import open_store
 from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
-
-try:
-    from anabranch.engine.store import open_store
-    from anabranch.migrations import upgrade
-except ImportError:
-    upgrade = open_store = None
+from anabranch.migrations import upgrade
 
 StoreFactory = Callable[[], Awaitable[Store]]
 

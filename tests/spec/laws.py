@@ -40,6 +40,8 @@ def check_decision(state: InstanceState, log: Sequence[Event], before: Before, d
     assert all(event.created_at == now for event in decision.events), "rows are stamped with the time of the decision"
     assert not (before.terminal and decision.events), "an ended instance was changed"
     _check_commands(state, before, decision)
+    if decision.events and not state.is_terminal:
+        assert not state.promises, "a signal lies beside the wait that it was promised to"
     for key, seen in before.contexts.items():
         activation = _open_activations(state).get(key)
         assert activation is None or dict(activation.context) == seen, f"the context of {key} changed after dispatch"
@@ -86,6 +88,7 @@ def picture(state: InstanceState) -> dict[str, Any]:
         "kept signals": {event: [_signal(s) for s in kept.values()] for event, kept in state.kept.items()},
         "kept count": state.kept_count,
         "waits": {event: list(waits) for event, waits in state.waits.items()},
+        "promises": {seq: _key(wait) for seq, wait in state.promises.items()},
         "signal answers": state.signal_answers,
     }
     for path, scope in state.scopes.items():

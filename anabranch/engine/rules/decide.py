@@ -87,7 +87,7 @@ def decide(state: InstanceState, stimulus: Stimulus, now: int) -> Decision:
         case SignalSent():
             return thought.receive(stimulus)
         case TailLoaded():
-            thought.serve_promises()
+            thought.draw_consequences()
         case CancelRequested():
             thought.end_instance(EventType.INSTANCE_CANCELLED, Payload.trusted(stimulus.reason))
         case Adopted():
@@ -144,7 +144,6 @@ class _Thought:
                 return
             self.emit(EventType.INSTANCE_RECOVERED, payload=Payload.trusted({"recoveries": recoveries}))
         self.begin_if_due()
-        self.serve_promises()
         self.fire_timers()
 
     def answer(self, activation: Activation, outcome: HandlerOutcome) -> None:
@@ -167,15 +166,9 @@ class _Thought:
         if not waited_for and state.kept_count >= SIGNALS_KEPT_MAX:
             return Decision(refused="TOO_MANY_SIGNALS")
         self.emit(EventType.SIGNAL_RECEIVED, payload=signal_payload(signal.event, signal.payload, signal.key))
-        self.serve_promises()
+        self.draw_consequences()
         done = self.decision()
         return Decision(done.events, done.commands, done.stops, done.not_before, delivered=waited_for)
-
-    def serve_promises(self) -> None:
-        """Complete every wait whose signal has arrived, oldest signal first."""
-        for wait in sorted(self.state.promised_waits(), key=lambda wait: wait.promised.seq if wait.promised else 0):
-            self.take_promise(wait)
-        self.draw_consequences()
 
     def begin_if_due(self) -> None:
         """Dispatch `start` if the instance has not begun and may."""
@@ -184,7 +177,8 @@ class _Thought:
             self.dispatch(self.state.plan.start, "")
 
     def fire_timers(self) -> None:
-        """Fire whatever is due, oldest due time first."""
+        """Fire whatever is due, oldest due time first; a signal that is in the log already beats its timeout."""
+        self.draw_consequences()
         while not self.state.is_terminal:
             activation = self.state.next_timer()
             if activation is None or activation.due_at is None or activation.due_at > self.now:
@@ -192,8 +186,6 @@ class _Thought:
             self.fired(activation.due_at)
             if activation.phase is Phase.RETRYING:
                 self.dispatch(activation.node, activation.scope.path, attempt=activation.attempt + 1)
-            elif activation.promised is not None:
-                self.take_promise(activation)  # the signal was here before the timeout was recorded
             elif activation.event is not None:
                 self.complete(activation, NULL, TIMEOUT_HANDLE)
             else:
@@ -252,8 +244,7 @@ class _Thought:
     def take_promise(self, wait: Activation) -> None:
         """Record which signal the wait takes, and complete it with the payload."""
         signal = wait.promised
-        if signal is None or self.state.activation(wait.node.id, wait.scope.path) is not wait:
-            return
+        assert signal is not None
         note = Payload.trusted({"event": signal.event, "signalSeq": signal.seq})
         self.emit(EventType.NODE_WAITING, wait, payload=note)
         self.complete(wait, signal.payload, DEFAULT_HANDLE)
@@ -302,19 +293,30 @@ class _Thought:
 
     # -- consequences ---------------------------------------------------------------------
     def draw_consequences(self) -> None:
-        """Walk from every ended activation to what its verdicts decide, until nothing more follows."""
-        while self.todo and not self.state.is_terminal:
-            scope, node = self.todo.popleft()
-            for target, readiness in calculate_next_nodes(scope, node):
-                if readiness is Readiness.DISPATCH:
-                    self.dispatch(target, scope.path)
-                else:
-                    self.skip(target, scope)
-            if scope.remaining == 0:
-                if scope.owner is not None:
-                    self.iteration_ended(scope.owner)
-                else:
-                    self.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(self.state.output()))
+        """Walk from every ended activation to what its verdicts decide, until nothing more follows.
+
+        Waits whose signal has arrived are served here too, since ending one activation may hand
+        its signal to another: after a decision no signal lies beside a wait that it fits.
+        """
+        promises = self.state.promises
+        while (self.todo or promises) and not self.state.is_terminal:
+            if self.todo:
+                self.follow(*self.todo.popleft())
+            else:
+                self.take_promise(next(iter(promises.values())))
+
+    def follow(self, scope: Scope, node: PlanNode) -> None:
+        """What one ended activation decides: its targets, and perhaps the end of its scope."""
+        for target, readiness in calculate_next_nodes(scope, node):
+            if readiness is Readiness.DISPATCH:
+                self.dispatch(target, scope.path)
+            else:
+                self.skip(target, scope)
+        if scope.remaining == 0:
+            if scope.owner is not None:
+                self.iteration_ended(scope.owner)
+            else:
+                self.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(self.state.output()))
 
     def dispatch(self, node: PlanNode, path: str, *, attempt: int = 1) -> None:
         """Queue an attempt; its event opens the iteration if it is the first in it."""

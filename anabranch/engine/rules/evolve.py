@@ -168,6 +168,7 @@ def _signal_received(state: InstanceState, event: Event) -> None:
         _keep(state, signal)
     else:
         wait.promised = signal
+        state.promises[signal.seq] = wait
     if note.get("key") is not None:
         state.signal_answers[note["key"]] = wait is not None
 
@@ -269,6 +270,7 @@ def _keep(state: InstanceState, signal: KeptSignal) -> None:
 def _take_signal(state: InstanceState, activation: Activation, event: str, seq: int) -> None:
     if activation.promised is not None and activation.promised.seq == seq:
         activation.promised = None
+        del state.promises[seq]
         return
     signals = state.kept[event]
     del signals[seq]
@@ -287,6 +289,8 @@ def _close_wait(state: InstanceState, activation: Activation) -> None:
     if signal is not None:
         heir = state.oldest_wait(signal.event, signal.payload)
         if heir is None:
+            del state.promises[signal.seq]
             _keep(state, signal)
         else:
             heir.promised = signal
+            state.promises[signal.seq] = heir

@@ -148,6 +148,7 @@ class InstanceState:
         "last_seq",
         "outcome",
         "plan",
+        "promises",
         "recoveries",
         "root",
         "running",
@@ -183,6 +184,8 @@ class InstanceState:
         self.kept_count = 0
         self.waits: dict[str, dict[tuple[str, str], Activation]] = {}
         """Open waits by event and (node id, scope), oldest first."""
+        self.promises: dict[int, Activation] = {}
+        """Open waits whose signal has arrived and is not recorded as taken yet, by its seq, oldest first."""
         self.signal_answers: dict[str, bool] = {}
         """For each signal key: was a fitting wait open when it arrived?"""
 
@@ -273,11 +276,6 @@ class InstanceState:
             if fits(match, signal.payload):
                 return signal
         return None
-
-    def promised_waits(self) -> Iterator[Activation]:
-        """Open waits whose signal has arrived and is not recorded as taken yet."""
-        for waits in list(self.waits.values()):
-            yield from [wait for wait in waits.values() if wait.promised is not None]
 
     def final_context(self) -> dict[str, Any]:
         """The root context as a plain object, without the `__node_` entries."""

@@ -50,9 +50,7 @@ LAPSED = Adopted(lapsed=True)
 HANDED_OVER = Adopted(lapsed=False)
 
 
-def completed(
-    node: str, output: Any = None, *, handle: str | None = None, delay_ms: int | None = None
-) -> NodeResult:
+def completed(node: str, output: Any = None, *, handle: str | None = None, delay_ms: int | None = None) -> NodeResult:
     """The handler of this attempt returned."""
     return _result(node, Completed(Payload.of(output), handle, delay_ms))
 

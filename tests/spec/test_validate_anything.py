@@ -25,7 +25,9 @@ FIELDS = """
     event duration until nodes edges workflowOptions inputSchema retention deadline maxAttempts backoff kind
     base $ref __proto__
 """
-WORDS = """start end set loop condition delay waitForEvent a b any all ignore default error done forEach 5s {{ctx.a}} {{ {%"""
+WORDS = """
+    start end set loop condition delay waitForEvent a b any all ignore default error done forEach 5s {{ctx.a}} {{ {%
+"""
 field_names = st.sampled_from(re.findall(r"\S+", FIELDS))
 words = st.sampled_from(re.findall(r"\S+", WORDS))
 anything = st.recursive(

@@ -59,7 +59,7 @@ def _parse(text: str) -> nodes.Expr:
             raise Refused(f"it goes on after its end, with {parser.stream.current.value!r}")
     except TemplateSyntaxError as refusal:
         raise Refused(f"it cannot be read: {refusal.message}") from None
-    except (RecursionError, ValueError):
+    except RecursionError:
         raise Refused(f"it is nested more than {EXPRESSION_DEPTH_MAX} levels deep") from None
     return tree
 
@@ -266,8 +266,9 @@ def _concatenate(compiler: _Compiler, node: nodes.Concat, depth: int) -> Evaluat
 def _filter(compiler: _Compiler, node: nodes.Filter, depth: int) -> Evaluate:
     if node.name not in FILTERS and node.name != "default":
         raise Refused(f"there is no filter `{node.name}`; there are default, {', '.join(FILTERS)}")
-    if node.node is None or node.dyn_args is not None or node.dyn_kwargs is not None:
-        raise Refused(f"the filter `{node.name}` takes plain arguments only")
+    names = [pair.key for pair in node.kwargs]
+    if node.node is None or node.dyn_args is not None or node.dyn_kwargs is not None or len(set(names)) < len(names):
+        raise Refused(f"the filter `{node.name}` takes plain arguments, each once")
     positional = [compiler.compile(argument, depth + 1) for argument in node.args]
     named = {pair.key: compiler.compile(pair.value, depth + 1) for pair in node.kwargs}
     if node.name == "default":

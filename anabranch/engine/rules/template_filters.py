@@ -241,9 +241,9 @@ def _unique(value: Any, work: Work, *, case_sensitive: Any = False, attribute: A
         # JSON text stands for lists and objects, which cannot be looked up as they are.
         work.spend(work.weigh(items))
         keys = [orjson.dumps(key, option=orjson.OPT_SORT_KEYS).decode() for key in keys]
-    # The first of equal items stays, where it was.
-    firsts = dict(zip(reversed(keys), reversed(items), strict=True))
-    return work.built(list(reversed(firsts.values())), work.weigh(items))
+    # From the end, so that of equal items the first stays, where it was.
+    firsts = dict(zip(reversed(keys), reversed(range(len(items))), strict=True))
+    return work.built([items[position] for position in sorted(firsts.values())], work.weigh(items))
 
 
 def _min(value: Any, work: Work, *, case_sensitive: Any = False, attribute: Any = None) -> Any:

@@ -18,9 +18,11 @@ from anabranch.engine.ports import InstanceHead, InstanceRow, Turn
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.faults import DataRefused
-from anabranch.engine.store.schema import workflow_instances
+from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 
 INSTANCE_COLUMNS = tuple(column.name for column in workflow_instances.c)
+
+EVENT_COLUMNS = tuple(column.name for column in workflow_instance_logs.c)
 
 EVENT_NOTE_COLUMNS = (
     "seq",
@@ -167,6 +169,63 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
             error_message,
         ), payload in zip(notes, payloads.split(PAYLOAD_SEPARATOR), strict=True)
     ]
+
+
+def values_of_turns(turns: Iterable[Turn]) -> list[Any]:
+    """The guarded turns of a batch, each as guard values and what to write (`sqlite_statements.TURN_COLUMNS`)."""
+    values: list[Any] = []
+    for turn in turns:
+        ends = turn.status.is_terminal
+        values += (
+            turn.instance_id,
+            turn.expected_version,
+            turn.worker_id,
+            turn.events[0].seq if turn.events else None,
+            turn.not_before,
+            len(turn.events),
+            turn.status.value,
+            ends,
+            ends or turn.release,
+            None if ends else turn.available_at,
+            turn.started_at,
+        )
+    return values
+
+
+def values_of_births(turns: Iterable[Turn], *, now: int) -> list[Any]:
+    """The births of a batch, each as the values of INSTANCE_COLUMNS."""
+    values: list[Any] = []
+    for turn in turns:
+        if turn.birth is not None:
+            row = _birth_row(turn, turn.birth)
+            row["completed_at"] = now if row["ends"] else None
+            values += (row[name] for name in INSTANCE_COLUMNS)
+    return values
+
+
+def values_of_events(turns: Iterable[Turn]) -> list[Any]:
+    """The events of a batch, each as the values of EVENT_COLUMNS."""
+    values: list[Any] = []
+    for turn in turns:
+        for event in turn.events:
+            raw = event.payload.raw
+            if b"\\u0000" in raw and _NUL_IN_JSON.search(raw):
+                raise DataRefused("text with a NUL character")
+            values += (
+                turn.instance_id,
+                event.seq,
+                event.node_id,
+                event.scope,
+                event.type.value,
+                event.node_status,
+                event.next_handle,
+                event.output_variable,
+                raw.decode(),
+                event.error_message,
+                event.attempt,
+                event.created_at,
+            )
+    return values
 
 
 _STATUS = {status.value: status for status in Status}

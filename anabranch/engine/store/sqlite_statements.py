@@ -1,7 +1,8 @@
 """The statements that only SQLite has, each with the index it relies on.
 
-Executed by `sqlite`, always in its writer's transaction where they write. Batches come as one
-JSON parameter and answers go as one JSON value: see there why.
+Executed by `sqlite`, always in its writer's transaction where they write. Whole batches are
+bound at once and answers go as one JSON value: see there why. A batch statement exists for
+each power of two of rows; rows that are not needed are all NULL and match nothing.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.
@@ -13,73 +14,105 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
-from anabranch.engine.store.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, LOG_SEPARATOR, PAYLOAD_SEPARATOR
-from anabranch.engine.store.schema import IS_OPEN, IS_SIGNAL, workflow_instance_logs
+from anabranch.engine.store.rows import (
+    EVENT_COLUMNS,
+    EVENT_NOTE_COLUMNS,
+    INSTANCE_COLUMNS,
+    LOG_SEPARATOR,
+    PAYLOAD_SEPARATOR,
+)
+from anabranch.engine.store.schema import IS_OPEN, IS_SIGNAL
 from anabranch.engine.store.statements import SIGNALS_KEPT
 
-_LOG_COLUMNS = tuple(column.name for column in workflow_instance_logs.c)
-_WRITTEN_AT_BIRTH = tuple(name for name in INSTANCE_COLUMNS if name != "completed_at")
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 _NOTE = ", ".join(EVENT_NOTE_COLUMNS)
 
 
-def _fields(names: tuple[str, ...]) -> str:
-    """Each column's value out of one object of a JSON list; a payload stays JSON text."""
-    return ", ".join(f"value {'->' if name == 'payload' else '->>'} '{name}'" for name in names)
+TURN_COLUMNS = (
+    "id",
+    "expected_version",
+    "held_by",
+    "first_seq",
+    "not_before",
+    "events",
+    "new_status",
+    "ends",
+    "releases",
+    "new_available_at",
+    "new_started_at",
+)
+"""A turn as `advance` and `guards_held` take it."""
+
+_GUARD = f"""
+    instance_id = id
+    AND version = expected_version
+    AND worker_id IS held_by
+    AND {IS_OPEN}
+    AND last_seq + 1 = coalesce(first_seq, last_seq + 1)
+    AND coalesce(not_before, 0) <= ?"""
 
 
-GUARDS_HELD = text(f"""
-    SELECT json_group_array(i.instance_id)
-    FROM json_each(:turns) AS t CROSS JOIN workflow_instances AS i
-    WHERE i.instance_id = t.value ->> 'instance_id'
-      AND i.version = t.value ->> 'expected_version'
-      AND i.worker_id IS t.value ->> 'held_by'
-      AND i.{IS_OPEN}
-      AND i.last_seq + 1 = coalesce(t.value ->> 'first_seq', i.last_seq + 1)
-      AND coalesce(t.value ->> 'not_before', 0) <= :now
-""")
-"""The instances whose guards hold. CROSS JOIN fixes the order: each turn looks its row up by primary key."""
+@cache
+def advance(rows: int) -> str:
+    """Move the instances of so many turns whose guards hold, each looked up by primary key. Then: now, now."""
+    return f"""
+        WITH turn({", ".join(TURN_COLUMNS)}) AS ({_values(len(TURN_COLUMNS), rows)})
+        UPDATE workflow_instances SET
+            version = version + 1,
+            last_seq = last_seq + events,
+            status = new_status,
+            worker_id = CASE WHEN releases THEN NULL ELSE worker_id END,
+            available_at = CASE WHEN releases THEN new_available_at ELSE coalesce(new_available_at, available_at) END,
+            started_at = coalesce(started_at, new_started_at),
+            completed_at = CASE WHEN ends THEN ? END
+        FROM turn WHERE {_GUARD}"""
+
+
+@cache
+def guards_held(rows: int) -> str:
+    """The ids of so many turns whose guards hold, as one JSON list. Then: now. CROSS JOIN keeps the turns outside."""
+    return f"""
+        WITH turn({", ".join(TURN_COLUMNS)}) AS ({_values(len(TURN_COLUMNS), rows)})
+        SELECT json_group_array(id) FROM turn CROSS JOIN workflow_instances WHERE {_GUARD}"""
+
+
+@cache
+def give_birth(rows: int) -> str:
+    """Insert so many births that are known to be new."""
+    return f"""
+        INSERT INTO workflow_instances ({_COLUMNS})
+        SELECT * FROM ({_values(len(INSTANCE_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
+
+
+@cache
+def append_events(rows: int) -> str:
+    """Append so many events of winners; a row that a unique index forbids undoes the transaction."""
+    return f"""
+        INSERT INTO workflow_instance_logs ({", ".join(EVENT_COLUMNS)})
+        SELECT * FROM ({_values(len(EVENT_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
+
+
+def _values(columns: int, rows: int) -> str:
+    row = f"({', '.join('?' * columns)})"
+    return f"VALUES {', '.join([row] * rows)}"
+
 
 BIRTHS_KNOWN = text("""
     SELECT json_group_array(json_array(id, holder)) FROM (
-        SELECT b.value ->> 'instance_id' AS id,
+        SELECT b.value ->> 0 AS id,
                (SELECT k.instance_id FROM workflow_instances AS k
-                WHERE k.tenant_id = b.value ->> 'tenant_id' AND k.workflow_name = b.value ->> 'workflow_name'
-                  AND k.idempotency_key = b.value ->> 'idempotency_key' AND k.idempotency_key IS NOT NULL) AS holder,
-               (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.value ->> 'instance_id') AS present
+                WHERE k.tenant_id = b.value ->> 1 AND k.workflow_name = b.value ->> 2
+                  AND k.idempotency_key = b.value ->> 3 AND k.idempotency_key IS NOT NULL) AS holder,
+               (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.value ->> 0) AS present
         FROM json_each(:births) AS b)
     WHERE holder IS NOT NULL OR present IS NOT NULL
 """)
-"""The births that are not new, with the holder of their key. Uses ux_instance_idempotency and the primary key."""
+"""The births (id, tenant, name, key) that are not new, and who holds their key.
 
-ADVANCE = text("""
-    UPDATE workflow_instances SET
-        version = version + 1,
-        last_seq = last_seq + (t.value ->> 'events'),
-        status = t.value ->> 'status',
-        worker_id = CASE WHEN t.value ->> 'releases' THEN NULL ELSE worker_id END,
-        available_at = CASE WHEN t.value ->> 'releases' THEN t.value ->> 'available_at'
-                            ELSE coalesce(t.value ->> 'available_at', available_at) END,
-        started_at = coalesce(started_at, t.value ->> 'started_at'),
-        completed_at = CASE WHEN t.value ->> 'ends' THEN :now END
-    FROM json_each(:turns) AS t
-    WHERE instance_id = t.value ->> 'instance_id'
-""")
-"""Move the rows of turns whose guards are known to hold, by primary key."""
+Uses ux_instance_idempotency and the primary key.
+"""
 
-GIVE_BIRTH = text(f"""
-    INSERT INTO workflow_instances ({", ".join(_WRITTEN_AT_BIRTH)}, completed_at)
-    SELECT {_fields(_WRITTEN_AT_BIRTH)}, CASE WHEN value ->> 'ends' THEN :now END FROM json_each(:births)
-""")
-"""Insert births that are known to be new."""
-
-APPEND_EVENTS = text(f"""
-    INSERT INTO workflow_instance_logs ({", ".join(_LOG_COLUMNS)})
-    SELECT {_fields(_LOG_COLUMNS)} FROM json_each(:events)
-""")
-"""Append the winners' events; a row that a unique index forbids undoes the transaction."""
-
-APPEND_EVENT = text("""
+APPEND_EVENT = APPEND_EVENT = text("""
     INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
     VALUES (:instance_id, :seq, '', '', :event_type, :payload, 0, :now)
 """)

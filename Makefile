@@ -6,6 +6,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 ANABRANCH := $(VENV)/bin/anabranch
 READY := $(VENV)/.ready
+EXAMPLE := examples/dependencies
 
 # Two at once: a small machine has two cores, and the tests that start databases need both.
 TEST_WORKERS ?= 2
@@ -21,7 +22,7 @@ help: ## list what can be made
 setup: $(READY) ## install everything into .venv (the other targets do it by themselves)
 
 demo: $(READY) ## run the example workflow and watch it
-	$(ANABRANCH) run examples/triage/workflow.json --input @examples/triage/input.json --watch
+	$(ANABRANCH) run $(EXAMPLE)/workflow.json --import $(EXAMPLE)/nodes.py --input @$(EXAMPLE)/input.json --watch
 
 test: $(READY) ## run all tests
 	$(PYTHON) -m pytest -n $(TEST_WORKERS) $(PYTEST)

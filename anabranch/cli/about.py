@@ -1,0 +1,68 @@
+"""`anabranch version` and `anabranch doctor`: what is running here, and can it work?"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version as version_of
+from typing import Any
+from urllib.parse import urlsplit
+
+import typer
+from pydantic import SecretStr
+
+from anabranch.cli.options import AsJson, DatabaseUrl
+from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.engine.rules.duration import format_duration
+from anabranch.errors import AnabranchError
+from anabranch.migrations import current
+from anabranch.settings import Settings, environment_name
+
+
+def version(*, as_json: AsJson = False) -> None:
+    """Print the version."""
+    document = {"version": version_of("anabranch"), "python": platform.python_version()}
+    if as_json:
+        print_document(document)
+    else:
+        print_line(f"anabranch {document['version']} (Python {document['python']})")
+
+
+def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Show the settings in force and whether the database answers. Exits 1 if it does not."""
+    settings = Settings.load(database_url=database_url)
+    in_force = {environment_name(field): _plain(field, getattr(settings, field)) for field in Settings.model_fields}
+    in_force[environment_name("database_url")] = without_password(settings.database_url)
+    database: dict[str, Any] = {"reachable": True, "schema": None, "error": None}
+    try:
+        # A person is waiting: the database answers now, or something is wrong with it.
+        database["schema"] = current(settings.database_url, connect_wait_s=0)
+    except AnabranchError as refusal:
+        database = {"reachable": False, "schema": None, "error": refusal.as_json()}
+    if as_json:
+        print_document({"settings": in_force, "database": database})
+    else:
+        print_table(("setting", "value"), list(in_force.items()))
+        print_line(_database_line(database))
+    if not database["reachable"]:
+        raise typer.Exit(1)
+
+
+def without_password(url: str) -> str:
+    """A database URL that may be shown."""
+    password = urlsplit(url).password
+    return url if password is None else url.replace(f":{password}@", ":***@")
+
+
+def _plain(field: str, value: Any) -> Any:
+    """A setting as it would be written down; never a secret."""
+    if isinstance(value, SecretStr):
+        return "***"
+    if field.endswith("_ms"):
+        return format_duration(value)
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _database_line(database: dict[str, Any]) -> str:
+    if not database["reachable"]:
+        return f"the database does not answer: {database['error']['message']}"
+    return f"the database answers; its schema is {database['schema'] or 'not there yet: `anabranch migrate` makes it'}"

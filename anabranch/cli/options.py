@@ -1,0 +1,64 @@
+"""The options that commands share, and the values that people write into them.
+
+Every command takes `--json`; those that open the database also take `--database-url` and `--tenant`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.engine.rules.instants import from_iso
+from anabranch.errors import InvalidRequest
+from anabranch.intake import TEXT_BYTES_MAX, parse_json, read_json_file
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url", metavar="URL", help="sqlite:///path or postgresql://…; else ANABRANCH_DATABASE_URL."
+    ),
+]
+Tenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Whose workflows and runs.")]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE_OR_FILE", help="Where @node_type classes live; may be repeated."),
+]
+Input = Annotated[
+    str | None,
+    typer.Option(
+        "--input",
+        metavar="JSON|@FILE",
+        help="The run's input, or @ and a file that holds it; @- reads it from standard input.",
+    ),
+]
+RunId = Annotated[str, typer.Argument(metavar="INSTANCE_ID", help="The run.")]
+WorkflowName = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Name or id of a workflow.")]
+
+DEFAULT_TENANT = "default"
+
+
+def read_value(text: str | None, *, what: str, default: Any) -> Any:
+    """The JSON value that `text` is, or that the file after `@` holds. Raises as `intake` does."""
+    if text is None:
+        return default
+    if text == "@-":
+        return parse_json(sys.stdin.buffer.read(TEXT_BYTES_MAX + 1), what=what)
+    if text.startswith("@"):
+        return read_json_file(Path(text[1:]))
+    return parse_json(text, what=what)
+
+
+def read_instant(text: str | None, *, option: str) -> int | None:
+    """Milliseconds since the epoch of an ISO 8601 time with an offset. Raises InvalidRequest."""
+    if text is None:
+        return None
+    try:
+        return from_iso(text)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            f"{option} {text!r} is no point in time", hint="Write ISO 8601 with an offset: 2030-01-31T08:00:00+01:00."
+        ) from None

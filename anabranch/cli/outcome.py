@@ -1,0 +1,74 @@
+"""How a run ended, as `run` and `runs watch` say it: on the screen, as JSON, as an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.cli.output import print_document, print_line, print_note
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.instants import from_iso
+
+EXIT_COMPLETED = 0
+EXIT_NOT_COMPLETED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is worth telling of a run that has ended."""
+
+    instance_id: str
+    status: Status
+    output: Any
+    error: dict[str, Any] | None
+    note: Any
+    took_ms: int
+
+    @property
+    def exit_code(self) -> int:
+        """0 for COMPLETED, 1 for FAILED and CANCELLED."""
+        return EXIT_COMPLETED if self.status is Status.COMPLETED else EXIT_NOT_COMPLETED
+
+
+def outcome_of(run: dict[str, Any]) -> Outcome:
+    """The outcome in a run's document; the run must have ended."""
+    return Outcome(
+        instance_id=run["instanceID"],
+        status=Status(run["status"]),
+        output=run["output"],
+        error=run["error"],
+        note=run["note"],
+        took_ms=from_iso(run["completedAt"]) - from_iso(run["startedAt"] or run["createdAt"]),
+    )
+
+
+def print_outcome(outcome: Outcome, *, as_json: bool) -> None:
+    """The output or what went wrong, and how to read the run again."""
+    if as_json:
+        print_document(
+            {
+                "instanceID": outcome.instance_id,
+                "status": outcome.status.value,
+                "output": outcome.output,
+                "error": outcome.error,
+            }
+        )
+        return
+    if outcome.status is Status.COMPLETED:
+        print_document(outcome.output)
+    elif outcome.error is not None:
+        print_note(f"error {outcome.error['code']}: {outcome.error['message']}{_place(outcome.error)}")
+    print_line(f"run {outcome.instance_id} is {outcome.status} after {seconds(outcome.took_ms)}")
+    print_line(f"read it again: anabranch runs show {outcome.instance_id}")
+
+
+def seconds(milliseconds: int) -> str:
+    """A length of time for a person: `0.4 s`, `75 s`."""
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 10_000 else f"{milliseconds / 1000:.0f} s"
+
+
+def _place(error: dict[str, Any]) -> str:
+    if not error["nodeID"]:
+        return ""
+    scope = f" in {error['scope']}" if error["scope"] else ""
+    return f" (node {error['nodeID']}{scope}, attempt {error['attempt']})"

@@ -1,0 +1,81 @@
+"""What the commands print: documents for programs, lines and tables for people.
+
+Answers go to standard output, everything about them (errors, hints, warnings) to standard error;
+with `--json` standard output holds exactly one JSON document, the error object included.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from anabranch.errors import AnabranchError
+
+# Control characters would let somebody's text move the reader's cursor; tab and newline are harmless.
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+def print_document(value: Any) -> None:
+    """One JSON document, indented, keys in their order."""
+    sys.stdout.write(document_text(value))
+
+
+def document_text(value: Any) -> str:
+    """The text of such a document."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def print_line(text: str) -> None:
+    """One line of an answer."""
+    sys.stdout.write(shown(text) + "\n")
+
+
+def print_note(text: str) -> None:
+    """One line beside the answer."""
+    sys.stderr.write(shown(text) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows under their headings, aligned; None is shown as `-`."""
+    cells = [[heading.upper() for heading in columns], *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(columns))]
+    for row in cells:
+        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+
+
+def print_error(error: AnabranchError, *, as_json: bool) -> None:
+    """`error CODE: message` and its hint on standard error; as JSON the error object on standard output."""
+    if as_json:
+        print_document({"error": error.as_json()})
+        return
+    print_note(f"error {error.code}: {error.message}")
+    for problem in error.details if isinstance(error.details, list) else ():
+        if isinstance(problem, dict) and problem.get("code"):
+            print_note(f"  {problem_line(problem)}")
+    if error.advice:
+        print_note(f"hint: {error.advice}")
+
+
+def problem_line(problem: Mapping[str, Any]) -> str:
+    """One problem of a workflow or an input: its code, its place, its sentence."""
+    if problem.get("nodeID") is not None:
+        place = f" in node {problem['nodeID']}"
+    elif problem.get("edgeID") is not None:
+        place = f" at edge {problem['edgeID']}"
+    else:
+        place = f" at {problem['pointer']}" if problem.get("pointer") else ""
+    return f"{problem['code']}{place}: {problem['message']}"
+
+
+def shown(text: str) -> str:
+    """Somebody's text, safe for a terminal."""
+    return text.translate(_CONTROL)
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
+    return shown(str(value)).replace("\n", " ")

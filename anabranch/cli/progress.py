@@ -1,0 +1,141 @@
+"""What a run is doing, while it does it: a live table on a terminal, plain lines elsewhere.
+
+An observer of the engine: told what is committed, in log order. Knows events, no stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from anabranch.cli.outcome import seconds
+from anabranch.cli.output import shown
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.instants import to_iso
+
+# Ten times a second looks alive; more is only work.
+REFRESH_S = 0.1
+
+# The heading, the line of counts, and room for the prompt that scrolls up.
+LINES_BESIDES_NODES = 4
+
+_STATES = {
+    EventType.NODE_DISPATCHED: "running",
+    EventType.LOOP_OPENED: "running",
+    EventType.NODE_WAITING: "waiting",
+    EventType.NODE_ATTEMPT_FAILED: "retrying",
+    EventType.NODE_COMPLETED: "success",
+    EventType.NODE_FAILED: "error",
+    EventType.NODE_SKIPPED: "skipped",
+}
+_ENDED = ("success", "error", "skipped")
+_STYLES = {
+    "running": "cyan",
+    "waiting": "blue",
+    "retrying": "yellow",
+    "success": "green",
+    "error": "red",
+    "skipped": "dim",
+}
+
+
+@dataclass(slots=True)
+class _Line:
+    """One activation on the screen. Times in milliseconds since the epoch."""
+
+    name: str
+    state: str
+    attempt: int
+    began_at: int
+    ended_at: int | None = None
+
+
+class Progress:
+    """Shows one run: the first whose events are committed here, or the one it was given."""
+
+    def __init__(self, console: Console, *, instance_id: str | None = None) -> None:
+        self._console = console
+        self._instance_id = instance_id
+        self._lines: dict[tuple[str, str], _Line] = {}
+        self._status = Status.PENDING
+        self._live: Live | None = None
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        """Take in what is in the log now."""
+        self._instance_id = self._instance_id or instance_id
+        if instance_id == self._instance_id:
+            self._status = status
+            for event in events:
+                self._take(event)
+
+    def on_screen(self) -> AbstractContextManager[object]:
+        """While this is entered the table is on the screen; without a terminal there is none."""
+        if not self._console.is_terminal:
+            return nullcontext()
+        # Drawn by `keep_drawing`, in the thread that takes events in: a table that changes
+        # while another thread draws it would have to be locked.
+        self._live = Live(self._table(), console=self._console, auto_refresh=False)
+        return self._live
+
+    async def keep_drawing(self) -> None:
+        """Redraw until cancelled; the last state stays on the screen."""
+        try:
+            while self._live is not None:
+                self._live.update(self._table(), refresh=True)
+                await asyncio.sleep(REFRESH_S)
+        finally:
+            if self._live is not None:
+                self._live.update(self._table(), refresh=True)
+
+    def _take(self, event: Event) -> None:
+        state = _STATES.get(event.type)
+        if state is None:
+            return
+        place = (event.node_id, event.scope)
+        line = self._lines.get(place)
+        if line is None:
+            line = self._lines[place] = _Line(_name(event), state, event.attempt, event.created_at)
+        line.state, line.attempt = state, event.attempt
+        line.ended_at = event.created_at if state in _ENDED else None
+        if not self._console.is_terminal:
+            text = event_line(event)
+            if text is not None:
+                self._console.out(text, highlight=False)
+
+    def _table(self) -> Table:
+        now = time.time() * 1000
+        table = Table(box=None, pad_edge=False, show_header=False)
+        room = max(self._console.height - LINES_BESIDES_NODES, 1)
+        # What is still open is most worth seeing; of what has ended, the latest.
+        lines = sorted(self._lines.values(), key=lambda line: (line.ended_at is None, line.ended_at or line.began_at))
+        for line in lines[-room:]:
+            took = seconds(max(int((line.ended_at or now) - line.began_at), 0))
+            attempt = f"attempt {line.attempt}" if line.attempt > 1 else ""
+            table.add_row(Text(line.name), Text(line.state, style=_STYLES[line.state]), took, attempt)
+        counts = Counter(line.state for line in self._lines.values())
+        summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+        table.add_row(Text(f"{self._status}", style="bold"), summary)
+        return table
+
+
+def event_line(event: Event) -> str | None:
+    """One event as a plain line; None for those that tell a reader nothing new of a node."""
+    state = _STATES.get(event.type)
+    if state is None or event.type is EventType.LOOP_OPENED:
+        return None
+    attempt = f" (attempt {event.attempt})" if event.attempt > 1 else ""
+    reason = f": {event.error_message}" if event.error_message else ""
+    return shown(f"{to_iso(event.created_at)}  {state:<8}  {_name(event)}{attempt}{reason}")
+
+
+def _name(event: Event) -> str:
+    return shown(f"{event.node_id}  {event.scope}" if event.scope else event.node_id)

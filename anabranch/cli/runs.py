@@ -1,0 +1,242 @@
+"""`anabranch runs`: look at runs, start them for a worker, signal and cancel them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.cli.options import (
+    DEFAULT_TENANT,
+    AsJson,
+    DatabaseUrl,
+    Input,
+    RunId,
+    Tenant,
+    WorkflowName,
+    read_instant,
+    read_value,
+)
+from anabranch.cli.outcome import outcome_of, print_outcome
+from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.progress import event_line
+from anabranch.cli.session import open_session
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.instants import from_iso
+from anabranch.errors import InvalidRequest
+from anabranch.service import WorkflowService
+
+family = typer.Typer(help="Runs: list, show, log, start, cancel, signal, watch.", no_args_is_help=True)
+
+# 50 of at most 100, as over HTTP.
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 100
+
+# Half a second: what another process commits is on the screen within the second that everything takes effect in.
+WATCH_POLL_S = 0.5
+
+
+@family.command("list")
+def list_runs(
+    *,
+    workflow: Annotated[str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Only its runs.")] = None,
+    status: Annotated[list[Status] | None, typer.Option("--status", help="Only these; may be repeated.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created then or later.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before then.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX)] = LIMIT_DEFAULT,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="The nextCursor of the page before.")] = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Runs, newest first."""
+    before = _read_cursor(cursor)
+    first, end = read_instant(since, option="--since"), read_instant(until, option="--until")
+    session = open_session(database_url=database_url, tenant=tenant)
+    items = session.ask(
+        lambda service: service.list_runs(
+            tenant_id=session.tenant,
+            limit=limit + 1,  # one more tells whether there is another page
+            workflow=workflow,
+            statuses=status or (),
+            since=first,
+            until=end,
+            before=before,
+        )
+    )
+    next_cursor = _cursor_after(items[limit - 1]) if len(items) > limit else None
+    items = items[:limit]
+    if as_json:
+        print_document({"items": items, "nextCursor": next_cursor})
+        return
+    columns = ("instanceID", "name", "version", "status", "createdAt", "completedAt")
+    print_table(columns, [[item[column] for column in columns] for item in items])
+    if next_cursor is not None:
+        print_line(f"more: --cursor {next_cursor}")
+
+
+@family.command("show")
+def show(
+    instance_id: RunId, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
+) -> None:
+    """One run: input, outcome, and its nodes."""
+    session = open_session(database_url=database_url, tenant=tenant)
+    run = session.ask(lambda service: service.get_run(instance_id, tenant_id=session.tenant))
+    if as_json:
+        print_document(run)
+        return
+    fields = [(name, value) for name, value in run.items() if name not in ("nodes", "input", "output", "error")]
+    print_table(("field", "value"), fields)
+    for name in ("input", "output", "error"):
+        if run[name] is not None:
+            print_line(f"\n{name}:")
+            print_document(run[name])
+    if run["nodes"]:
+        print_line("")
+        columns = ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt")
+        print_table(columns, [[node[column] or None for column in columns] for node in run["nodes"]])
+
+
+@family.command("log")
+def log(
+    instance_id: RunId,
+    *,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only events after this one.")] = 0,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """The events of a run, in log order."""
+    session = open_session(database_url=database_url, tenant=tenant)
+    events = session.ask(lambda service: service.get_log(instance_id, tenant_id=session.tenant, after_seq=after))
+    if as_json:
+        print_document({"items": events, "nextCursor": None})
+        return
+    columns = ("seq", "createdAt", "eventType", "nodeID", "scope", "nodeAttempt", "nextHandle", "errorMessage")
+    print_table(columns, [[event[column] or None for column in columns] for event in events])
+
+
+@family.command("start")
+def start(
+    workflow: WorkflowName,
+    *,
+    input_: Input = None,
+    version: Annotated[int | None, typer.Option("--version", metavar="N")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")
+    ] = None,
+    retention_days: Annotated[int | None, typer.Option("--retention-days", metavar="DAYS")] = None,
+    available_at: Annotated[str | None, typer.Option("--available-at", metavar="TIME", help="Not before then.")] = None,
+    deadline_at: Annotated[
+        str | None, typer.Option("--deadline-at", metavar="TIME", help="FAILED at that time.")
+    ] = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Start a run and return at once; a worker advances it."""
+    value = read_value(input_, what="--input", default={})
+    begins, ends = (
+        read_instant(available_at, option="--available-at"),
+        read_instant(deadline_at, option="--deadline-at"),
+    )
+    session = open_session(database_url=database_url, tenant=tenant)
+    started = session.ask(
+        lambda service: service.execute_workflow(
+            workflow,
+            value,
+            tenant_id=session.tenant,
+            version=version,
+            idempotency_key=key,
+            retention_days=retention_days,
+            available_at=begins,
+            deadline_at=ends,
+        )
+    )
+    if as_json:
+        print_document({"instanceID": started.instance_id, "status": started.status.value})
+    else:
+        print_line(
+            f"run {started.instance_id} {'is' if started.created else 'was started before and is'} {started.status}"
+        )
+
+
+@family.command("cancel")
+def cancel(
+    instance_id: RunId,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Kept in the log.")] = "cancelled from the command line",
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a run; returns once that is committed."""
+    session = open_session(database_url=database_url, tenant=tenant)
+    status = session.ask(lambda service: service.cancel_run(instance_id, tenant_id=session.tenant, reason=reason))
+    if as_json:
+        print_document({"instanceID": instance_id, "status": status.value})
+    else:
+        print_line(f"run {instance_id} is {status}")
+
+
+@family.command("signal")
+def signal(
+    instance_id: RunId,
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="The signal's name.")],
+    *,
+    payload: Annotated[str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What it carries.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="A repeated key is delivered once.")] = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Send a signal to a run; it is kept until something waits for it."""
+    value = read_value(payload, what="--payload", default=None)
+    session = open_session(database_url=database_url, tenant=tenant)
+    delivered = session.ask(
+        lambda service: service.send_signal(instance_id, event, value, tenant_id=session.tenant, key=key)
+    )
+    if as_json:
+        print_document({"delivered": delivered})
+    else:
+        print_line(f"{event} is {'delivered to a wait' if delivered else 'kept until something waits for it'}")
+
+
+@family.command("watch")
+def watch(
+    instance_id: RunId, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
+) -> None:
+    """Follow a run that another process advances, until it ends. Exits like `run`."""
+    session = open_session(database_url=database_url, tenant=tenant)
+
+    async def follow(service: WorkflowService) -> dict[str, Any]:
+        seen = 0
+        while True:
+            # The status is read first: events that were committed before it are then in the log that follows.
+            row = await service.get_run_status(instance_id, tenant_id=session.tenant)
+            for event in await service.get_events(instance_id, tenant_id=session.tenant, after_seq=seen):
+                seen = event.seq
+                line = event_line(event)
+                if line is not None and not as_json:
+                    print_line(line)
+            if row.status.is_terminal:
+                return await service.get_run(instance_id, tenant_id=session.tenant)
+            await asyncio.sleep(WATCH_POLL_S)
+
+    outcome = outcome_of(session.ask(follow))
+    print_outcome(outcome, as_json=as_json)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _cursor_after(item: dict[str, Any]) -> str:
+    return f"{from_iso(item['createdAt'])}.{item['instanceID']}"
+
+
+def _read_cursor(cursor: str | None) -> tuple[int, str] | None:
+    if cursor is None:
+        return None
+    created_at, _, instance_id = cursor.partition(".")
+    if not created_at.isdecimal() or len(created_at) > 15 or not instance_id:
+        raise InvalidRequest(f"--cursor {cursor!r} is none that we gave", hint="Copy it from the page before.")
+    return int(created_at), instance_id

@@ -171,7 +171,7 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
     ]
 
 
-def values_of_turns(turns: Iterable[Turn]) -> list[Any]:
+def values_of_turns(turns: Iterable[Turn], *, now: int) -> list[Any]:
     """The guarded turns of a batch, each as guard values and what to write (`sqlite_statements.TURN_COLUMNS`)."""
     values: list[Any] = []
     for turn in turns:
@@ -188,6 +188,7 @@ def values_of_turns(turns: Iterable[Turn]) -> list[Any]:
             ends or turn.release,
             None if ends else turn.available_at,
             turn.started_at,
+            now,
         )
     return values
 

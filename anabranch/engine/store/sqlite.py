@@ -254,18 +254,17 @@ def _advance(connection: Connection, steps: Sequence[Turn], now: int) -> set[str
     """Move the turns whose guards hold. Almost always all of them do; only else is it asked which."""
     if not steps:
         return set()
-    everyone = {turn.instance_id for turn in steps}
+    columns = len(statements.TURN_COLUMNS)
+    turns = values_of_turns(steps, now=now)
     connection.exec_driver_sql("SAVEPOINT advance")
-    if _write(connection, statements.advance, values_of_turns(steps), len(statements.TURN_COLUMNS), now, now) == len(
-        steps
-    ):
-        return everyone
+    if _write(connection, statements.advance, turns, columns) == len(steps):
+        return {turn.instance_id for turn in steps}
     connection.exec_driver_sql("ROLLBACK TO advance")
-    won = set[str]()
-    for part, rows in _parts(values_of_turns(steps), len(statements.TURN_COLUMNS)):
-        won.update(orjson.loads(connection.exec_driver_sql(statements.guards_held(rows), (*part, now)).scalar_one()))
-    winners = values_of_turns(turn for turn in steps if turn.instance_id in won)
-    _write(connection, statements.advance, winners, len(statements.TURN_COLUMNS), now, now)
+    won: set[str] = set()
+    for part, rows in _parts(turns, columns):
+        won.update(orjson.loads(connection.exec_driver_sql(statements.guards_held(rows), tuple(part)).scalar_one()))
+    winners = values_of_turns((turn for turn in steps if turn.instance_id in won), now=now)
+    _write(connection, statements.advance, winners, columns)
     return won
 
 
@@ -304,11 +303,10 @@ def _new_births(births: Sequence[Turn], known: list[list[str | None]], existing:
     return won
 
 
-def _write(connection: Connection, statement: Callable[[int], str], values: list[Any], columns: int, *last: int) -> int:
+def _write(connection: Connection, statement: Callable[[int], str], values: list[Any], columns: int) -> int:
     """Execute a batch statement for all rows; returns how many it wrote."""
-    return sum(
-        connection.exec_driver_sql(statement(rows), (*part, *last)).rowcount for part, rows in _parts(values, columns)
-    )
+    parts = _parts(values, columns)
+    return sum(connection.exec_driver_sql(statement(rows), tuple(part)).rowcount for part, rows in parts)
 
 
 def _parts(values: list[Any], columns: int) -> Iterator[tuple[list[Any], int]]:

@@ -40,6 +40,7 @@ TURN_COLUMNS = (
     "releases",
     "new_available_at",
     "new_started_at",
+    "now",
 )
 """A turn as `advance` and `guards_held` take it."""
 
@@ -49,14 +50,16 @@ _GUARD = f"""
     AND worker_id IS held_by
     AND {IS_OPEN}
     AND last_seq + 1 = coalesce(first_seq, last_seq + 1)
-    AND coalesce(not_before, 0) <= ?"""
+    AND coalesce(not_before, 0) <= now"""
 
 
 @cache
 def advance(rows: int) -> str:
-    """Move the instances of so many turns whose guards hold, each looked up by primary key. Then: now, now."""
+    """Move the instances of so many turns whose guards hold, each looked up by primary key.
+
+    It begins with UPDATE, not WITH: only then does the driver count the rows.
+    """
     return f"""
-        WITH turn({", ".join(TURN_COLUMNS)}) AS ({_values(len(TURN_COLUMNS), rows)})
         UPDATE workflow_instances SET
             version = version + 1,
             last_seq = last_seq + events,
@@ -64,16 +67,15 @@ def advance(rows: int) -> str:
             worker_id = CASE WHEN releases THEN NULL ELSE worker_id END,
             available_at = CASE WHEN releases THEN new_available_at ELSE coalesce(new_available_at, available_at) END,
             started_at = coalesce(started_at, new_started_at),
-            completed_at = CASE WHEN ends THEN ? END
-        FROM turn WHERE {_GUARD}"""
+            completed_at = CASE WHEN ends THEN now END
+        FROM ({_turns(rows)}) WHERE {_GUARD}"""
 
 
 @cache
 def guards_held(rows: int) -> str:
-    """The ids of so many turns whose guards hold, as one JSON list. Then: now. CROSS JOIN keeps the turns outside."""
+    """The ids of so many turns whose guards hold, as one JSON list. CROSS JOIN keeps the turns outside."""
     return f"""
-        WITH turn({", ".join(TURN_COLUMNS)}) AS ({_values(len(TURN_COLUMNS), rows)})
-        SELECT json_group_array(id) FROM turn CROSS JOIN workflow_instances WHERE {_GUARD}"""
+        SELECT json_group_array(id) FROM ({_turns(rows)}) CROSS JOIN workflow_instances WHERE {_GUARD}"""
 
 
 @cache
@@ -90,6 +92,11 @@ def append_events(rows: int) -> str:
     return f"""
         INSERT INTO workflow_instance_logs ({", ".join(EVENT_COLUMNS)})
         SELECT * FROM ({_values(len(EVENT_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
+
+
+def _turns(rows: int) -> str:
+    names = ", ".join(f"column{number} AS {name}" for number, name in enumerate(TURN_COLUMNS, start=1))
+    return f"SELECT {names} FROM ({_values(len(TURN_COLUMNS), rows)})"
 
 
 def _values(columns: int, rows: int) -> str:

@@ -33,6 +33,6 @@ def empty_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     """The URL of a PostgreSQL database with the current schema and no rows."""
-    url = postgres_server.create_migrated(upgrade)
+    url = postgres_server.take_migrated(upgrade)
     yield url
-    postgres_server.drop(url)
+    postgres_server.give_back(url)

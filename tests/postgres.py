@@ -34,7 +34,7 @@ class PostgresServer:
         self.admin_url = admin_url
         self._numbers = itertools.count(1)
         self._made: list[str] = []
-        self._template: str | None = None
+        self._free: list[str] = []
 
     def url_of(self, database: str) -> str:
         """The URL of one database of this server."""
@@ -43,15 +43,34 @@ class PostgresServer:
 
     def create(self) -> str:
         """The URL of a new, empty database."""
-        return self._create("template1")
+        name = f"anabranch_{_run_id()}_{os.getpid()}_{next(self._numbers)}"
+        self.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        self._made.append(name)
+        return self.url_of(name)
 
-    def create_migrated(self, migrate: Callable[[str], None]) -> str:
-        """The URL of a new database with the current schema: migrated once, then copied (20 ms)."""
-        if self._template is None:
-            url = self.create()
-            migrate(url)
-            self._template = _database_of(url)
-        return self._create(self._template)
+    def take_migrated(self, migrate: Callable[[str], None]) -> str:
+        """The URL of a database with the current schema and no rows: one given back, or a new one."""
+        if self._free:
+            return self._free.pop()
+        url = self.create()
+        migrate(url)
+        return url
+
+    def give_back(self, url: str) -> None:
+        """End whatever is still connected to a migrated database, and empty it for the next test.
+
+        Deleting the few rows of a test takes 2 ms; a new database takes 300.
+        """
+        self.set_reachable(url, reachable=False)
+        self.set_reachable(url, reachable=True)
+        with psycopg.connect(url) as connection:
+            connection.execute("SET session_replication_role = replica")  # no foreign key asks for an order
+            tables = connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
+            ).fetchall()
+            for (table,) in tables:
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+        self._free.append(url)
 
     def drop(self, url: str) -> None:
         """Remove a database with whoever is still connected to it."""
@@ -82,14 +101,6 @@ class PostgresServer:
         """Run one statement as the administrator."""
         with psycopg.connect(self.admin_url, autocommit=True) as connection:
             connection.execute(statement)
-
-    def _create(self, template: str) -> str:
-        name = f"anabranch_{_run_id()}_{os.getpid()}_{next(self._numbers)}"
-        # FILE_COPY is four times faster than WAL_LOG where nothing is synced.
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
-        self.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
-        self._made.append(name)
-        return self.url_of(name)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.spec import DEFAULT_TIMEOUT_MS, HandlerSpec
 
 # A type name stands in every node of it and in metrics: 64 characters, like the name of a workflow.
@@ -49,6 +50,8 @@ def node_type(
         raise ValueError(
             f"{type!r} cannot be a node type: write up to 64 letters, digits, `_`, `.`, `-`, a letter first"
         )
+    if type in BUILTIN:
+        raise ValueError(f"{type!r} is built in and cannot be replaced: graphs mean the same everywhere")
     if not callable(handles):
         _check_handles(type, handles)
 

@@ -6,12 +6,12 @@ Called by the composition root, which hands the registry to the validator and th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from anabranch.engine.handling import Handler
 from anabranch.engine.rules.node_types import NodeType
-from anabranch.handlers import condition, delay, end, loop, set, start, wait_for_event
+from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.declare import DECLARED
 from anabranch.handlers.spec import HandlerSpec, SpecHandler
 
@@ -19,16 +19,14 @@ logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "anabranch.handlers"
 
-_BUILTIN = (start, end, condition, delay, loop, set, wait_for_event)
-
 _Entry = tuple[HandlerSpec, NodeType, SpecHandler]
 
 
 class Registry:
     """Node types and their handlers, by name. Types declared later are found as soon as they are."""
 
-    def __init__(self, specs: Iterable[HandlerSpec], *, declared: Mapping[str, HandlerSpec] | None = None) -> None:
-        self._specs = {spec.type: spec for spec in specs}
+    def __init__(self, specs: Mapping[str, HandlerSpec], *, declared: Mapping[str, HandlerSpec] | None = None) -> None:
+        self._specs = specs
         self._declared: Mapping[str, HandlerSpec] = {} if declared is None else declared
         self._entries: dict[str, _Entry] = {}
 
@@ -47,7 +45,6 @@ class Registry:
         return sorted({*self._specs, *self._declared})
 
     def _entry(self, type_name: str) -> _Entry | None:
-        # A built-in type cannot be replaced: graphs mean the same everywhere.
         spec = self._specs.get(type_name) or self._declared.get(type_name)
         if spec is None:
             return None
@@ -59,7 +56,7 @@ class Registry:
 
 def builtin_types() -> Registry:
     """The types that anabranch brings, and no others."""
-    return Registry(module.SPEC for module in _BUILTIN)
+    return Registry(BUILTIN)
 
 
 def load_types() -> Registry:
@@ -69,11 +66,12 @@ def load_types() -> Registry:
     its nodes fail with a clear error.
     """
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-        _import(entry_point)
-    return Registry((module.SPEC for module in _BUILTIN), declared=DECLARED)
+        import_handlers(entry_point)
+    return Registry(BUILTIN, declared=DECLARED)
 
 
-def _import(entry_point: EntryPoint) -> None:
+def import_handlers(entry_point: EntryPoint) -> None:
+    """Import an installed package's handlers, which declare themselves; log it if that is not possible."""
     try:
         entry_point.load()
     except Exception:

@@ -35,8 +35,11 @@ def test_a_duration_is_read_the_ways_people_write_it(written: object, millisecon
 
 @pytest.mark.parametrize(
     "written",
-    [True, None, [], {}, -1, "-5s", "", "5", "s", "5 apples", "P", "PT", "P1DT", "P1M", "P1Y", "pt5m", "1e3s", "５s"]
-    + [float("nan"), float("inf"), 10**400, "2000d", "9" * 100 + "s", DURATION_MS_MAX + 1],
+    [
+        *(True, None, [], {}, -1, float("nan"), float("inf"), 10**400, DURATION_MS_MAX + 1),
+        *("", "5", "s", "-5s", "5 apples", "1e3s", "５s", "2000d", "9" * 100 + "s"),
+        *("P", "PT", "P1DT", "P1M", "P1Y", "pt5m"),
+    ],
 )
 def test_anything_else_is_refused_and_the_refusal_says_what_is_accepted(written: object) -> None:
     with pytest.raises(ValueError, match="PT5M") as refusal:

@@ -85,7 +85,10 @@ def test_a_filter_does_what_its_name_says(expression: str, value: Any) -> None:
 
 
 def test_there_are_exactly_the_promised_filters() -> None:
-    promised = "length upper lower trim replace round int float string join first last sort unique sum min max tojson fromjson keys values"
+    promised = (
+        "length upper lower trim replace round int float string join first last sort unique "
+        "sum min max tojson fromjson keys values"
+    )
     assert sorted(FILTERS) == sorted(promised.split())
 
 

@@ -64,7 +64,6 @@ class PostgresServer:
         self.set_reachable(url, reachable=False)
         self.set_reachable(url, reachable=True)
         with psycopg.connect(url) as connection:
-            connection.execute("SET session_replication_role = replica")  # no foreign key asks for an order
             tables = connection.execute(
                 "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
             ).fetchall()

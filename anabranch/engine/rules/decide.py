@@ -348,7 +348,7 @@ class _Thought:
 
     def terminate(self) -> None:
         """An End with `terminate`: what is open becomes SKIPPED, the instance COMPLETED."""
-        for scope in sorted(self.state.scopes.values(), key=lambda scope: scope.path.count("/"), reverse=True):
+        for scope in sorted(self.state.scopes.values(), key=lambda scope: scope.path.count("["), reverse=True):
             for activation in sorted(scope.open.values(), key=lambda activation: activation.loop is not None):
                 self.skip(activation.node, scope)
         self.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(self.state.output()))

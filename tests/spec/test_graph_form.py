@@ -125,6 +125,10 @@ def test_branches_are_not_called_like_other_handles(branch: str):
     assert ("RESERVED_BRANCH_ID", "c") in errors(drawn("start>c", c=condition(branch)))
 
 
+def test_branches_of_one_condition_have_different_ids():
+    assert errors(drawn("start>c", c=condition("yes", "yes"))) == [("DUPLICATE_BRANCH_ID", "c")]
+
+
 @pytest.mark.parametrize(
     ("field", "value", "code"),
     [

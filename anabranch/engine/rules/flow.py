@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from anabranch.engine.rules.graph import Graph, GraphEdge
-from anabranch.engine.rules.structure import Exit, Structure, Vertex
+from anabranch.engine.rules.structure import Exit, Structure
 
 NodeSet: TypeAlias = int
 """A set of nodes as a bit mask."""
@@ -37,7 +37,10 @@ class Flow:
 
     def node_set(self, node_ids: Iterable[str]) -> NodeSet:
         """The set of these nodes."""
-        return self._union(self._bits[node_id] for node_id in node_ids)
+        nodes = 0
+        for node_id in node_ids:
+            nodes |= self._bits[node_id]
+        return nodes
 
     def members(self, nodes: NodeSet) -> Iterator[str]:
         """The nodes of a set, in topological order."""
@@ -76,37 +79,16 @@ class Flow:
             whichever, all_of_them = everyone if edges else 0, 0
             for edge in edges:
                 source = self._ended_source(edge)
-                whichever &= ran[edge.source] | source | self.exclusive[edge.source, edge.handle]
-                # Bodies exist only in iterations: there the loop has run.
-                all_of_them |= ended[edge.source] | source if source else ran[edge.source]
+                whichever &= ran[edge.source] | source | self._excluded_by(edge)
+                all_of_them |= ended[edge.source] | source
             join_any = self._graph.nodes[node_id].join_any
             ran[node_id] = whichever if join_any else whichever | all_of_them
             ended[node_id] = whichever & all_of_them if join_any else all_of_them
         return ran
 
-    @cached_property
-    def exclusive(self) -> dict[Vertex, NodeSet]:
-        """For each node (or exit) those that never run in a run where it runs (or is taken).
-
-        A node completes by one handle. So below a node that all ways pass, what only some of
-        its handles lead to excludes what only its other handles lead to. What excludes a
-        dominator excludes everything below it, for each of these runs has passed it.
-        """
-        exclusive: dict[Vertex, NodeSet] = {}
-        for node_id in self._order:
-            for vertex in (node_id, *self._exits[node_id]):
-                parent = self._structure.parents.get(vertex)
-                exclusive[vertex] = 0 if parent is None else exclusive[parent]
-                if isinstance(parent, str) and len(self._exits[parent]) > 1:
-                    ways = [way for way in self._exits[parent] if way == vertex or self._leads_to(way, vertex)]
-                    exclusive[vertex] |= self._below[parent] & ~self._union(self._beyond[way] for way in ways)
-        return exclusive
-
     def may_run_together(self, node_id: str, others: NodeSet) -> NodeSet:
         """Those of `others`, up to this node in topological order, that may be running when it runs."""
-        bit = self._bits[node_id]
-        earlier = others & (bit - 1) & ~self.settled[node_id]
-        return earlier & ~self.exclusive[node_id] if earlier else 0
+        return others & (self._bits[node_id] - 1) & ~self.settled[node_id]
 
     def edges_never_live(self, is_possible: Callable[[str, str], bool]) -> list[GraphEdge]:
         """Edges that no run takes if nodes never complete by handles that are not possible for them."""
@@ -130,23 +112,15 @@ class Flow:
     def _ended_source(self, edge: GraphEdge) -> NodeSet:
         return 0 if id(edge) in self._entering else self._bits[edge.source]
 
-    def _leads_to(self, way: Exit, vertex: Vertex) -> bool:
-        return isinstance(vertex, str) and bool(self._beyond[way] & self._bits[vertex])
+    def _excluded_by(self, edge: GraphEdge) -> NodeSet:
+        """Nodes that never run in a run that takes this edge.
 
-    @staticmethod
-    def _union(sets: Iterable[NodeSet]) -> NodeSet:
-        nodes = 0
-        for each in sets:
-            nodes |= each
-        return nodes
-
-    @cached_property
-    def _exits(self) -> dict[str, list[Exit]]:
-        """The handles that edges leave each node by."""
-        exits: defaultdict[str, dict[Exit, None]] = defaultdict(dict)
-        for edge in self._structure.forward + self._structure.entering:
-            exits[edge.source][edge.source, edge.handle] = None
-        return defaultdict(list, {node_id: list(ways) for node_id, ways in exits.items()})
+        A node completes by one handle: below a node that all ways pass, what this handle does
+        not lead to would need another one. Entering a body excludes nothing: the loop goes on.
+        """
+        if id(edge) in self._entering:
+            return 0
+        return self._below[edge.source] & ~self._beyond[edge.source, edge.handle]
 
     @cached_property
     def _beyond(self) -> dict[Exit, NodeSet]:
@@ -154,25 +128,22 @@ class Flow:
         beyond: defaultdict[Exit, NodeSet] = defaultdict(int)
         ahead: dict[str, NodeSet] = {}
         for node_id in reversed(self._order):
-            for edge in self._outgoing[node_id]:
-                beyond[node_id, edge.handle] |= self._bits[edge.target] | ahead[edge.target]
             ahead[node_id] = 0
-            for way in self._exits[node_id]:
-                ahead[node_id] |= beyond[way]
+            for edge in self._outgoing[node_id]:
+                nodes = self._bits[edge.target] | ahead[edge.target]
+                beyond[node_id, edge.handle] |= nodes
+                ahead[node_id] |= nodes
         return beyond
 
     @cached_property
-    def _below(self) -> dict[Vertex, NodeSet]:
-        """For each vertex the nodes that it dominates, without itself."""
-        below: defaultdict[Vertex, NodeSet] = defaultdict(int)
+    def _below(self) -> dict[str, NodeSet]:
+        """For each node those that it dominates, without itself."""
+        below: defaultdict[str, NodeSet] = defaultdict(int)
         # A node's dominators come before it in topological order, so backwards each is complete when added.
         for node_id in reversed(self._order):
-            vertex: Vertex = node_id
-            dominated = below[node_id] | self._bits[node_id]
-            parent = self._structure.parents.get(vertex)
-            while parent is not None:
-                below[parent] |= dominated
-                if isinstance(parent, str):
-                    break
-                parent = self._structure.parents.get(parent)
+            parent = self._structure.parents.get(node_id)
+            if isinstance(parent, tuple):
+                parent = parent[0]  # the node whose exit this is dominates the exit
+            if parent is not None:
+                below[parent] |= below[node_id] | self._bits[node_id]
         return below

@@ -6,6 +6,7 @@ Called through `anabranch.migrations`. Blocks: an async caller uses a thread.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,9 @@ log = logging.getLogger("anabranch.store")
 # Any number will do, as long as nobody else's advisory lock has it: "anabranc" in ASCII.
 _ADVISORY_LOCK = 0x616E616272616E63
 
+# Alembic keeps the migration that is running in module globals: one at a time per process.
+_ALEMBIC = threading.Lock()
+
 
 def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
     """Bring a database to this program's schema; returns its version. Does nothing if it is there.
@@ -40,7 +44,8 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
     with _connected(dialect, wait_s=connect_wait_s) as connection, _alone(dialect, connection):
         if revision_of(connection) != SCHEMA_REVISION:
             _refuse_newer(dialect, connection)
-            command.upgrade(_configuration(connection), "head")
+            with _ALEMBIC:
+                command.upgrade(_configuration(connection), "head")
     return SCHEMA_REVISION
 
 

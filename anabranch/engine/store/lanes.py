@@ -36,6 +36,7 @@ class Lanes:
         self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix=f"anabranch-{name}")
         self._own = threading.local()
         self._open: set[Connection] = set()
+        self._outages = 0
 
     async def run(self, work: Callable[[Connection], Answer]) -> Answer:
         """What `work` returns, called in a thread with its connection.
@@ -63,20 +64,32 @@ class Lanes:
                     refusal = DuplicateRefused if self._dialect.is_duplicate(error) else DataRefused
                     raise refusal(self._dialect.describe(error)) from error
                 if fault is Fault.UNAVAILABLE:
-                    self._drop_connection()
+                    self._drop_connections()
                 if fault is Fault.UNAVAILABLE or not tries_left:
                     raise StoreUnavailable(self._dialect.describe(error)) from error
         raise AssertionError("the last try returns or raises")
 
     def _connection(self) -> Connection:
+        if getattr(self._own, "outage", self._outages) != self._outages:
+            self._close_own()
         connection: Connection | None = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._engine.connect()
             self._own.connection = connection
+            self._own.outage = self._outages
             self._open.add(connection)
         return connection
 
-    def _drop_connection(self) -> None:
+    def _drop_connections(self) -> None:
+        """Replace our connection, and let every other thread replace its own before it is used again.
+
+        A server that went away took all of them along; without this each lane would fail once
+        after it is back.
+        """
+        self._outages += 1
+        self._close_own()
+
+    def _close_own(self) -> None:
         connection: Connection | None = getattr(self._own, "connection", None)
         if connection is not None:
             self._own.connection = None

@@ -81,8 +81,9 @@ class SqliteDialect:
     is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self._url = url
+        self._busy_timeout_ms = busy_timeout_ms
         self.path = Path(url.database or "").absolute()
         self.place = f"SQLite database {self.path}"
 
@@ -92,7 +93,7 @@ class SqliteDialect:
             self._url,
             poolclass=NullPool,
             isolation_level="AUTOCOMMIT",
-            connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
+            connect_args={"check_same_thread": False, "timeout": self._busy_timeout_ms / 1000},
         )
         engine_events.listen(engine, "connect", _prepare_connection)
         return engine

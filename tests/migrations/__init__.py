@@ -1,0 +1,1 @@
+"""What migrations, start-up and outages of a SQL database promise."""

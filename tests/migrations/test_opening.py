@@ -1,0 +1,122 @@
+"""Opening a database: which URLs there are, and what is said when one is not there or cannot be written."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from anabranch.engine.store import open_store
+from anabranch.engine.store.sqlite import SqliteDialect
+from anabranch.engine.store.state_manager import SqlStore
+from anabranch.errors import SettingsError, StoreUnavailable
+from anabranch.migrations import ensure_schema, upgrade
+from tests.conformance.building import birth, committed, input_set, new_head
+
+SECRET = "s3cret"
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://u:s3cret@h/d", "sqlite://", "sqlite:///:memory:", "sqlite+aiosqlite:///x", "not a url", ""]
+)
+def test_any_other_url_is_refused_without_repeating_a_password(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        open_store(url)
+    assert "postgresql://" in caught.value.advice
+    assert SECRET not in caught.value.message + caught.value.advice
+
+
+def test_the_directories_above_a_sqlite_file_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "anabranch.db"
+    ensure_schema(f"sqlite:///{path}", auto_migrate=False)
+    assert path.exists()
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match=str(tmp_path / "file")):
+        upgrade(f"sqlite:///{tmp_path / 'file' / 'anabranch.db'}")
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "letter.db"
+    path.write_text("Dear Sir or Madam, " * 100)
+    with pytest.raises(StoreUnavailable, match=f"{path}.*not a database"):
+        upgrade(f"sqlite:///{path}")
+
+
+async def test_an_absent_server_is_waited_for_with_one_line_a_try(caplog: pytest.LogCaptureFixture) -> None:
+    port = _free_port()
+    store = open_store(f"postgresql://someone:{SECRET}@127.0.0.1:{port}/runs", connect_wait_s=1.5)
+    with caplog.at_level(logging.WARNING, "anabranch.store"), pytest.raises(StoreUnavailable) as caught:
+        await store.start()
+    assert f"127.0.0.1:{port}" in caught.value.message
+    lines = [record.getMessage() for record in caplog.records if record.name == "anabranch.store"]
+    assert len(lines) == 1 and f"127.0.0.1:{port}" in lines[0] and "\n" not in lines[0]
+    assert SECRET not in caught.value.message + lines[0]
+
+
+async def test_a_sqlite_file_lets_go_of_the_space_that_it_does_not_need(tmp_path: Path) -> None:
+    path = tmp_path / "anabranch.db"
+    upgrade(f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        incremental, write_ahead = 2, "wal"
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (incremental,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == (write_ahead,)
+
+
+async def test_a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "anabranch.db"
+    store = await _started(path)
+    kept = await committed(store, birth(new_head(now=await store.now()), input_set()))
+    homeless = birth(new_head(now=await store.now()), input_set())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))  # no file of this process may grow
+    try:
+        with pytest.raises(StoreUnavailable, match=str(path)):
+            await store.commit([homeless])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert await store.get_instance(kept.head.instance_id) == kept
+    assert await store.get_instance(homeless.instance_id) is None
+    assert (await store.commit([homeless])).won == {homeless.instance_id}
+    await store.stop()
+
+
+async def test_a_file_that_another_program_keeps_locked_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "anabranch.db"
+    upgrade(f"sqlite:///{path}")
+    store = SqlStore(SqliteDialect(make_url(f"sqlite:///{path}"), busy_timeout_ms=50))
+    await store.start()
+    with sqlite3.connect(path, isolation_level=None) as stranger:
+        stranger.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match=f"{path}.*locked"):
+            await store.commit([birth(new_head(now=await store.now()), input_set())])
+        stranger.execute("ROLLBACK")
+    await committed(store, birth(new_head(now=await store.now()), input_set()))
+    await store.stop()
+
+
+async def test_a_store_that_is_not_started_says_so(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'anabranch.db'}")
+    await store.stop()
+    with pytest.raises(StoreUnavailable, match="not started"):
+        await store.now()
+
+
+async def _started(path: Path) -> SqlStore:
+    upgrade(f"sqlite:///{path}")
+    store = open_store(f"sqlite:///{path}")
+    await store.start()
+    return store
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,149 @@
+"""Migrations arrive at the schema that the code is written against, once, and refuse what they do not know."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+import anabranch.migrations
+from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import dialect_of
+from anabranch.engine.store.schema import SCHEMA_REVISION, metadata
+from anabranch.errors import SchemaMismatch
+from anabranch.migrations import current, ensure_schema, upgrade
+from tests.postgres import PostgresServer
+
+Answer = TypeVar("Answer")
+
+_POSTGRES_PICTURE = """
+    SELECT table_name, column_name, data_type, is_nullable, column_default
+    FROM information_schema.columns WHERE table_schema = 'public'
+    UNION ALL SELECT tablename, indexname, indexdef, '', '' FROM pg_indexes WHERE schemaname = 'public'
+    UNION ALL SELECT relname, 'options', array_to_string(reloptions, ','), '', '' FROM pg_class
+    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+"""
+
+
+def test_the_newest_migration_is_the_one_that_the_code_works_with() -> None:
+    configuration = Config()
+    configuration.set_main_option("script_location", str(Path(anabranch.migrations.__file__).parent))
+    assert ScriptDirectory.from_config(configuration).get_current_head() == SCHEMA_REVISION
+
+
+def test_running_all_migrations_gives_the_tables_of_the_code_on_sqlite(tmp_path: Path) -> None:
+    migrated, made = f"sqlite:///{tmp_path / 'migrated.db'}", f"sqlite:///{tmp_path / 'made.db'}"
+    upgrade(migrated)
+    _on(made, metadata.create_all)
+    assert _on(migrated, _picture) == _on(made, _picture)
+
+
+def test_running_all_migrations_gives_the_tables_of_the_code_on_postgresql(
+    postgres_url: str, postgres_server: PostgresServer
+) -> None:
+    made = postgres_server.create()
+    _on(made, metadata.create_all)
+    assert _on(postgres_url, _picture) == _on(made, _picture)
+
+
+def test_an_empty_database_has_no_version_and_looking_does_not_make_one(empty_url: str) -> None:
+    assert current(empty_url) is None
+    assert current(empty_url) is None
+
+
+def test_upgrading_twice_changes_nothing(empty_url: str) -> None:
+    assert upgrade(empty_url) == SCHEMA_REVISION
+    before = _on(empty_url, _picture)
+    assert upgrade(empty_url) == SCHEMA_REVISION
+    assert _on(empty_url, _picture) == before
+    assert current(empty_url) == SCHEMA_REVISION
+
+
+def test_processes_that_start_together_migrate_once(empty_url: str) -> None:
+    program = "import sys; from anabranch.migrations import upgrade; sys.stdin.readline(); upgrade(sys.argv[1])"
+    starters = [
+        subprocess.Popen([sys.executable, "-c", program, empty_url], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    for starter in starters:  # all of them have got past their imports, or will at about the same time
+        assert starter.stdin is not None
+        starter.stdin.write(b"go\n")
+        starter.stdin.flush()
+    complaints = [starter.communicate()[1].decode() for starter in starters]
+    assert [starter.returncode for starter in starters] == [0, 0, 0], "\n".join(complaints)
+    assert current(empty_url) == SCHEMA_REVISION
+
+
+def test_start_up_brings_an_empty_database_to_the_current_schema(empty_url: str) -> None:
+    ensure_schema(empty_url, auto_migrate=False)
+    assert current(empty_url) == SCHEMA_REVISION
+
+
+@pytest.mark.parametrize("found", ["0000", "9999"])
+def test_another_schema_is_refused_with_both_versions_named(empty_url: str, found: str) -> None:
+    upgrade(empty_url)
+    _set_version(empty_url, found)
+    with pytest.raises(SchemaMismatch) as caught:
+        ensure_schema(empty_url, auto_migrate=False)
+    assert found in caught.value.message and SCHEMA_REVISION in caught.value.message
+
+
+def test_an_older_schema_says_how_to_migrate(empty_url: str) -> None:
+    upgrade(empty_url)
+    _set_version(empty_url, "0000")
+    with pytest.raises(SchemaMismatch) as caught:
+        ensure_schema(empty_url, auto_migrate=False)
+    assert "anabranch migrate" in caught.value.advice
+
+
+def test_a_newer_schema_is_never_migrated(empty_url: str) -> None:
+    upgrade(empty_url)
+    _set_version(empty_url, "9999")
+    with pytest.raises(SchemaMismatch):
+        upgrade(empty_url)
+    with pytest.raises(SchemaMismatch):
+        ensure_schema(empty_url, auto_migrate=True)
+    assert current(empty_url) == "9999"
+
+
+async def test_a_store_does_not_start_on_another_schema(empty_url: str) -> None:
+    upgrade(empty_url)
+    _set_version(empty_url, "9999")
+    store = open_store(empty_url)
+    with pytest.raises(SchemaMismatch, match="9999"):
+        await store.start()
+
+
+async def test_a_store_does_not_start_without_tables(empty_url: str) -> None:
+    with pytest.raises(SchemaMismatch, match="no tables"):
+        await open_store(empty_url).start()
+
+
+def _on(url: str, work: Callable[[Connection], Answer]) -> Answer:
+    engine = dialect_of(url).engine(commits=False)
+    try:
+        with engine.connect() as connection:
+            return work(connection)
+    finally:
+        engine.dispose()
+
+
+def _picture(connection: Connection) -> list[str]:
+    """Every table, column and index of a database as one sorted list of texts."""
+    if connection.dialect.name == "sqlite":
+        rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")).all()
+    else:
+        rows = connection.execute(text(_POSTGRES_PICTURE)).all()
+    lines = (" ".join(" ".join(map(str, row)).split()) for row in rows)
+    return sorted(line for line in lines if "alembic_version" not in line)
+
+
+def _set_version(url: str, version: str) -> None:
+    _on(url, lambda connection: connection.execute(text(f"UPDATE alembic_version SET version_num = '{version}'")))

@@ -1,0 +1,286 @@
+"""Group commit without I/O: what becomes a turn, what shares a batch, and what is done once it is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.stimuli import Started, Stimulus
+from anabranch.engine.rules.turn import (
+    BATCH_BYTES_MAX,
+    BATCH_TURNS_MAX,
+    PARK_AFTER_MS,
+    Holding,
+    Outcome,
+    Planned,
+    owed_dispatches,
+    plan_turns,
+    settle,
+    was_written,
+)
+from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX
+from tests.spec.drawings import drawn
+from tests.spec.scenario import TIMERS, Scenario, asks_for, begun, cancel, completed, failed, given, signal
+
+LEASE_MS = 30_000
+CHAIN = drawn("start>a, a>b")
+
+
+def held(run: Scenario, *, version: int = 3, lease_left_ms: int = LEASE_MS) -> Holding:
+    """The instance of a scenario, held by a worker."""
+    return Holding(run.state, version, "me", run.now + lease_left_ms)
+
+
+def plan(run: Scenario, *stimuli: Stimulus, **holding: int) -> Planned:
+    """One instance's batch."""
+    return plan_turns([(held(run, **holding), stimuli)], now=run.now, lease_ms=LEASE_MS)
+
+
+def turn_of(run: Scenario, *stimuli: Stimulus, **holding: int):
+    """The one turn of one instance's batch."""
+    (turn,) = plan(run, *stimuli, **holding).turns
+    return turn
+
+
+def won(planned: Planned) -> Outcome:
+    """Every turn is written."""
+    return Outcome(won={turn.instance_id for turn in planned.turns}, store_now=0)
+
+
+# -- planning -----------------------------------------------------------------------------
+def test_all_stimuli_of_an_instance_become_one_turn():
+    run = begun(drawn("start>a, start>b, a>join, b>join"))
+    turn = turn_of(run, completed("a"), completed("b"))
+    assert [str(event.type) for event in turn.events] == ["NODE_COMPLETED", "NODE_COMPLETED", "NODE_DISPATCHED"]
+    assert turn.expected_version == 3
+    assert turn.worker_id == "me"
+
+
+def test_stimuli_that_change_nothing_make_no_turn():
+    planned = plan(begun(CHAIN), completed("start"), TIMERS)
+    assert planned.turns == []
+    settled = settle(planned, won(planned))
+    assert [draft.holding.version for draft in settled.idle] == [3]
+
+
+def test_a_stimulus_that_changes_nothing_beside_one_that_does_costs_nothing():
+    assert len(turn_of(begun(CHAIN), completed("start"), completed("a"), completed("a")).events) == 2
+
+
+def test_a_turn_rests_on_the_latest_due_time_that_fired():
+    run = begun(drawn("start>a, start>b")).then(completed("a", delay_ms=10), completed("b", delay_ms=20))
+    due = run.now + 20
+    run.now += 1_000
+    assert turn_of(run, TIMERS).not_before == due
+
+
+def test_a_batch_closes_when_it_is_full_and_leaves_the_rest():
+    runs = [begun(CHAIN) for _ in range(5)]
+    work = iter([(held(run), [completed("a")]) for run in runs])
+    assert len(plan_turns(work, now=runs[0].now, lease_ms=LEASE_MS, turns_max=3).turns) == 3
+    assert len(list(work)) == 2
+    assert "a" in runs[3].owed, "what was not taken was not decided"
+
+
+def test_turnless_drafts_do_not_fill_a_batch():
+    runs = [begun(CHAIN) for _ in range(4)]
+    work = [(held(run), [completed("a" if index > 1 else "start")]) for index, run in enumerate(runs)]
+    assert len(plan_turns(work, now=runs[0].now, lease_ms=LEASE_MS, turns_max=2).turns) == 2
+
+
+def test_a_batch_closes_at_four_megabytes():
+    big = "x" * (VALUE_BYTES_MAX - 2)
+    runs = [begun(CHAIN) for _ in range(8)]
+    work = iter([(held(run), [completed("a", big)]) for run in runs])
+    planned = plan_turns(work, now=runs[0].now, lease_ms=LEASE_MS)
+    assert BATCH_BYTES_MAX // VALUE_BYTES_MAX <= len(planned.turns) <= 5
+
+
+def test_the_sizes_of_a_batch_are_those_that_were_promised():
+    assert (BATCH_TURNS_MAX, BATCH_BYTES_MAX) == (256, 4 * 1024 * 1024)
+
+
+def test_a_decision_that_goes_wrong_does_not_harm_its_neighbours():
+    broken = begun(drawn("start>end", end={"type": "end"}))
+    whole = begun(CHAIN)
+    not_an_object = completed("end", 5)  # which no End can collect
+    planned = plan_turns(
+        [(held(broken), [not_an_object]), (held(whole), [completed("a")])], now=whole.now, lease_ms=LEASE_MS
+    )
+    assert [turn.events[0].node_id for turn in planned.turns] == ["a"]
+    settled = settle(planned, won(planned))
+    assert [draft.holding.state for draft in settled.defective] == [broken.state]
+    assert isinstance(settled.defective[0].defect, TypeError)
+
+
+# -- births -------------------------------------------------------------------------------
+def birth(*, begin: bool = True, worker_id: str | None = "me", available_in_ms: int = 0):
+    """The turn that gives birth to an instance, and the time of it."""
+    run = given(CHAIN, begin=begin, available_in_ms=available_in_ms)
+    holding = Holding(InstanceState(run.plan, run.head), 0, worker_id, 0)
+    (turn,) = plan_turns([(holding, [Started(NULL, begin=begin)])], now=run.now, lease_ms=LEASE_MS).turns
+    return turn, run.now
+
+
+def test_an_instance_is_born_leased_to_its_creator():
+    turn, now = birth()
+    assert (turn.expected_version, turn.worker_id, turn.release) == (0, "me", False)
+    assert turn.available_at == now + LEASE_MS
+    assert turn.birth is not None
+    assert turn.status is Status.RUNNING
+    assert turn.started_at == now
+
+
+def test_an_instance_without_room_is_born_pending_and_available_at_once():
+    turn, now = birth(begin=False, worker_id=None)
+    assert (turn.worker_id, turn.available_at, turn.status) == (None, now, Status.PENDING)
+    assert turn.started_at is None
+
+
+def test_an_instance_for_later_is_born_parked():
+    turn, now = birth(available_in_ms=60_000)
+    assert (turn.worker_id, turn.available_at, turn.status) == (None, now + 60_000, Status.PENDING)
+
+
+# -- leases and parking -------------------------------------------------------------------
+def test_a_turn_leaves_a_fresh_lease_alone():
+    turn = turn_of(begun(CHAIN), completed("a"))
+    assert (turn.available_at, turn.release) == (None, False)
+
+
+def test_a_turn_extends_a_lease_that_is_half_gone():
+    run = begun(CHAIN)
+    assert turn_of(run, completed("a"), lease_left_ms=LEASE_MS // 2 - 1).available_at == run.now + LEASE_MS
+
+
+def test_a_long_wait_parks_the_instance_until_it_is_due():
+    run = begun(CHAIN)
+    turn = turn_of(run, completed("a", delay_ms=PARK_AFTER_MS + 1))
+    assert (turn.release, turn.available_at, turn.status) == (True, run.now + PARK_AFTER_MS + 1, Status.WAITING)
+
+
+def test_a_wait_of_a_second_keeps_its_worker_and_stays_running():
+    turn = turn_of(begun(CHAIN), completed("a", delay_ms=PARK_AFTER_MS))
+    assert (turn.release, turn.status) == (False, Status.RUNNING)
+
+
+def test_a_wait_without_an_end_is_parked_until_somebody_signals():
+    turn = turn_of(begun(CHAIN), asks_for("a", "go"))
+    assert (turn.release, turn.available_at, turn.status) == (True, None, Status.WAITING)
+
+
+def test_a_wait_beside_work_is_not_parked():
+    turn = turn_of(begun(drawn("start>a, start>b")), asks_for("a", "go"))
+    assert (turn.release, turn.status) == (False, Status.RUNNING)
+
+
+def test_a_parked_instance_is_woken_for_its_deadline():
+    run = begun(CHAIN, deadline_in_ms=60_000)
+    assert turn_of(run, asks_for("a", "go")).available_at == run.head.deadline_at
+
+
+@pytest.mark.parametrize(
+    ("stimulus", "status"),
+    [(failed("a"), Status.FAILED), (cancel(), Status.CANCELLED)],
+)
+def test_an_ended_instance_is_released_for_good(stimulus, status):
+    turn = turn_of(begun(CHAIN), stimulus)
+    assert (turn.release, turn.available_at, turn.status) == (True, None, status)
+
+
+# -- settling -----------------------------------------------------------------------------
+def test_a_won_turn_raises_the_version_by_one_and_is_performed():
+    planned = plan(begun(CHAIN), completed("a"))
+    (winner,) = settle(planned, won(planned)).won
+    assert winner.draft.holding.version == 4
+    assert winner.dispatches == [Dispatch("b", "", 1)]
+    assert winner.next_due is None
+
+
+def test_a_won_turn_says_when_the_next_timer_is_due():
+    run = begun(CHAIN)
+    planned = plan(run, completed("a", delay_ms=500))
+    assert settle(planned, won(planned)).won[0].next_due == run.now + 500
+
+
+def test_nothing_is_due_by_itself_once_the_instance_is_parked():
+    planned = plan(begun(CHAIN), completed("a", delay_ms=500_000))
+    (winner,) = settle(planned, won(planned)).won
+    assert winner.next_due is None
+    assert winner.draft.parks
+
+
+def test_what_a_later_stimulus_of_the_turn_undid_is_not_performed():
+    planned = plan(begun(CHAIN), completed("a"), cancel())
+    (winner,) = settle(planned, won(planned)).won
+    assert winner.dispatches == []
+    assert winner.stops == [Dispatch("b", "", 1)]
+
+
+def test_a_turn_that_did_not_win_is_unknown_and_performs_nothing():
+    planned = plan(begun(CHAIN), completed("a"))
+    settled = settle(planned, Outcome(won=set(), store_now=0))
+    assert settled.won == []
+    assert [draft.holding.version for draft in settled.unknown] == [3]
+
+
+def test_refused_and_repeated_turns_are_told_apart():
+    refused, repeated = plan(begun(CHAIN), completed("a")), plan(begun(CHAIN), completed("a"))
+    name = refused.turns[0].instance_id
+    assert settle(refused, Outcome(won=set(), store_now=0, refused={name: "why"})).refused[0][1] == "why"
+    assert settle(repeated, Outcome(won=set(), store_now=0, existing={name: "other"})).existing[0][1] == "other"
+
+
+def test_an_extended_lease_is_noted_only_when_its_turn_has_won():
+    run = begun(CHAIN)
+    planned = plan(run, completed("a"), lease_left_ms=1)
+    settle(planned, Outcome(won=set(), store_now=0))
+    assert planned.drafts[0].holding.lease_until == run.now + 1
+    settle(planned, won(planned))
+    assert planned.drafts[0].holding.lease_until == run.now + LEASE_MS
+
+
+# -- unclear commits ----------------------------------------------------------------------
+def log_with(run: Scenario, events: Sequence) -> list:
+    """The stored log of a scenario and these rows."""
+    return [*run.log, *events]
+
+
+def test_a_turn_of_unknown_fate_is_recognised_in_the_log():
+    run = begun(CHAIN)
+    turn = turn_of(run, completed("a"))
+    assert was_written(turn, log_with(run, turn.events))
+    assert not was_written(turn, run.log)
+
+
+def test_a_turn_is_not_taken_for_that_of_another_worker():
+    mine, theirs = begun(CHAIN), begun(CHAIN)
+    theirs.now += 1
+    assert not was_written(turn_of(mine, completed("a")), log_with(theirs, turn_of(theirs, completed("a")).events))
+    other = turn_of(begun(CHAIN), completed("a", "another output"))
+    assert not was_written(turn_of(begun(CHAIN), completed("a")), log_with(mine, other.events))
+
+
+def test_the_loser_decides_again_over_what_the_winner_wrote():
+    document = drawn("start>a, start>b, a>join, b>join")
+    mine, theirs = begun(document), begun(document)
+    lost, kept = turn_of(mine, completed("a")), turn_of(theirs, completed("b"))
+    assert lost.expected_version == kept.expected_version, "the store lets one of them win"
+    state = fold(mine.plan, mine.head, log_with(mine, kept.events)[: kept.events[-1].seq])
+    planned = plan_turns([(Holding(state, 4, "me", 0), [completed("a")])], now=mine.now, lease_ms=LEASE_MS)
+    assert settle(planned, won(planned)).won[0].dispatches == [Dispatch("join", "", 1)]
+
+
+def test_a_new_owner_performs_what_is_unanswered():
+    run = begun(drawn("start>a, start>b, start>c")).then(failed("b", retryable=True), asks_for("c", "go"))
+    assert owed_dispatches(run.crashed().state) == [Dispatch("a", "", 1)]
+
+
+def test_a_signal_and_the_result_that_waits_for_it_may_share_a_turn():
+    turn = turn_of(begun(CHAIN), signal("go", 1), asks_for("a", "go"))
+    assert [str(event.type) for event in turn.events][-1] == "NODE_DISPATCHED"

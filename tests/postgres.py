@@ -63,6 +63,7 @@ class PostgresServer:
         """
         self.set_reachable(url, reachable=False)
         self.set_reachable(url, reachable=True)
+        self.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(_database_of(url))))
         with psycopg.connect(url) as connection:
             tables = connection.execute(
                 "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
@@ -85,21 +86,27 @@ class PostgresServer:
 
     def set_reachable(self, url: str, *, reachable: bool) -> None:
         """Make a database refuse everybody, ending every connection to it; or take them again."""
-        name = _database_of(url)
-        self.execute(
-            sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format(sql.Identifier(name), sql.Literal(reachable))
-        )
+        name = sql.Identifier(_database_of(url))
+        self.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format(name, sql.Literal(reachable)))
         if not reachable:
-            self.execute(
-                sql.SQL("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = {}").format(
-                    sql.Literal(name)
-                )
-            )
+            self._disconnect(url)
+
+    def set_read_only(self, url: str, *, read_only: bool) -> None:
+        """Make a database read-only for who connects from now on, as a standby is; or writable again."""
+        name = sql.Identifier(_database_of(url))
+        self.execute(
+            sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}").format(name, sql.Literal(read_only))
+        )
 
     def execute(self, statement: sql.Composable) -> None:
         """Run one statement as the administrator."""
         with psycopg.connect(self.admin_url, autocommit=True) as connection:
             connection.execute(statement)
+
+    def _disconnect(self, url: str) -> None:
+        """End every connection to a database and wait until they are gone."""
+        statement = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = {}"
+        self.execute(sql.SQL(statement).format(sql.Literal(_database_of(url))))
 
 
 @contextlib.contextmanager

@@ -136,10 +136,10 @@ async def test_another_tenants_workflows_read_as_absent(store: Store) -> None:
 async def test_workflows_are_listed_by_name_with_their_newest_version(store: Store) -> None:
     second = await save(store, name="b")
     first = await save(store, name="a")
-    newest = await save(store, title="New", name="b", workflow_id=second.workflow_id)
+    newest = await save(store, title="New", name="a", workflow_id=first.workflow_id)
     deleted = await save(store, name="c")
     await store.delete_workflow(tenant_id=TENANT, workflow_id=deleted.workflow_id)
-    assert await store.list_workflows(tenant_id=TENANT) == [first, newest]
+    assert await store.list_workflows(tenant_id=TENANT) == [newest, second]
 
 
 # -- deleting -------------------------------------------------------------------------------------

@@ -50,6 +50,14 @@ async def test_two_commits_for_one_version_have_one_winner(store: Store, other_s
     assert [seq for seq, _, _ in await log_of(store, row.head.instance_id)] == list(range(1, row.last_seq + 1))
 
 
+async def test_commits_of_disjoint_instances_at_once_all_win(store: Store, other_store: Store) -> None:
+    rows = await born_many(store, 40)
+    outcomes = await asyncio.gather(
+        *((store, other_store)[index % 2].commit([turn(row, dispatched("a"))]) for index, row in enumerate(rows))
+    )
+    assert sum(len(outcome.won) for outcome in outcomes) == len(rows)
+
+
 async def test_two_branches_that_end_at_once_cannot_both_overlook_the_join(store: Store, other_store: Store) -> None:
     """Each branch saw only itself. One commits; the other loses, looks again and sees both."""
     row = await committed(store, turn(await born(store), dispatched("left"), dispatched("right")))

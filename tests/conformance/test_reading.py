@@ -69,7 +69,7 @@ async def test_load_is_one_snapshot_while_commits_race(store: Store, other_store
 
     async def write() -> None:
         nonlocal writing
-        for number in range(150):
+        for number in range(60):
             outcome = await store.commit([turn(row, dispatched(f"n{number}")) for row in rows])
             assert len(outcome.won) == 2
             rows[:] = [replace(row, version=row.version + 1, last_seq=row.last_seq + 1) for row in rows]

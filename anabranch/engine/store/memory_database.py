@@ -20,9 +20,10 @@ from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.memory_definitions import MemoryDefinitions
 from anabranch.errors import TooManySignals
 
-# An escaped NUL that is not itself an escaped backslash followed by text: PostgreSQL refuses
-# it, so the memory store does too, lest something pass here and fail there.
+# What PostgreSQL cannot hold the memory store refuses too, lest something pass here and fail
+# there: NUL (in JSON escaped, and not by an escaped backslash followed by text), lone surrogates.
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +290,15 @@ def _refusal_of(turn: Turn, record: InstanceRecord | None) -> str | None:
             if key in taken or (record is not None and key in record.unique):
                 return f"the log of {turn.instance_id} already has {' '.join(map(str, key))}"
             taken.add(key)
-        if b"\\u0000" in event.payload.raw and _NUL_IN_JSON.search(event.payload.raw):
-            return f"event {event.seq} of {turn.instance_id} has text with a NUL character"
+        if not _is_storable(event):
+            return f"event {event.seq} of {turn.instance_id} has text with a NUL character or a lone surrogate"
     return None
+
+
+def _is_storable(event: Event) -> bool:
+    if event.error_message is not None and _NOT_TEXT.search(event.error_message):
+        return False
+    return b"\\u0000" not in event.payload.raw or not _NUL_IN_JSON.search(event.payload.raw)
 
 
 def _unique_key(event: Event) -> tuple[object, ...] | None:

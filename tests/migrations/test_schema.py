@@ -23,6 +23,14 @@ from tests.postgres import PostgresServer
 
 Answer = TypeVar("Answer")
 
+_STARTER = """
+import sys
+from anabranch.migrations import upgrade
+print("ready", flush=True)
+sys.stdin.readline()
+upgrade(sys.argv[1])
+"""
+
 _POSTGRES_PICTURE = """
     SELECT table_name, column_name, data_type, is_nullable, column_default
     FROM information_schema.columns WHERE table_schema = 'public'
@@ -67,17 +75,24 @@ def test_upgrading_twice_changes_nothing(empty_url: str) -> None:
 
 
 def test_processes_that_start_together_migrate_once(empty_url: str) -> None:
-    program = "import sys; from anabranch.migrations import upgrade; sys.stdin.readline(); upgrade(sys.argv[1])"
     starters = [
-        subprocess.Popen([sys.executable, "-c", program, empty_url], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(3)
+        subprocess.Popen(
+            [sys.executable, "-c", _STARTER, empty_url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
     ]
-    for starter in starters:  # all of them have got past their imports, or will at about the same time
+    for starter in starters:
+        assert starter.stdout is not None and starter.stdout.readline() == "ready\n"
+    for starter in starters:
         assert starter.stdin is not None
-        starter.stdin.write(b"go\n")
+        starter.stdin.write("go\n")
         starter.stdin.flush()
-    complaints = [starter.communicate()[1].decode() for starter in starters]
-    assert [starter.returncode for starter in starters] == [0, 0, 0], "\n".join(complaints)
+    complaints = [starter.communicate()[1] for starter in starters]
+    assert [starter.returncode for starter in starters] == [0, 0], "\n".join(complaints)
     assert current(empty_url) == SCHEMA_REVISION
 
 

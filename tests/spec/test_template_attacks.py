@@ -199,6 +199,18 @@ def test_honest_work_on_the_largest_values_is_within_the_budget(text: str) -> No
     _assert_harmless(text, ends="resolved")
 
 
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("{{ " + "(" * 1000 + "1" + ")" * 1000 + " }}", "an expression is nested more than 24 levels"),
+        ("{{ [1] | sum(attribute=ctx.dots) }}", "at most 256 characters"),
+    ],
+)
+def test_a_limit_is_reached_before_the_work_that_it_is_there_for(text: str, limit: str) -> None:
+    with pytest.raises(TemplateError, match=limit):
+        Template(text).resolve(CONTEXT)
+
+
 def test_a_config_of_many_templates_has_one_budget() -> None:
     config = [["{{ctx.nested == ctx.nested_twin}}"] for _ in range(2_000)]
     started = time.process_time()

@@ -162,6 +162,13 @@ def test_two_retries_that_are_due_together_are_dispatched_together():
     assert run.later(SECOND).dispatches == ["a#2", "b#2"]
 
 
+def test_a_delay_that_ends_when_its_retry_was_due_is_one_timer_and_not_two():
+    run = begun(drawn("start>a")).then(failed("a", retryable=True))
+    run.later(SECOND)
+    run.then(completed("a#2", delay_ms=0))
+    assert run.crashed().later(0).completions == ["a"]
+
+
 def test_a_loop_failed_by_its_body_is_not_retried():
     document = drawn(
         "start>each, each.loop>work", each={**loop(), **retried(maxAttempts=5)}, work=retried(maxAttempts=1)

@@ -38,8 +38,8 @@ def outstanding(state: InstanceState) -> set[Command]:
     if state.terminal is not None or state.last_seq == 0:
         return set()
     owed: set[Command] = {Dispatch(a.node.id, a.scope.path, a.attempt) for a in state.running.values()}
-    for due_at, _, activation in state.timers:
-        if activation.due_at == due_at:
+    for due_at, seq, activation in state.timers:
+        if activation.due_at is not None and activation.due_seq == seq:
             owed.add(Wake(activation.node.id, activation.scope.path, activation.attempt, due_at))
     owed.update(Wake("", "", 0, due_at) for due_at in state.own_due_times())
     return owed
@@ -255,6 +255,7 @@ def _leave(state: InstanceState, scope: Scope, node: PlanNode, handle: str | Non
 
 def _set_timer(state: InstanceState, activation: Activation, due_at: str | None, seq: int) -> None:
     activation.due_at = None if due_at is None else from_iso(due_at)
+    activation.due_seq = seq
     if activation.due_at is not None:
         heapq.heappush(state.timers, (activation.due_at, seq, activation))
 

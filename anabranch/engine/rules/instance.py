@@ -63,6 +63,7 @@ class Activation:
         "attempt",
         "context",
         "due_at",
+        "due_seq",
         "event",
         "loop",
         "match",
@@ -82,6 +83,8 @@ class Activation:
         self.phase = Phase.DISPATCHED
         self.attempt = 1
         self.due_at: int | None = None
+        self.due_seq = 0
+        """The row that set `due_at`: two tries may be due at the same time, and only the later one counts."""
         self.output: Payload | None = None
         self.next_handle: str | None = None
         self.event: str | None = None
@@ -235,8 +238,8 @@ class InstanceState:
     def next_timer(self) -> Activation | None:
         """The activation whose due time comes first."""
         while self.timers:
-            due_at, _, activation = self.timers[0]
-            if activation.due_at == due_at:
+            _, seq, activation = self.timers[0]
+            if activation.due_at is not None and activation.due_seq == seq:
                 return activation
             heapq.heappop(self.timers)
         return None

@@ -161,7 +161,7 @@ class _Painter:
         if repeats:
             self.items[name] = self._dice(3)
             measure = self._pick(["ctx.index", "ctx.results | length"])
-            config |= {"mode": "while", "maxIterations": ROUNDS_MAX}
+            config |= {"mode": "while", "maxIterations": self._pick([ROUNDS_MAX, 2])}
             config["while"] = f"{{{{{measure} < ctx.input.items.{name}}}}}"
         else:
             self._feed(place, name, config)

@@ -18,6 +18,7 @@ from anabranch.handlers.registry import builtin_types
 from tests.oracle.flaky import WithFlaky
 from tests.oracle.graphs import Case, cases
 from tests.oracle.oracle import predict
+from tests.oracle.order import disorder
 from tests.oracle.prediction import Observed, Prediction, disagreements
 from tests.oracle.running import observe, run_of
 
@@ -45,8 +46,9 @@ def test_the_engine_does_what_the_oracle_predicts(case: Case, order: int, duplic
     registry = WithFlaky(TYPES, case.script)
     report = validate(case.document, registry)
     assert report.valid, f"a legal workflow was refused: {pformat(report.as_json())}"
-    observed = observe(asyncio.run(run_of(case, registry, order=order, duplicate=duplicate)))
-    problems = list(disagreements(prediction, observed))
+    run = asyncio.run(run_of(case, registry, order=order, duplicate=duplicate))
+    observed = observe(run)
+    problems = [*disagreements(prediction, observed), *disorder(case.document, run.log)]
     assert not problems, explain(case, prediction, observed, problems)
 
 

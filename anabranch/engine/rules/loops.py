@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class LoopRun:
     """One execution of a loop node: open iterations and the outcomes of closed ones."""
 
-    __slots__ = ("bytes", "count", "error", "items", "next_index", "open", "outcomes")
+    __slots__ = ("_results", "bytes", "count", "error", "items", "next_index", "open", "outcomes")
 
     def __init__(self, items: list[Any] | None, count: int | None) -> None:
         self.items = items
@@ -33,6 +33,8 @@ class LoopRun:
         self.open: dict[int, Scope] = {}
         self.outcomes: dict[int, Payload | None] = {}
         """By index; None where the item is left out of the list."""
+        self._results: list[Any] = []
+        """`while` only: the values so far, which every round sees. They come in order, one open round at a time."""
         self.bytes = 2
         """JSON bytes of the collected list so far."""
         self.error: RunError | None = None
@@ -42,15 +44,12 @@ class LoopRun:
         """The loop names of an iteration."""
         if self.items is not None:
             return {"item": self.items[index], "index": index, "count": self.count}
-        return {"item": None, "index": index, "count": None, "results": self.results()}
-
-    def results(self) -> list[Any]:
-        """The values collected so far, in item order."""
-        return [outcome.value for outcome in self._collected()]
+        return {"item": None, "index": index, "count": None, "results": self._results.copy()}
 
     def output(self) -> Payload:
         """The loop's output: the collected values in item order."""
-        return Payload.list_of(self._collected())
+        outcomes = (self.outcomes.get(index) for index in range(self.next_index))
+        return Payload.list_of([outcome for outcome in outcomes if outcome is not None])
 
     def opened(self, index: int, scope: Scope) -> None:
         """An iteration has begun."""
@@ -82,6 +81,8 @@ class LoopRun:
             outcome = Payload.trusted({"error": error.as_json()}) if spec.on_item_error == "collect" else None
         self.outcomes[index] = outcome
         if outcome is not None:
+            if self.items is None:
+                self._results.append(outcome.value)
             self.bytes += len(outcome.raw) + 1
             if self.bytes > VALUE_BYTES_MAX and self.error is None:
                 message = f"the collected results of loop {owner.node.id!r} pass {VALUE_BYTES_MAX} bytes"
@@ -92,10 +93,6 @@ class LoopRun:
         if self.error is not None or len(self.open) >= spec.concurrency:
             return False
         return self.count is None or self.next_index < self.count
-
-    def _collected(self) -> list[Payload]:
-        outcomes = (self.outcomes.get(index) for index in range(self.next_index))
-        return [outcome for outcome in outcomes if outcome is not None]
 
 
 def error_of(error: AnabranchError, owner: Activation) -> RunError:

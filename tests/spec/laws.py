@@ -84,7 +84,9 @@ def picture(state: InstanceState) -> dict[str, Any]:
         "ends": state.ends,
         "running": list(state.running),
         "next due": state.next_due(),
-        "timers": sorted((due, seq, _key(a)) for due, seq, a in state.timers if a.due_at is not None and a.due_seq == seq),
+        "timers": sorted(
+            (due, seq, _key(a)) for due, seq, a in state.timers if a.due_at is not None and a.due_seq == seq
+        ),
         "kept signals": {event: [_signal(s) for s in kept.values()] for event, kept in state.kept.items()},
         "kept count": state.kept_count,
         "waits": {event: list(waits) for event, waits in state.waits.items()},

@@ -1,0 +1,112 @@
+"""Values that enter the log: what is taken, what is refused with its place, and that it costs little."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, VALUE_DEPTH_MAX, Payload
+from anabranch.errors import ValueNotStorable, ValueTooLarge
+
+
+def nested(depth: int, inside: Any = 1) -> Any:
+    value = inside
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        0,
+        -(2**63),
+        2**63 - 1,
+        1.5,
+        "",
+        "ä€😀",
+        "a\\u0000b",
+        "\\",
+        [],
+        {},
+        {"b": 1, "a": [None, {"c": "null"}]},
+        nested(VALUE_DEPTH_MAX),
+        ['"[', "]]]]", "{" * 200],
+        [[] for _ in range(500)],
+    ],
+)
+def test_plain_json_passes_unchanged(value: Any) -> None:
+    payload = Payload.of(value)
+
+    assert payload.value == value
+    assert Payload.parse(payload.raw).value == value
+
+
+def test_key_order_is_kept() -> None:
+    assert list(Payload.of({"z": 1, "a": 2, "m": 3}).value) == ["z", "a", "m"]
+
+
+def test_what_is_kept_shares_nothing_with_what_was_given() -> None:
+    given = {"list": [1]}
+    kept = Payload.of(given)
+    given["list"].append(2)
+
+    assert kept.value == {"list": [1]}
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"a": [1, float("nan")]}, "/a/1"),
+        ({"a": {"b": float("-inf")}}, "/a/b"),
+        (["x\x00y"], "/0"),
+        ({"k\x00": 1}, "NUL"),
+        (["\\\x00"], "/0"),
+        ({"a": "\ud800"}, "/a"),
+        ([2**64], "/0"),
+        ([-(2**63) - 1], "/0"),
+        ({"a": object()}, "/a"),
+        ({1: "a"}, "key"),
+        ({"a": {2, 3}}, "/a"),
+        (nested(VALUE_DEPTH_MAX + 1), "levels"),
+        (nested(5_000), "levels"),
+        ([nested(VALUE_DEPTH_MAX), 1], "levels"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_with_its_place(value: Any, place: str) -> None:
+    with pytest.raises(ValueNotStorable, match=place):
+        Payload.of(value)
+
+
+def test_a_value_beyond_its_limit_is_refused() -> None:
+    Payload.of("x" * (VALUE_BYTES_MAX - 2))
+    with pytest.raises(ValueTooLarge, match=str(VALUE_BYTES_MAX)):
+        Payload.of("x" * (VALUE_BYTES_MAX - 1))
+
+
+@pytest.mark.parametrize("value", [[[]] * 340_000, [None] * 200_000, ["\\u0000"] * 100_000, [{}] * 340_000])
+def test_a_megabyte_of_anything_holds_nobody_up(value: Any) -> None:
+    calls = 0
+
+    def count(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        Payload.of(value)
+    finally:
+        sys.setprofile(None)
+
+    assert calls < 500, f"{calls} calls: the value is walked in Python, while the event loop waits"
+
+
+def test_a_list_of_payloads_is_spliced() -> None:
+    spliced = Payload.list_of([Payload.of({"a": 1}), Payload.of("b")])
+
+    assert spliced.value == [{"a": 1}, "b"]
+    assert Payload.parse(spliced.raw) == spliced

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 import socket
@@ -17,6 +18,7 @@ from anabranch.engine.store.state_manager import SqlStore
 from anabranch.errors import SettingsError, StoreUnavailable
 from anabranch.migrations import ensure_schema, upgrade
 from tests.conformance.building import birth, committed, input_set, new_head
+from tests.postgres import PostgresServer
 
 SECRET = "s3cret"
 
@@ -99,6 +101,19 @@ async def test_a_file_that_another_program_keeps_locked_is_named(tmp_path: Path)
             await store.commit([birth(new_head(now=await store.now()), input_set())])
         stranger.execute("ROLLBACK")
     await committed(store, birth(new_head(now=await store.now()), input_set()))
+    await store.stop()
+
+
+async def test_a_reader_does_not_notice_that_its_connection_was_ended_meanwhile(
+    postgres_url: str, postgres_server: PostgresServer
+) -> None:
+    store = open_store(postgres_url)
+    await store.start()
+    kept = await committed(store, birth(new_head(now=await store.now()), input_set()))
+    await asyncio.gather(*(store.now() for _ in range(20)))  # now every lane has its connection
+    postgres_server.set_reachable(postgres_url, reachable=False)
+    postgres_server.set_reachable(postgres_url, reachable=True)
+    assert await store.get_instance(kept.head.instance_id) == kept
     await store.stop()
 
 

@@ -38,12 +38,14 @@ class Lanes:
         self._open: set[Connection] = set()
         self._outages = 0
 
-    async def run(self, work: Callable[[Connection], Answer]) -> Answer:
+    async def run(self, work: Callable[[Connection], Answer], *, reads_only: bool = False) -> Answer:
         """What `work` returns, called in a thread with its connection.
 
-        Raises StoreUnavailable (it may have happened or not) or DataRefused (nothing happened).
+        Work that only reads is done again on a new connection when the old one turns out to be
+        broken. Raises StoreUnavailable (it may have happened or not) or DataRefused (nothing
+        happened).
         """
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._attempt, work)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._attempt, work, reads_only)
 
     def close(self) -> None:
         """Wait for what is under way, then close the connections. Blocks; may be called twice."""
@@ -52,8 +54,9 @@ class Lanes:
             self._open.pop().close()
         self._engine.dispose()
 
-    def _attempt(self, work: Callable[[Connection], Answer]) -> Answer:
+    def _attempt(self, work: Callable[[Connection], Answer], reads_only: bool) -> Answer:  # noqa: FBT001
         for tries_left in reversed(range(TRIES_MAX)):
+            may_be_stale = reads_only and getattr(self._own, "connection", None) is not None
             try:
                 return work(self._connection())
             except DBAPIError as error:
@@ -65,6 +68,8 @@ class Lanes:
                     raise refusal(self._dialect.describe(error)) from error
                 if fault is Fault.UNAVAILABLE:
                     self._drop_connections()
+                    if may_be_stale:
+                        continue
                 if fault is Fault.UNAVAILABLE or not tries_left:
                     raise StoreUnavailable(self._dialect.describe(error)) from error
         raise AssertionError("the last try returns or raises")

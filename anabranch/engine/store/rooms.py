@@ -30,7 +30,7 @@ class SqlRoom:
 
     async def read(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run one reading statement."""
-        return await self._started(self._reading).run(work)
+        return await self._started(self._reading).run(work, reads_only=True)
 
     async def write(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run one writing transaction that is no commit of turns."""

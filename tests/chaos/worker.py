@@ -1,0 +1,45 @@
+"""One worker process: `python -m tests.chaos.worker DATABASE_URL LEASE_MS`. SIGTERM stops it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.store import open_store
+from anabranch.errors import StoreUnavailable
+from anabranch.handlers.registry import load_types
+from tests.chaos import nodes
+
+GRACE_S = 5.0
+RECOVERIES_MAX = 1_000
+
+
+async def work(url: str, lease_ms: int) -> None:
+    assert nodes.LedgerNode is not None, "importing it has declared the node type"
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    while True:
+        store = open_store(url)
+        engine = Engine(
+            store=store,
+            handlers=load_types(),
+            options=EngineOptions(lease_ms=lease_ms, recoveries_max=RECOVERIES_MAX),
+        )
+        try:
+            await store.start()
+            await engine.start()
+            break
+        except StoreUnavailable:
+            await store.stop()
+    print("ready", flush=True)
+    await stopped.wait()
+    await engine.stop(grace_s=GRACE_S)
+    await store.stop()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.ERROR)
+    asyncio.run(work(sys.argv[1], int(sys.argv[2])))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -62,3 +63,12 @@ def read_instant(text: str | None, *, option: str) -> int | None:
         raise InvalidRequest(
             f"{option} {text!r} is no point in time", hint="Write ISO 8601 with an offset: 2030-01-31T08:00:00+01:00."
         ) from None
+
+
+def same_place(*, database_url: str | None, tenant: str) -> list[str]:
+    """The flags with which a further command finds what this one did."""
+    flags = [] if tenant == DEFAULT_TENANT else ["--tenant", tenant]
+    if database_url is not None:
+        # A password is not repeated on the screen; who gave it can give it again.
+        flags += ["--database-url", "URL" if urlsplit(database_url).password else database_url]
+    return flags

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +44,8 @@ def outcome_of(run: dict[str, Any]) -> Outcome:
     )
 
 
-def print_outcome(outcome: Outcome, *, as_json: bool) -> None:
-    """The output or what went wrong, and how to read the run again."""
+def print_outcome(outcome: Outcome, *, as_json: bool, place: Sequence[str]) -> None:
+    """The output or what went wrong, and how to read the run again; `place` are the flags that lead to it."""
     if as_json:
         print_document(
             {
@@ -59,7 +61,7 @@ def print_outcome(outcome: Outcome, *, as_json: bool) -> None:
     elif outcome.error is not None:
         print_note(f"error {outcome.error['code']}: {outcome.error['message']}{_place(outcome.error)}")
     print_line(f"run {outcome.instance_id} is {outcome.status} after {seconds(outcome.took_ms)}")
-    print_line(f"read it again: anabranch runs show {outcome.instance_id}")
+    print_line(f"read it again: {shlex.join(['anabranch', 'runs', 'show', outcome.instance_id, *place])}")
 
 
 def seconds(milliseconds: int) -> str:

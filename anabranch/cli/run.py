@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import shlex
 import signal
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from anabranch.app import build
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Input, Tenant, read_value
+from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Input, Tenant, read_value, same_place
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_note, problem_line
 from anabranch.cli.progress import Progress
@@ -31,13 +30,11 @@ from anabranch.errors import InvalidRequest, StoreUnavailable
 from anabranch.intake import read_json_file
 from anabranch.service import WorkflowService
 
-EXIT_INTERRUPTED = 128 + signal.SIGINT
-EXIT_TERMINATED = 128 + signal.SIGTERM
+# As shells count: 130 after Ctrl-C, 143 after SIGTERM.
+EXIT_SIGNAL_BASE = 128
 
 # Should another worker take the run from us, its end is committed elsewhere: once a second we ask the database.
 ENDED_POLL_S = 1.0
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -50,6 +47,7 @@ class _Assignment:
     resume: str | None
     progress: Progress | None
     instance_id: str | None = None
+    stopped_by: signal.Signals = signal.SIGINT
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
@@ -86,21 +84,32 @@ def run(
     progress = Progress(Console(stderr=as_json), instance_id=resume) if watch else None
     assignment = _Assignment(session, target, value, resume, progress)
     try:
-        outcome = outcome_of(asyncio.run(_until_terminated(_run(assignment))))
-    except (KeyboardInterrupt, asyncio.CancelledError) as stop:
+        outcome = outcome_of(asyncio.run(_until_stopped(assignment)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
         again = _how_to_resume(assignment, imports=imports, database_url=database_url, tenant=tenant)
         _print_interrupted(assignment, again, as_json=as_json)
-        raise typer.Exit(EXIT_INTERRUPTED if isinstance(stop, KeyboardInterrupt) else EXIT_TERMINATED) from None
-    print_outcome(outcome, as_json=as_json)
+        raise typer.Exit(EXIT_SIGNAL_BASE + assignment.stopped_by) from None
+    print_outcome(outcome, as_json=as_json, place=same_place(database_url=database_url, tenant=tenant))
     raise typer.Exit(outcome.exit_code)
 
 
-async def _until_terminated(work: Awaitable[T]) -> T:
-    """Let SIGTERM unwind like Ctrl-C does: leases are given back, and the exit code tells which it was."""
-    task = asyncio.current_task()
+async def _until_stopped(assignment: _Assignment) -> dict[str, Any]:
+    """Run it, but let Ctrl-C and SIGTERM unwind everything, so that the lease is given back.
+
+    Handlers of our own, because a shell starts what it puts in the background with SIGINT ignored.
+    A second Ctrl-C does not wait for anything.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await work
+
+    def stop(number: signal.Signals) -> None:
+        assignment.stopped_by = number
+        loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    return await _run(assignment)
 
 
 async def _run(assignment: _Assignment) -> dict[str, Any]:
@@ -200,12 +209,7 @@ def _how_to_resume(
     words = ["anabranch", "run", "--resume", assignment.instance_id]
     for name in imports or ():
         words += ["--import", name]
-    if tenant != DEFAULT_TENANT:
-        words += ["--tenant", tenant]
-    if database_url is not None:
-        # A password is not repeated on the screen; the shell that gave it can give it again.
-        words += ["--database-url", "URL" if urlsplit(database_url).password else database_url]
-    return shlex.join(words)
+    return shlex.join([*words, *same_place(database_url=database_url, tenant=tenant)])
 
 
 def _print_interrupted(assignment: _Assignment, again: str | None, *, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from anabranch.cli.options import (
     WorkflowName,
     read_instant,
     read_value,
+    same_place,
 )
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
@@ -225,7 +226,7 @@ def watch(
             await asyncio.sleep(WATCH_POLL_S)
 
     outcome = outcome_of(session.ask(follow))
-    print_outcome(outcome, as_json=as_json)
+    print_outcome(outcome, as_json=as_json, place=same_place(database_url=database_url, tenant=tenant))
     raise typer.Exit(outcome.exit_code)
 
 

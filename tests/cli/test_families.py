@@ -1,0 +1,200 @@
+"""`workflows`, `runs`, `validate`, `migrate`, `doctor`, `version`: every command answers people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import GREETING, WAITING, Command
+
+Write = Callable[[str, Any], Path]
+NOBODY = "00000000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture
+def greeted(anabranch: Command, write: Write) -> str:
+    """The id of a run of `greeting` that COMPLETED."""
+    run = anabranch("run", write("greeting.json", GREETING), "--input", '{"name": "Ada"}', "--json")
+    return str(run.document["instanceID"])
+
+
+@pytest.fixture
+def waiting(anabranch: Command, write: Write) -> str:
+    """The id of a PENDING run of `waiting`."""
+    anabranch("workflows", "import", write("waiting.json", WAITING))
+    return str(anabranch("runs", "start", "waiting", "--json").document["instanceID"])
+
+
+def test_a_run_is_shown_with_its_nodes(anabranch: Command, greeted: str) -> None:
+    run = anabranch("runs", "show", greeted, "--json").document
+
+    assert run["input"] == {"name": "Ada"}
+    assert [(node["nodeID"], node["status"]) for node in run["nodes"]] == [
+        ("start", "success"), ("greet", "success"), ("end", "success")
+    ]  # fmt: skip
+    assert "COMPLETED" in anabranch("runs", "show", greeted).out
+
+
+def test_the_log_ascends_by_seq(anabranch: Command, greeted: str) -> None:
+    events = anabranch("runs", "log", greeted, "--json").document["items"]
+
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert (events[0]["eventType"], events[-1]["eventType"]) == ("INPUT_SET", "INSTANCE_COMPLETED")
+    assert anabranch("runs", "log", greeted, "--after", "2", "--json").document["items"] == events[2:]
+    assert "INSTANCE_COMPLETED" in anabranch("runs", "log", greeted).out
+
+
+def test_paging_shows_every_run_once_newest_first(anabranch: Command, write: Write) -> None:
+    anabranch("workflows", "import", write("greeting.json", GREETING))
+    started = [anabranch("runs", "start", "greeting", "--json").document["instanceID"] for _ in range(3)]
+
+    pages: list[str] = []
+    cursor = None
+    while True:
+        further = () if cursor is None else ("--cursor", cursor)
+        page = anabranch("runs", "list", "--limit", "1", "--json", *further).document
+        pages.extend([item["instanceID"] for item in page["items"]])
+        cursor = page["nextCursor"]
+        if cursor is None:
+            break
+
+    assert pages == sorted(started, reverse=True)
+
+
+def test_runs_are_listed_by_workflow_and_status(anabranch: Command, greeted: str, waiting: str) -> None:
+    def listed(*options: str) -> list[str]:
+        return [item["instanceID"] for item in anabranch("runs", "list", "--json", *options).document["items"]]
+
+    assert listed("--workflow", "greeting") == [greeted]
+    assert listed("--status", "PENDING") == [waiting]
+    assert listed("--status", "PENDING", "--status", "COMPLETED") == [waiting, greeted]
+    assert listed("--since", "2999-01-01T00:00:00Z") == []
+    assert listed("--tenant", "somebody-else") == []
+
+
+def test_a_repeated_key_starts_no_second_run(anabranch: Command, waiting: str) -> None:
+    first = anabranch("runs", "start", "waiting", "--key", "k", "--json").document["instanceID"]
+
+    assert anabranch("runs", "start", "waiting", "--key", "k", "--json").document["instanceID"] == first != waiting
+
+
+def test_cancelling_twice_is_harmless_and_an_ended_run_cannot_be(
+    anabranch: Command, waiting: str, greeted: str
+) -> None:
+    for _ in range(2):
+        assert anabranch("runs", "cancel", waiting, "--json").document["status"] == "CANCELLED"
+
+    refused = anabranch("runs", "cancel", greeted)
+    assert (refused.code, refused.err.split(":")[0]) == (1, "error RUN_IS_TERMINAL")
+    assert anabranch("runs", "signal", waiting, "go").code == 1
+    assert anabranch("runs", "watch", waiting).code == 1
+    assert anabranch("runs", "watch", greeted).code == 0
+
+
+def test_a_signal_is_kept_until_something_waits(anabranch: Command, waiting: str) -> None:
+    assert anabranch("runs", "signal", waiting, "go", "--payload", "1", "--json").document == {"delivered": False}
+    assert anabranch("run", "--resume", waiting, "--json").document["output"] == {"last": 1}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("runs", "show", NOBODY), ("runs", "log", NOBODY), ("runs", "cancel", NOBODY), ("runs", "watch", NOBODY),
+        ("runs", "show", "no uuid"), ("runs", "signal", NOBODY, "go"), ("runs", "start", "absent"),
+        ("workflows", "show", "absent"), ("workflows", "export", "absent"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_said_to_be_absent(anabranch: Command, arguments: tuple[str, ...]) -> None:
+    assert anabranch(*arguments, "--json").document["error"]["code"] == "NOT_FOUND"
+    assert anabranch(*arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("runs", "list", "--limit", "0"), ("runs", "list", "--status", "SLEEPING"), ("runs", "list", "--cursor", "x"),
+        ("runs", "list", "--since", "yesterday"), ("runs", "start", "w", "--available-at", "2030-01-01T00:00:00"),
+        ("runs",), ("workflows",), ("nonsense",), (), ("runs", "list", "--tenant", ""),
+    ],
+)  # fmt: skip
+def test_misuse_is_refused_with_a_hint(anabranch: Command, arguments: tuple[str, ...]) -> None:
+    refused = anabranch(*arguments)
+
+    assert refused.code == 2
+    assert "error INVALID_REQUEST: " in refused.err
+    assert "hint: " in refused.err or "--tenant" in refused.err
+
+
+def test_what_is_exported_can_be_imported_again(anabranch: Command, greeted: str, folder: Path) -> None:
+    assert anabranch("workflows", "export", "greeting").document == GREETING
+    assert anabranch("workflows", "export", "greeting", "--output", "copy.json").code == 0
+
+    again = anabranch("workflows", "import", "copy.json", "--json").document["items"]
+
+    assert [(item["name"], item["version"]) for item in again] == [("greeting", 1)]
+    assert anabranch("workflows", "show", "greeting", "--json").document["nodes"] == GREETING["nodes"]
+
+
+def test_nothing_is_imported_if_one_file_is_invalid(anabranch: Command, write: Write) -> None:
+    refused = anabranch("workflows", "import", write("a.json", GREETING), write("b.json", {"nodes": [], "edges": []}))
+
+    assert refused.code == 2
+    assert "b.json" in refused.err
+    assert anabranch("workflows", "list", "--json").document["items"] == []
+
+
+def test_validation_lists_every_problem_with_its_place(anabranch: Command, write: Write, folder: Path) -> None:
+    assert anabranch("validate", write("greeting.json", GREETING)).code == 0
+    assert not (folder / ".anabranch").exists(), "validation needs no database"
+    nodes = [{"id": "a", "type": "nonsense"}, {"id": "b", "type": "nonsense"}]
+
+    refused = anabranch("validate", write("bad.json", {"nodes": nodes, "edges": []}), "--json")
+
+    assert refused.code == 2
+    assert refused.document["valid"] is False
+    assert {(error["code"], error.get("nodeID")) for error in refused.document["errors"]} >= {
+        ("UNKNOWN_TYPE", "a"), ("UNKNOWN_TYPE", "b"), ("NO_START", None)
+    }  # fmt: skip
+    assert "error UNKNOWN_TYPE in node a: " in anabranch("validate", "bad.json").out
+
+
+def test_an_empty_database_is_migrated_once(anabranch: Command) -> None:
+    assert anabranch("doctor", "--json").document["database"]["schema"] is None
+
+    first, second = anabranch("migrate", "--json").document, anabranch("migrate", "--json").document
+
+    assert first["before"] is None
+    assert second == {"before": first["after"], "after": first["after"]}
+    assert anabranch("doctor", "--json").document["database"]["schema"] == first["after"]
+
+
+def test_doctor_hides_passwords_and_tells_that_the_database_is_away(anabranch: Command) -> None:
+    printed = anabranch("doctor", "--database-url", "postgresql://u:hunter2@127.0.0.1:1/x", "--json")
+
+    assert printed.code == 1
+    assert printed.document["database"]["error"]["code"] == "STORE_UNAVAILABLE"
+    assert "hunter2" not in printed.out
+
+
+def test_a_database_that_is_away_exits_1(anabranch: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_DATABASE_WAIT", "0")
+
+    printed = anabranch("runs", "list", "--database-url", "postgresql://127.0.0.1:1/x")
+
+    assert printed.code == 1
+    assert printed.err.startswith("error STORE_UNAVAILABLE: ")
+
+
+def test_version(anabranch: Command) -> None:
+    assert anabranch("version").out.startswith("anabranch 0.1.0 ")
+    assert anabranch("version", "--json").document["version"] == "0.1.0"
+
+
+def test_somebodys_text_cannot_move_the_cursor(anabranch: Command, write: Write) -> None:
+    sly = {**GREETING, "title": "\x1b[2J gone"}
+    anabranch("workflows", "import", write("sly.json", sly))
+
+    assert "\x1b" not in anabranch("workflows", "list").out

@@ -1,0 +1,159 @@
+"""`anabranch run`: from a file to an output and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import GREETING, WAITING, Command, chain
+
+Write = Callable[[str, Any], Path]
+
+
+def test_a_run_ends_with_its_output_and_how_to_read_it_again(anabranch: Command, write: Write) -> None:
+    printed = anabranch("run", write("greeting.json", GREETING), "--input", '{"name": "Ada"}')
+
+    assert printed.code == 0
+    assert '"text": "Hello Ada"' in printed.out
+    instance_id = printed.out.split("read it again: anabranch runs show ")[1].strip()
+    assert anabranch("runs", "show", instance_id, "--json").document["status"] == "COMPLETED"
+
+
+def test_json_is_one_document(anabranch: Command, write: Write) -> None:
+    printed = anabranch("run", write("greeting.json", GREETING), "--input", '{"name": "Ada"}', "--json", "--watch")
+
+    assert printed.document["output"] == {"last": {"text": "Hello Ada"}}
+    assert (printed.document["status"], printed.document["error"]) == ("COMPLETED", None)
+
+
+def test_the_input_may_be_in_a_file(anabranch: Command, write: Write) -> None:
+    write("input.json", {"name": "Bo"})
+
+    printed = anabranch("run", write("greeting.json", GREETING), "--input", "@input.json", "--json")
+
+    assert printed.document["output"] == {"last": {"text": "Hello Bo"}}
+
+
+def test_a_file_is_saved_under_its_name_and_again_only_if_it_changed(anabranch: Command, write: Write) -> None:
+    file = write("greeting.json", GREETING)
+    for _ in range(2):
+        anabranch("run", file, "--input", '{"name": "Ada"}')
+    assert [item["version"] for item in anabranch("workflows", "list", "--json").document["items"]] == [1]
+
+    anabranch("run", write("greeting.json", {**GREETING, "title": "New"}), "--input", '{"name": "Ada"}')
+
+    assert [item["version"] for item in anabranch("workflows", "list", "--json").document["items"]] == [2]
+    assert anabranch("run", "greeting", "--input", '{"name": "Ada"}').code == 0
+
+
+def test_a_run_that_fails_exits_1_and_says_where(anabranch: Command, write: Write) -> None:
+    printed = anabranch("run", write("greeting.json", GREETING))
+
+    assert printed.code == 1
+    assert printed.err.startswith("error TEMPLATE_PATH_MISSING: ")
+    assert "(node greet, attempt 1)" in printed.err
+    assert "FAILED" in printed.out
+
+
+def test_without_a_terminal_watching_prints_a_line_for_each_step(anabranch: Command, write: Write) -> None:
+    printed = anabranch("run", write("greeting.json", GREETING), "--input", '{"name": "Ada"}', "--watch")
+
+    shown = [line.split()[1:] for line in printed.out.splitlines() if line.startswith("20")]
+    assert shown == [[state, node] for node in ("start", "greet", "end") for state in ("running", "success")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["run"], "INVALID_REQUEST", "nothing to run"),
+        (["run", "absent.json"], "INVALID_REQUEST", "no such file"),
+        (["run", "absent"], "NOT_FOUND", "no workflow 'absent'"),
+        (["run", "broken.json"], "BAD_JSON", "line 1, column 2"),
+        (["run", "invalid.json"], "INVALID_WORKFLOW", "start"),
+        (["run", "greeting.json", "--input", "{"], "BAD_JSON", "--input"),
+        (["run", "greeting.json", "--input", "@absent.json"], "INVALID_REQUEST", "absent.json cannot be read"),
+        (["run", "greeting.json", "--unknown"], "INVALID_REQUEST", "--unknown"),
+        (["run", "--resume", "x", "--input", "{}"], "INVALID_REQUEST", "keeps its input"),
+        (["run", "--resume", "00000000-0000-7000-8000-000000000000"], "NOT_FOUND", "no run"),
+        (["run", "greeting.json", "--import", "absent.py"], "INVALID_REQUEST", "--import absent.py"),
+        (["run", "greeting.json", "--database-url", "mysql://x/y"], "INVALID_SETTING", "--database-url"),
+    ],
+)
+def test_what_must_be_corrected_exits_2_in_one_line(
+    anabranch: Command, write: Write, arguments: list[str], code: str, message: str
+) -> None:
+    write("greeting.json", GREETING)
+    write("invalid.json", {"nodes": [], "edges": []})
+    Path("broken.json").write_text("{")
+
+    for_people, for_programs = anabranch(*arguments), anabranch(*arguments, "--json")
+
+    assert (for_people.code, for_programs.code) == (2, 2)
+    assert for_people.err.splitlines()[0].startswith(f"error {code}: ")
+    assert message in for_people.err.splitlines()[0]
+    assert "Traceback" not in for_people.err
+    assert for_people.out == ""
+    assert for_programs.document["error"]["code"] == code
+
+
+def test_ctrl_c_gives_the_run_back_and_resume_takes_it_up(anabranch: Command, write: Write, folder: Path) -> None:
+    file = write("waiting.json", WAITING)
+    command = [sys.executable, "-m", "anabranch", "run", str(file), "--watch"]
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while "waiting" not in (line := process.stdout.readline()):
+            assert line, "the run ended before it waited"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    instance_id = err.split("resume it: anabranch run --resume ")[1].strip()
+    assert anabranch("runs", "signal", instance_id, "go", "--payload", "7", "--json").document == {"delivered": True}
+    resumed = anabranch("run", "--resume", instance_id, "--json")
+    assert resumed.document == {
+        "instanceID": instance_id, "status": "COMPLETED", "output": {"last": 7}, "error": None
+    }  # fmt: skip
+
+
+def test_resuming_an_ended_run_tells_how_it_ended(anabranch: Command, write: Write) -> None:
+    first = anabranch("run", write("greeting.json", GREETING), "--input", '{"name": "Ada"}', "--json")
+
+    again = anabranch("run", "greeting.json", "--resume", first.document["instanceID"], "--json")
+
+    assert again.document == first.document
+    write("other.json", chain("other"))
+    assert "not of other" in anabranch("run", "other.json", "--resume", first.document["instanceID"]).err
+
+
+def test_only_its_own_run_is_advanced(anabranch: Command, write: Write) -> None:
+    anabranch("workflows", "import", write("greeting.json", GREETING))
+    other = anabranch("runs", "start", "greeting", "--input", '{"name": "Bo"}', "--json").document["instanceID"]
+
+    anabranch("run", "greeting", "--input", '{"name": "Ada"}')
+
+    assert anabranch("runs", "show", other, "--json").document["status"] == "PENDING"
+
+
+def test_node_types_of_ones_own_are_imported(anabranch: Command, write: Write) -> None:
+    Path("shouting.py").write_text(
+        "from anabranch import HandlerResult, node_type\n"
+        "@node_type('shout')\n"
+        "class Shout:\n"
+        "    async def execute(self, config, context, helpers):\n"
+        "        return HandlerResult(config['text'].upper())\n"
+    )
+    shout = {"id": "shout", "type": "shout", "config": {"text": "hey"}, "outputVariable": "last"}
+
+    printed = anabranch("run", write("shout.json", chain("shout", shout)), "--import", "shouting.py", "--json")
+
+    assert printed.document["output"] == {"last": "HEY"}

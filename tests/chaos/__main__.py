@@ -33,17 +33,19 @@ SIZES = {
 
 
 async def campaigns(size: str, seed: int, stores: list[str]) -> dict[str, list[Report]]:
-    reports: dict[str, list[Report]] = {}
-    for store in stores:
+    """All at once: they spend most of their time waiting."""
+    reports: dict[str, list[Report]] = {store: [] for store in stores}
+
+    async def one(store: str, plan: Plan) -> None:
         scene = on_sqlite if store == "sqlite" else on_postgresql
-        reports[store] = []
-        for plan in SIZES[size][store]:
-            report = await scene(dataclasses.replace(plan, seed=seed))
-            reports[store].append(report)
-            shown = {**dataclasses.asdict(report), "violations": len(report.violations)}
-            print(f"{store}, {plan.workers} worker(s), seed {seed}: {shown}", flush=True)
-            for violation in report.violations[:20]:
-                print(f"  {violation}", flush=True)
+        report = await scene(dataclasses.replace(plan, seed=seed))
+        reports[store].append(report)
+        shown = {**dataclasses.asdict(report), "violations": len(report.violations)}
+        print(f"{store}, {plan.workers} worker(s), seed {seed}: {shown}", flush=True)
+        for violation in report.violations[:20]:
+            print(f"  {violation}", flush=True)
+
+    await asyncio.gather(*(one(store, plan) for store in stores for plan in SIZES[size][store]))
     return reports
 
 

@@ -69,10 +69,9 @@ class Campaign:
         report, dice = Report(), random.Random(self.plan.seed)
         began = time.monotonic()
         with Ledger() as ledger:
-            os.environ[nodes.LEDGER_PORT] = str(ledger.port)
             door = _Door(self.door_url)
             await door.open()
-            workers = [_Worker(self.worker_url) for _ in range(self.plan.workers)]
+            workers = [_Worker(self.worker_url, ledger.port) for _ in range(self.plan.workers)]
             await asyncio.gather(*(worker.start() for worker in workers))
             feeding = asyncio.create_task(door.feed(self.plan.instances, random.Random(self.plan.seed + 1)))
             try:
@@ -113,8 +112,9 @@ class Campaign:
 class _Worker:
     """A worker process that is started again whenever it has ended."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, ledger_port: int) -> None:
         self._url = url
+        self._environment = {**os.environ, nodes.LEDGER_PORT: str(ledger_port)}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -125,6 +125,7 @@ class _Worker:
             self._url,
             str(LEASE_MS),
             stdout=asyncio.subprocess.PIPE,
+            env=self._environment,
             start_new_session=True,
         )
 

@@ -6,12 +6,12 @@ Commands are derived, never stored: `decide` returns them with its events and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+
+# Named tuples: they are keys of sets and dicts on the hot path, and tuples hash in C.
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """Run the handler of this attempt."""
 
     node_id: str
@@ -19,8 +19,7 @@ class Dispatch:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(NamedTuple):
     """Offer the instance a `TimersDue` stimulus at this time (ms): a delay, retry, wait or deadline is due then."""
 
     node_id: str

@@ -64,10 +64,11 @@ ELSE_HANDLE = "else"
 TIMEOUT_HANDLE = "timeout"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Event:
-    """One row of the log.
+    """One row of the log. Never changed once it is made.
 
+    (Not `frozen`: freezing triples the cost of making one, and two are made for every node.)
     `seq` counts 1, 2, 3… per instance. `node_id` and `scope` are "" where the event is not
     about a node or is at the root; `attempt` is 0 where there is none. `created_at` is in
     milliseconds since the epoch, by the store-adjusted clock of whoever decided it.

@@ -10,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from anabranch.engine.handling import HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.ports import Clock
@@ -115,13 +118,48 @@ class TaskWorker:
             log=logging.LoggerAdapter(logger, {"instance_id": job.instance_id, "node_id": job.node.id}),
             cancelled=execution.cancelled,
         )
+        started = _Started(outcome_of(self._handlers, job.node, helpers))
+        if started.result is not None:
+            return started.result
         execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
         try:
             async with execution.limit:
-                return await outcome_of(self._handlers, job.node, helpers)
+                return await started
         except TimeoutError:
             message = f"the handler did not return within its timeout of {timeout_ms} ms"
             return Failed(_error(helpers, "NODE_TIMEOUT", "NodeTimeout", message), retryable=True)
+
+
+class _Started:
+    """A coroutine run up to its first wait. Most handlers never wait: they need no timer.
+
+    `result` is what it returned, None while it waits; then the rest of it is awaited.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, HandlerOutcome]) -> None:
+        self._coroutine = coroutine
+        self._first: Any = None
+        self.result: HandlerOutcome | None = None
+        try:
+            self._first = coroutine.send(None)
+        except StopIteration as returned:
+            self.result = returned.value
+
+    def __await__(self) -> Generator[Any, Any, HandlerOutcome]:
+        """What `yield from` does, but for the first step, which has been taken."""
+        waits_for = self._first
+        while True:
+            try:
+                answer = yield waits_for
+            except BaseException as thrown:  # noqa: BLE001 -- cancellation too belongs to the coroutine
+                step = partial(self._coroutine.throw, thrown)
+            else:
+                step = partial(self._coroutine.send, answer)
+            try:
+                waits_for = step()
+            except StopIteration as returned:
+                outcome: HandlerOutcome = returned.value
+                return outcome
 
 
 async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers) -> HandlerOutcome:

@@ -16,7 +16,7 @@ import orjson
 
 from anabranch.engine.ports import InstanceHead, InstanceRow, Turn
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.engine.store.faults import DataRefused
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 
@@ -41,6 +41,8 @@ EVENT_NOTE_COLUMNS = (
 # two cannot be mistaken for a part of a payload, whoever wrote it.
 PAYLOAD_SEPARATOR = "\x1e"
 LOG_SEPARATOR = "\x1d"
+
+_PAYLOAD_SEPARATOR = PAYLOAD_SEPARATOR.encode()
 
 # An escaped NUL that is not an escaped backslash followed by text. PostgreSQL refuses it;
 # refusing it for every store keeps a database movable from SQLite to PostgreSQL.
@@ -144,6 +146,7 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
     """Events from their notes (EVENT_NOTE_COLUMNS) and their joined payloads, both in the same order."""
     if not notes:
         return []
+    raws = payloads.encode().split(_PAYLOAD_SEPARATOR)
     return [
         Event(
             seq,
@@ -151,7 +154,7 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
             node_id,
             scope,
             attempt,
-            Payload.parse(payload),
+            EMPTY if raw == EMPTY.raw else Payload.parse(raw),
             created_at,
             next_handle,
             output_variable,
@@ -167,7 +170,7 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
             next_handle,
             output_variable,
             error_message,
-        ), payload in zip(notes, payloads.split(PAYLOAD_SEPARATOR), strict=True)
+        ), raw in zip(notes, raws, strict=True)
     ]
 
 

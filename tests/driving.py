@@ -18,9 +18,10 @@ from anabranch.engine.ports import InstanceHead, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.compile import compile_plan
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.instance import InstanceState
 from anabranch.engine.rules.plan import Plan
-from anabranch.engine.rules.stimuli import NodeResult, Started, Stimulus, TimersDue
+from anabranch.engine.rules.stimuli import Adopted, NodeResult, Started, Stimulus, TimersDue
 from anabranch.engine.rules.turn import Holding, plan_turns, settle
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import outcome_of
@@ -38,6 +39,8 @@ class Run:
     jobs: list[Dispatch] = field(default_factory=list)
     inbox: list[Stimulus] = field(default_factory=list)
     next_due: int | None = None
+    parked: bool = False
+    """Left to the store until it is due: then it is claimed and folded anew, as by another worker."""
     log: list[Event] = field(default_factory=list)
     dispatched: list[Dispatch] = field(default_factory=list)
 
@@ -93,7 +96,7 @@ class Driver:
                 await self._commit()
             elif any(run.jobs for run in self.runs.values()):
                 await self._execute()
-            elif not self._advance_time():
+            elif not await self._advance_time():
                 return
         raise AssertionError("the runs do not come to an end")
 
@@ -122,17 +125,7 @@ class Driver:
                 for stop in won.stops:
                     if stop in run.jobs:
                         run.jobs.remove(stop)
-                if won.draft.parks and not run.status.is_terminal:
-                    await self._claim_back(run)
-
-    async def _claim_back(self, run: Run) -> None:
-        """A parked instance keeps its memory here; the row is taken again as an adopter would."""
-        claimed = await self.store.claim(
-            worker_id=WORKER, limit=1, lease_ms=LEASE_MS, only=[run.holding.instance_id], steal=True
-        )
-        for one in claimed:
-            run.holding.version = one.loaded.row.version
-            run.holding.worker_id = WORKER
+                run.parked = won.draft.parks
 
     async def _execute(self) -> None:
         """Run some of the queued jobs, in an order of the seed's choosing."""
@@ -160,13 +153,25 @@ class Driver:
         outcome = await outcome_of(self.handlers, activation.node, helpers)
         return NodeResult(dispatch.node_id, dispatch.scope, dispatch.attempt, outcome)
 
-    def _advance_time(self) -> bool:
+    async def _advance_time(self) -> bool:
         due = min((run.next_due for run in self.runs.values() if run.next_due is not None), default=None)
         if due is None:
             return False
         self.now = max(self.now, due)
-        for run in self.runs.values():
-            if run.next_due is not None and run.next_due <= self.now:
-                run.inbox.append(TimersDue())
-                run.next_due = None
+        woken = [run for run in self.runs.values() if run.next_due is not None and run.next_due <= self.now]
+        await self._claim({run.holding.instance_id: run for run in woken if run.parked})
+        for run in woken:
+            run.inbox.append(Adopted(lapsed=False) if run.parked else TimersDue())
+            run.next_due, run.parked = None, False
         return True
+
+    async def _claim(self, parked: Mapping[str, Run]) -> None:
+        """Take parked instances over: nothing of what they were in memory counts any more."""
+        if not parked:
+            return
+        claimed = await self.store.claim(worker_id=WORKER, limit=len(parked), lease_ms=LEASE_MS, only=list(parked))
+        assert len(claimed) == len(parked), "what is due can be claimed"
+        for one in claimed:
+            row, run = one.loaded.row, parked[one.loaded.row.head.instance_id]
+            state = fold(run.state.plan, row.head, one.loaded.events)
+            run.holding = Holding(state, row.version, WORKER, self.now + LEASE_MS)

@@ -1,0 +1,191 @@
+"""A run outlives its process: kill -9 and Ctrl-C at any moment, and whoever takes it up goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from anabranch.app import build
+from anabranch.engine.rules.instants import from_iso
+from anabranch.settings import Settings
+from tests.hardening.command_line import Command, Launched
+from tests.hardening.conftest import Launch, Write
+from tests.hardening.drawing import EFFECTS, chain, effect
+
+GATE = "gate"
+
+# One second for the retry and the delay: longer than it takes to kill what waits for them.
+DEVIATIONS = chain(
+    "deviations",
+    effect("quick"),
+    effect("held", gate=GATE),
+    effect("flaky", failures=1, retry={"maxAttempts": 2, "backoff": {"kind": "fixed", "base": "1s"}}),
+    {"id": "pause", "type": "delay", "config": {"duration": "1500ms"}},
+    {"id": "wait", "type": "waitForEvent", "config": {"event": "go"}, "outputVariable": "answer"},
+    effect("last", gate="last-gate"),
+)
+HELD = chain("held", effect("quick"), effect("held", gate=GATE))
+
+MOMENTS = {
+    "while its handler runs": ("effect of held",),
+    "while a retry is due": ("retrying", "flaky"),
+    "while a delay is due": ("waiting", "pause"),
+    "while it waits for a signal": ("waiting", "wait"),
+    "in its last handler": ("effect of last",),
+}
+
+
+def ledger(folder: Path) -> list[dict[str, Any]]:
+    """Every execution that ever began."""
+    return [json.loads(line) for line in (folder / "effects.jsonl").read_text().splitlines()]
+
+
+def log_of(anabranch: Command, instance_id: str) -> list[dict[str, Any]]:
+    """The committed events."""
+    events: list[dict[str, Any]] = anabranch("runs", "log", instance_id, "--json").document["items"]
+    return events
+
+
+def only_run(anabranch: Command) -> str:
+    """The id of the only run in the database."""
+    (run,) = anabranch("runs", "list", "--json").document["items"]
+    instance_id: str = run["instanceID"]
+    return instance_id
+
+
+def completed(events: list[dict[str, Any]]) -> set[str]:
+    """The nodes that are recorded as completed."""
+    return {event["nodeID"] for event in events if event["eventType"] == "NODE_COMPLETED"}
+
+
+def resumed(launch: Launch, instance_id: str) -> Launched:
+    """A process that goes on with the run."""
+    return launch("run", "--resume", instance_id, "--import", EFFECTS, "--watch")
+
+
+def test_a_run_killed_at_every_moment_ends_once(
+    database: str, anabranch: Command, launch: Launch, write: Write, folder: Path
+) -> None:
+    process = launch("run", write("deviations.json", DEVIATIONS), "--import", EFFECTS, "--watch")
+    executed_when_recorded: dict[str, int] = {}
+    instance_id = ""
+    for moment, words in MOMENTS.items():
+        process.saw(*words)
+        assert process.send(signal.SIGKILL) == -signal.SIGKILL
+        instance_id = instance_id or only_run(anabranch)
+        for node in completed(log_of(anabranch, instance_id)):
+            executed_when_recorded.setdefault(node, sum(line["node"] == node for line in ledger(folder)))
+        (folder / GATE).touch()
+        if moment == "while it waits for a signal":
+            assert anabranch("runs", "signal", instance_id, "go", "--payload", "7").code == 0
+        process = resumed(launch, instance_id)
+    (folder / "last-gate").touch()
+
+    assert process.ended() == 0
+    events = log_of(anabranch, instance_id)
+    assert events[-1]["eventType"] == "INSTANCE_COMPLETED"
+    assert_recorded_once(events)
+    executions = Counter(line["node"] for line in ledger(folder))
+    assert {node: executions[node] for node in executed_when_recorded} == executed_when_recorded, (
+        "what was recorded before a kill was executed again after it"
+    )
+    assert executions == {"quick": 1, "held": 2, "flaky": 2, "last": 2}
+    assert_one_key_per_activation(ledger(folder))
+    assert_due_times_kept(events)
+
+
+def assert_recorded_once(events: list[dict[str, Any]]) -> None:
+    """Every activation has one ending, every attempt one dispatch, the run one end, the log no gap."""
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    endings = Counter(
+        e["nodeID"] for e in events if e["eventType"] in ("NODE_COMPLETED", "NODE_FAILED", "NODE_SKIPPED")
+    )
+    dispatches = Counter((e["nodeID"], e["nodeAttempt"]) for e in events if e["eventType"] == "NODE_DISPATCHED")
+    ends = [e for e in events if e["eventType"].startswith("INSTANCE_") and e["eventType"] != "INSTANCE_RECOVERED"]
+    assert set(endings.values()) == {1} and set(dispatches.values()) == {1} and len(ends) == 1
+
+
+def assert_one_key_per_activation(lines: list[dict[str, Any]]) -> None:
+    """Whoever receives the effects can tell a repeated one by its key."""
+    for node in {line["node"] for line in lines}:
+        assert len({line["key"] for line in lines if line["node"] == node}) == 1, f"{node} had several keys"
+    assert len({line["key"] for line in lines}) == len({line["node"] for line in lines})
+
+
+def assert_due_times_kept(events: list[dict[str, Any]]) -> None:
+    """The retry and the delay have one due time each, and nothing happened before it."""
+    due = {
+        event["nodeID"]: event["payload"]["dueAt"]
+        for event in events
+        if event["eventType"] in ("NODE_ATTEMPT_FAILED", "NODE_WAITING") and "dueAt" in event["payload"]
+    }
+    assert set(due) == {"flaky", "pause"}
+    for node, follower in (("flaky", "NODE_DISPATCHED"), ("pause", "NODE_COMPLETED")):
+        waits = [e for e in events if e["nodeID"] == node and "dueAt" in e["payload"]]
+        after = next(
+            e for e in events if e["seq"] > waits[0]["seq"] and e["nodeID"] == node and e["eventType"] == follower
+        )
+        assert len(waits) == 1, f"{node} was given another due time"
+        assert from_iso(after["createdAt"]) >= _milliseconds(due[node]), f"{node} went on too early"
+
+
+def _milliseconds(due_at: str | int) -> int:
+    return due_at if isinstance(due_at, int) else from_iso(due_at)
+
+
+def test_ctrl_c_in_a_handler_gives_the_lease_back_and_the_printed_command_goes_on(
+    database: str, anabranch: Command, launch: Launch, write: Write, folder: Path
+) -> None:
+    process = launch("run", write("held.json", HELD), "--import", EFFECTS, "--watch")
+    process.saw("effect of held")
+
+    assert process.send(signal.SIGINT) == 130
+    instance_id = only_run(anabranch)
+    command = next(line for line in process.text.splitlines() if line.startswith("resume it: "))
+    words = shlex.split(command.removeprefix("resume it: "))
+    assert words == ["anabranch", "run", "--resume", instance_id, "--import", str(EFFECTS)]
+    assert worker_of(database, instance_id) is None, "the lease was kept"
+
+    (folder / GATE).touch()
+    again = launch(*words[1:])
+    assert again.ended() == 0
+    executions = [(line["node"], line["attempt"]) for line in ledger(folder)]
+    assert executions == [("quick", 1), ("held", 1), ("held", 1)]
+    assert_one_key_per_activation(ledger(folder))
+    assert_recorded_once(log_of(anabranch, instance_id))
+
+
+def test_two_resumes_at_once_of_a_run_that_a_third_process_holds_all_see_one_end(
+    database: str, anabranch: Command, launch: Launch, write: Write, folder: Path
+) -> None:
+    holder = launch("run", write("held.json", HELD), "--import", EFFECTS, "--watch")
+    holder.saw("effect of held")
+    instance_id = only_run(anabranch)
+
+    rivals = [resumed(launch, instance_id) for _ in range(2)]
+    for rival in rivals:
+        rival.saw("effect of held")
+    (folder / GATE).touch()
+
+    assert [process.ended() for process in (holder, *rivals)] == [0, 0, 0]
+    assert all(f"run {instance_id} is COMPLETED" in process.text for process in (holder, *rivals))
+    assert_recorded_once(log_of(anabranch, instance_id))
+    lines = ledger(folder)
+    assert sorted(line["node"] for line in lines) == ["held", "held", "held", "quick"]
+    assert len({line["pid"] for line in lines}) == 3
+    assert_one_key_per_activation(lines)
+
+
+def worker_of(database: str, instance_id: str) -> str | None:
+    """Who holds the run."""
+
+    async def ask() -> str | None:
+        async with build(Settings(database_url=database)).opened(works=False) as (_, service):
+            return (await service.get_run_status(instance_id, tenant_id="default")).worker_id
+
+    return asyncio.run(ask())

@@ -14,7 +14,7 @@ TEST_WORKERS ?= 2
 PYTEST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test check format bench chaos soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -39,6 +39,12 @@ format: $(READY) ## let ruff put the files into shape
 
 bench: $(READY) ## measure the hot path
 	$(PYTHON) -m benchmarks
+
+chaos: $(READY) ## kill and pause real workers, and count what they did; minutes
+	$(PYTHON) -m tests.chaos
+
+soak: $(READY) ## the same for a long time, with thousands of runs
+	$(PYTHON) -m tests.chaos --soak
 
 lock: $(READY) ## pin the newest versions that pyproject.toml allows (needs uv on the PATH)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \

@@ -1,0 +1,28 @@
+"""Every code that the source can answer with is explained in `docs/errors.md`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.problems import REFUSALS, WARNINGS
+from tests.architecture.reading import read_package
+
+ROOT = Path(__file__).parents[2]
+
+# Texts in the form of a code that are none: what help texts call an argument.
+NO_CODES = {"INSTANCE_ID", "MODULE_OR_FILE"}
+
+
+def test_every_code_is_documented() -> None:
+    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE))
+    used = {
+        text
+        for source in read_package(ROOT / "anabranch")
+        for text, _ in source.texts()
+        if re.fullmatch(r"[A-Z]+(_[A-Z]+)+", text) and not source.module.startswith("anabranch.migrations")
+    }
+
+    codes = (used | {*REFUSALS, *WARNINGS}) - set(EventType) - NO_CODES
+    assert codes <= documented, f"explain in docs/errors.md: {sorted(codes - documented)}"

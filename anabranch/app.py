@@ -14,7 +14,6 @@ from anabranch.migrations import ensure_schema
 from anabranch.service import WorkflowService
 from anabranch.settings import Settings
 
-
 # The collector walks every live object when its oldest generation is due. With thousands of runs
 # in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
 # a run leaves behind goes with its last reference, but for the cycle between a scope and its

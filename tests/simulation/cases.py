@@ -1,0 +1,241 @@
+"""The workflows that simulated clients start: random graphs with slow nodes, waits and long delays, and a few drawn by hand.
+
+A case is made once in a process and shared by all worlds: its definition never changes. The random
+graphs are those of the oracle's tests. Half of them stay predictable, so that the oracle can judge
+how a run ended after everything that went wrong; the others get waits, timeouts and deadlines.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from anabranch.engine.rules.compile import compile_plan
+from anabranch.engine.rules.plan import Plan
+from anabranch.handlers.registry import builtin_types
+from tests.oracle.expressions import Undetermined
+from tests.oracle.graphs import random_case
+from tests.oracle.oracle import predict
+from tests.oracle.prediction import Prediction
+from tests.oracle.script import FATAL
+from tests.oracle.shape import Shape
+from tests.simulation.nodes import WORK
+
+# 160 random graphs: more than enough shapes, and few enough to be compiled once and used by many worlds.
+RANDOM_CASES = 160
+
+EVENTS = ("approved", "paid", "shipped")
+
+BUILTIN = builtin_types()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimulatedCase:
+    """A workflow, ready to be saved and started."""
+
+    name: str
+    document: dict[str, Any]
+    input: Any
+    shape: Shape
+    plan: Plan
+    prediction: Prediction | None
+    """None where the course depends on time or on signals."""
+
+
+@cache
+def drawn_cases() -> tuple[SimulatedCase, ...]:
+    """Shapes that random graphs hit too seldom."""
+    return tuple(_case(name, document, input_, None) for name, (document, input_) in _drawn().items())
+
+
+@cache
+def random_case_of(number: int) -> SimulatedCase:
+    """One of the random graphs."""
+    case = random_case(number)
+    rng = random.Random(number)
+    predictable = number % 2 == 0
+    nodes = [_prepared(node, case.script, rng, predictable=predictable) for node in case.document["nodes"]]
+    document = {**case.document, "name": f"random-{number}", "nodes": nodes}
+    prediction = None
+    if predictable:
+        # The oracle knows `flaky`, which does what `work` does, and sees the same delays.
+        known = [old if old["type"] == "flaky" else new for old, new in zip(case.document["nodes"], nodes, strict=True)]
+        with suppress(Undetermined):
+            prediction = predict({**case.document, "nodes": known}, case.input, case.script)
+    elif rng.random() < 0.2:
+        document["workflowOptions"] = {"deadline": f"{rng.randint(500, 6_000)}ms"}
+    return _case(document["name"], document, case.input, prediction)
+
+
+def _case(name: str, document: dict[str, Any], input_: Any, prediction: Prediction | None) -> SimulatedCase:
+    document = {**document, "name": name}
+    return SimulatedCase(name, document, input_, Shape(document), compile_plan(document, _Types()), prediction)
+
+
+class _Types:
+    """What compiling needs to know of the simulated node types."""
+
+    def get(self, type_name: str) -> Any:
+        """The type, or None if nobody registered it."""
+        return WORK if type_name == WORK.type else BUILTIN.get(type_name)
+
+    def names(self) -> list[str]:
+        """Every registered name."""
+        return [WORK.type, *BUILTIN.names()]
+
+
+def _prepared(node: dict[str, Any], script: Any, rng: random.Random, *, predictable: bool) -> dict[str, Any]:
+    """A node of a random graph as the simulated world runs it."""
+    if node["type"] == "flaky":
+        return _work(node, script.get(node["id"], {}), rng, predictable=predictable)
+    if node["type"] == "delay":
+        # Most delays outlast a commit, some outlast the park limit, a few outlast a lease.
+        length = rng.choice((0, 5, 40, 400, 1_500, 6_000))
+        return node if predictable and length < 10 else {**node, "config": {"duration": f"{length}ms"}}
+    if node["type"] == "set" and not predictable and rng.random() < 0.4:
+        return {**node, "type": "waitForEvent", "config": _wait(rng)}
+    return node
+
+
+def _work(node: dict[str, Any], rule: dict[str, Any], rng: random.Random, *, predictable: bool) -> dict[str, Any]:
+    config = {**rule, "ms": rng.choice((0, 0, 5, 50, 400, 1_500))}
+    prepared = {**node, "type": "work", "config": config}
+    base = rng.choice(("1ms", "30ms", "300ms", "1500ms"))
+    if "retry" in node:
+        prepared["retry"] = {**node["retry"], "backoff": {**node["retry"]["backoff"], "base": base, "max": "4s"}}
+    if not predictable and rng.random() < 0.3:
+        prepared["timeout"] = "200ms"
+    return prepared
+
+
+def _wait(rng: random.Random) -> dict[str, Any]:
+    config: dict[str, Any] = {"event": rng.choice(EVENTS)}
+    if rng.random() < 0.7:
+        config["timeout"] = f"{rng.choice((20, 300, 900, 2_500, 7_000))}ms"
+    if rng.random() < 0.3:
+        config["match"] = {"kind": rng.randint(0, 1)}
+    return config
+
+
+def _drawn() -> dict[str, tuple[dict[str, Any], Any]]:
+    return {
+        "diamond": (_graph(["start>left", "start>right", "left>join", "right>join", "join>end"], work=20), {}),
+        "wide-join": (_graph([f"start>b{i}" for i in range(12)] + [f"b{i}>join" for i in range(12)], work=5), {}),
+        "first-of-five": (
+            _graph([f"start>b{i}" for i in range(5)] + [f"b{i}>join" for i in range(5)], work=300, any_join="join"),
+            {},
+        ),
+        "dead-path": (_dead_path(), {}),
+        "approval": (_approval(), {}),
+        "two-waits": (_two_waits(), {}),
+        "nested-loops": (_nested_loops(), {"rows": [[1, 2, 3], [4, 5], [6]]}),
+        "failing-items": (_failing_items(), {"items": [0, 1, 2, 3, 4]}),
+        "stubborn": (_stubborn(), {}),
+        "terminated": (_terminated(), {}),
+        "nap": (_nap(), {}),
+    }
+
+
+def _graph(edges: list[str], *, work: int, any_join: str | None = None) -> dict[str, Any]:
+    """Nodes named by edges `a>b` or `a:handle>b`; all but start are `work`."""
+    nodes: dict[str, dict[str, Any]] = {"start": {"id": "start", "type": "start"}}
+    lines = []
+    for number, edge in enumerate(edges):
+        source, target = edge.split(">")
+        source, _, handle = source.partition(":")
+        for name in (source, target):
+            nodes.setdefault(name, {"id": name, "type": "work", "config": {"ms": work}, "outputVariable": name})
+        lines.append(
+            {
+                "id": f"e{number}",
+                "upstreamNodeID": source,
+                "downstreamNodeID": target,
+                "sourceHandle": handle or None,
+            }
+        )
+    if any_join is not None:
+        nodes[any_join]["joinMode"] = "any"
+    return {"title": "drawn", "nodes": list(nodes.values()), "edges": lines}
+
+
+def _with(document: dict[str, Any], **changes: dict[str, Any]) -> dict[str, Any]:
+    """The same with some nodes changed."""
+    for node in document["nodes"]:
+        node.update(changes.get(node["id"], {}))
+    return document
+
+
+def _dead_path() -> dict[str, Any]:
+    chain = [f"d{i}>d{i + 1}" for i in range(11)]
+    document = _graph(["start>gate", "gate:yes>d0", *chain, "d11>join", "gate:else>live", "live>join"], work=5)
+    return _with(document, gate={"type": "condition", "config": {"branches": [{"id": "yes", "expression": False}]}})
+
+
+def _approval() -> dict[str, Any]:
+    document = _graph(["start>ask", "ask>yes", "ask:timeout>no", "yes>end", "no>end"], work=5)
+    return _with(document, ask={"type": "waitForEvent", "config": {"event": "approved", "timeout": "600ms"}})
+
+
+def _two_waits() -> dict[str, Any]:
+    document = _graph(["start>one", "start>two", "one>join", "two>join", "two:timeout>join"], work=5)
+    return _with(
+        document,
+        one={"type": "waitForEvent", "config": {"event": "paid"}},
+        two={"type": "waitForEvent", "config": {"event": "paid", "timeout": "3s"}},
+    )
+
+
+def _nested_loops() -> dict[str, Any]:
+    document = _graph(
+        ["start>outer", "outer:loop>inner", "inner:loop>cell", "cell>inner", "inner:done>row", "outer:done>end"],
+        work=30,
+    )
+    return _with(
+        document,
+        outer={"type": "loop", "config": {"source": "{{ctx.input.rows}}", "concurrency": 2}},
+        inner={"type": "loop", "config": {"source": "{{ctx.item}}", "concurrency": 2}},
+    )
+
+
+def _failing_items() -> dict[str, Any]:
+    document = _graph(["start>each", "each:loop>try", "try>twin", "each:loop>twin", "each:done>end"], work=60)
+    return _with(
+        document,
+        each={
+            "type": "loop",
+            "config": {"source": "{{ctx.input.items}}", "concurrency": 3, "onItemError": "fail"},
+            "errorHandling": "ignore",
+        },
+        **{"try": {"config": {"ms": 60, "fails": FATAL, "where": "[3]"}}},
+    )
+
+
+def _stubborn() -> dict[str, Any]:
+    retry = {"maxAttempts": 4, "backoff": {"kind": "exp", "base": "400ms", "max": "3s", "jitter": 0.2}}
+    document = _graph(["start>a", "a>b", "b:error>c", "b>d"], work=30)
+    return _with(
+        document,
+        a={"config": {"ms": 30, "fails": 3}, "retry": retry},
+        b={"config": {"ms": 30, "fails": 9}, "retry": retry, "errorHandling": "continue"},
+    )
+
+
+def _terminated() -> dict[str, Any]:
+    document = _graph(["start>slow", "slow>after", "start>quick", "quick>stop"], work=400)
+    return _with(
+        document,
+        quick={"config": {"ms": 200}},
+        stop={"type": "end", "config": {"outputParameters": {"by": "stop"}, "terminate": True}},
+    )
+
+
+def _nap() -> dict[str, Any]:
+    document = _graph(["start>nap", "nap>sleep", "sleep>end"], work=5)
+    return _with(
+        document,
+        nap={"type": "delay", "config": {"duration": "700ms"}},
+        sleep={"type": "delay", "config": {"duration": "2500ms"}},
+    )

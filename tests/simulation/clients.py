@@ -1,0 +1,175 @@
+"""Clients of the simulated processes: they start runs, send signals, cancel, and ask again when the line goes dead.
+
+They use the same façade as every front door. What was acknowledged to them must be in the database
+at that very moment, and no call may end in an error that the contract does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.errors import NotFound, RunIsTerminal, StoreUnavailable
+from anabranch.service.workflow_service import StartedRun, WorkflowService
+from tests.simulation.cases import EVENTS, SimulatedCase
+from tests.simulation.judge import Judge
+from tests.simulation.processes import ConnectionLost, SimulatedProcess
+
+TENANT = "default"
+
+# A client that hears nothing for 4 s hangs up and asks another process.
+PATIENCE_S = 4.0
+
+# Between two acts of a client: most come in bursts.
+PAUSES_S = (0.0, 0.0, 0.01, 0.1, 0.6)
+
+# After a failed call; as a person or a polite library would.
+RETRY_S = 0.3
+
+
+@dataclass(slots=True)
+class Known:
+    """What the clients know of the runs they started."""
+
+    runs: list[str] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)
+    """Idempotency key → the run that a start with it was answered with."""
+
+
+class Client:
+    """One user of the API, acting until told to stop."""
+
+    def __init__(
+        self,
+        *,
+        rng: random.Random,
+        cases: Sequence[SimulatedCase],
+        known: Known,
+        judge: Judge,
+        database: MemoryDatabase,
+        processes: Callable[[], list[SimulatedProcess]],
+        name: str,
+    ) -> None:
+        self._rng = rng
+        self._cases = cases
+        self._known = known
+        self._judge = judge
+        self._database = database
+        self._processes = processes
+        self._name = name
+        self._count = 0
+        self.stopped = False
+
+    async def act(self, runs_max: int) -> None:
+        """Start up to so many runs, and disturb those that are there."""
+        while not self.stopped and runs_max > 0:
+            await asyncio.sleep(self._rng.choice(PAUSES_S) * self._rng.random() * 2)
+            dice = self._rng.random()
+            if dice < 0.5 or not self._known.runs:
+                runs_max -= 1
+                await self._start()
+            elif dice < 0.62:
+                await self._start_again()
+            elif dice < 0.9:
+                await self.signal(self._rng.choice(self._known.runs[-8:]), self._rng.choice(EVENTS))
+            elif dice < 0.95:
+                await self._cancel(self._rng.choice(self._known.runs[-8:]))
+            else:
+                await self._read(self._rng.choice(self._known.runs))
+
+    async def signal(self, run: str, event: str) -> None:
+        """Send a signal; with its key it is delivered once, however often it is sent."""
+        self._count += 1
+        key = f"{self._name}-{self._count}"
+        payload = {"kind": self._rng.randint(0, 1), "from": key}
+        try:
+            await self._call(lambda s: s.send_signal(run, event, payload, tenant_id=TENANT, key=key))
+        except RunIsTerminal:
+            self._expect(self._status(run).is_terminal, "RUN_IS_TERMINAL is said of terminal runs only", run)
+            return
+        rows = self._database.instances[run].events
+        kept = [row for row in rows if row.type is EventType.SIGNAL_RECEIVED and row.payload.value.get("key") == key]
+        self._expect(len(kept) == 1, f"an acknowledged call is durable: signal {key} is there {len(kept)} times", run)
+
+    # -- calls ----------------------------------------------------------------------------
+    async def _start(self) -> None:
+        self._count += 1
+        key = f"{self._name}-{self._count}" if self._rng.random() < 0.8 else None
+        case = self._rng.choice(self._cases)
+        options: dict[str, Any] = {"idempotency_key": key}
+        now = self._database.now()
+        if self._rng.random() < 0.15:
+            options["available_at"] = now + self._rng.randint(-500, 4_000)
+        if self._rng.random() < 0.08:
+            options["deadline_at"] = options.get("available_at", now) + self._rng.randint(1, 5_000)
+        started: StartedRun = await self._call(
+            lambda s: s.execute_workflow(case.name, case.input, tenant_id=TENANT, **options)
+        )
+        run = started.instance_id
+        self._expect(run in self._database.instances, "an acknowledged call is durable: the started run is absent", run)
+        self._known.runs.append(run)
+        if key is not None:
+            self._known.keys[key] = run
+
+    async def _start_again(self) -> None:
+        if not self._known.keys:
+            return
+        key = self._rng.choice(sorted(self._known.keys))
+        first = self._known.keys[key]
+        name = self._database.instances[first].row.head.workflow_name
+        started: StartedRun = await self._call(
+            lambda s: s.execute_workflow(name, {}, tenant_id=TENANT, idempotency_key=key)
+        )
+        self._judge.rarities["start repeated with its key"] += 1
+        same = started.instance_id == first and not started.created
+        self._expect(same, f"a repeated start is answered with the first run: {started}, not {first}", first)
+
+    async def _cancel(self, run: str) -> None:
+        try:
+            await self._call(lambda s: s.cancel_run(run, tenant_id=TENANT, reason="a client's wish"))
+        except RunIsTerminal:
+            ended = self._status(run).is_terminal and self._status(run) is not Status.CANCELLED
+            self._expect(ended, "RUN_IS_TERMINAL is said of runs that ended otherwise", run)
+            return
+        cancelled = self._status(run) is Status.CANCELLED
+        self._expect(cancelled, f"an acknowledged cancel is committed: the run is {self._status(run)}", run)
+
+    async def _read(self, run: str) -> None:
+        shown = await self._call(lambda s: s.get_run(run, tenant_id=TENANT))
+        self._expect(shown["instanceID"] == run, "a run is shown as itself", run)
+
+    async def _call(self, work: Callable[[WorkflowService], Coroutine[Any, Any, Any]]) -> Any:
+        """The answer of some process, asked until one is heard."""
+        while True:
+            processes = self._processes()
+            if not processes:
+                await asyncio.sleep(RETRY_S)
+                continue
+            process = self._rng.choice(processes)
+            answer = process.request(work(process.service))
+            try:
+                await asyncio.wait({answer}, timeout=PATIENCE_S)
+                if answer.done():
+                    return answer.result()
+                answer.cancel()
+            except (StoreUnavailable, ConnectionLost):
+                pass
+            except (RunIsTerminal, NotFound):
+                raise
+            except Exception as failure:  # noqa: BLE001 - whatever it is, the contract does not know it
+                self._judge.accuse("no call ends in an error that the contract does not know", repr(failure))
+                raise
+            self._judge.rarities["client asked again after a lost answer"] += 1
+            await asyncio.sleep(RETRY_S * self._rng.random())
+
+    def _status(self, run: str) -> Status:
+        return self._database.instances[run].row.status
+
+    def _expect(self, kept: bool, promise: str, run: str) -> None:
+        if not kept:
+            self._judge.accuse(promise, "it is not so", run)

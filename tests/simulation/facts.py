@@ -1,0 +1,189 @@
+"""What the log of one run says so far, read row by row, straight from the contract's words.
+
+Kept by `judge` beside the engine's own state and on purpose without its help: verdicts come from the
+drawn document, not from the compiled plan or the folded counters. `invariants` asks the questions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
+from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.signals import is_superset
+from tests.simulation.cases import SimulatedCase
+
+Place = tuple[str, str]
+"""(node id, scope)."""
+
+
+class Verdict(Enum):
+    """What an edge says."""
+
+    LIVE = "live"
+    DEAD = "dead"
+    OPEN = "open"
+
+
+@dataclass(slots=True, eq=False)
+class Signal:
+    """A signal that arrived."""
+
+    seq: int
+    event: str
+    payload: Any
+    at: int
+    taken_by: Place | None = None
+
+    def fits(self, waiting: Event) -> bool:
+        """Does it satisfy this wait?"""
+        note = waiting.payload.value
+        return bool(note["event"] == self.event and is_superset(self.payload, note.get("match", {})))
+
+
+@dataclass(slots=True, eq=False)
+class Facts:
+    """One run, as its log and its document tell it."""
+
+    case: SimulatedCase
+    incoming: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+    """node → (source, handle) of its edges, back edges left out."""
+    log: list[Event] = field(default_factory=list)
+    writers: list[str] = field(default_factory=list)
+    """Worker ids of those who wrote the rows."""
+    endings: dict[Place, Event] = field(default_factory=dict)
+    attempts: dict[Place, int] = field(default_factory=dict)
+    """The attempt dispatched last."""
+    last: dict[Place, Event] = field(default_factory=dict)
+    """The latest row of each activation."""
+    loops: dict[Place, Event] = field(default_factory=dict)
+    scopes: dict[str, set[str]] = field(default_factory=lambda: {"": set()})
+    """Scope → nodes with an ending in it."""
+    signals: dict[int, Signal] = field(default_factory=dict)
+    waits: dict[Place, Event] = field(default_factory=dict)
+    """Open waits for a signal."""
+    failing: list[str] = field(default_factory=list)
+    """Scopes with an unhandled failure in them."""
+    terminated: bool = False
+    """An End with `terminate` has completed."""
+    ended: Event | None = None
+
+    def __post_init__(self) -> None:
+        for source, handle, target in self.case.shape.forward:
+            self.incoming[target].append((source, handle))
+
+    # -- questions ------------------------------------------------------------------------
+    def verdicts(self, node_id: str, scope: str) -> Iterator[Verdict]:
+        """What the edges into an activation say now."""
+        home = self.case.shape.home[node_id]
+        for source, handle in self.incoming[node_id]:
+            if source == home:
+                yield Verdict.LIVE
+                continue
+            ending = self.endings.get((source, scope))
+            if ending is None:
+                yield Verdict.OPEN
+            else:
+                yield Verdict.LIVE if ending.next_handle == handle else Verdict.DEAD
+
+    def abandoned(self, scope: str) -> bool:
+        """May what is undecided in this scope be skipped because its iteration, or one around it, has failed?"""
+        for path in prefixes(scope):
+            loop = loop_of(path)
+            fails_together = self._policy(loop) == "fail"
+            for failing in self.failing:
+                if failing == path or (fails_together and loop_of(failing) == loop and failing):
+                    return True
+        return False
+
+    def failure_handle(self, node_id: str) -> str | None:
+        """The handle that a failed node leaves by; None if nobody handles it."""
+        node = self.case.shape.nodes[node_id]
+        handling = node.get("errorHandling", "continue")
+        if handling == "ignore":
+            return {"loop": "done", "condition": "else"}.get(node["type"], "default")
+        return "error" if handling == "continue" and self.case.shape.leaves_by(node_id, "error") else None
+
+    def due_at(self, place: Place) -> int | None:
+        """When the latest row of an activation says that it is due."""
+        row = self.last.get(place)
+        due = None if row is None else row.payload.value.get("dueAt")
+        return None if due is None else from_iso(due)
+
+    def body_of(self, scope: str) -> set[str]:
+        """The nodes that live in this kind of scope."""
+        loop = loop_of(scope).rpartition("/")[2]
+        return {node for node, home in self.case.shape.home.items() if home == loop}
+
+    def open_in_loop(self, loop_path: str) -> int:
+        """How many iterations of a loop activation are open."""
+        return sum(1 for scope in self.scopes if scope and loop_of(scope) == loop_path and self.is_open(scope))
+
+    def is_open(self, scope: str) -> bool:
+        """Has something in this scope not ended yet?"""
+        return len(self.scopes[scope]) < len(self.body_of(scope))
+
+    def untaken(self) -> Iterator[Signal]:
+        """Signals that no wait has taken, oldest first."""
+        return (signal for signal in self.signals.values() if signal.taken_by is None)
+
+    def _policy(self, loop_path: str) -> str:
+        node = self.case.shape.nodes[loop_path.rpartition("/")[2]]
+        return str(node["config"].get("onItemError", "fail"))
+
+    # -- reading on -----------------------------------------------------------------------
+    def absorb(self, event: Event, writer: str) -> None:
+        """Take in the next row."""
+        self.log.append(event)
+        self.writers.append(writer)
+        if event.type in TERMINALS:
+            self.ended = event
+        elif event.type is EventType.SIGNAL_RECEIVED:
+            note = event.payload.value
+            self.signals[event.seq] = Signal(event.seq, note["event"], note["payload"], event.created_at)
+        elif event.node_id:
+            self._absorb_activation(event, (event.node_id, event.scope))
+
+    def _absorb_activation(self, event: Event, place: Place) -> None:
+        ended_here = self.scopes.setdefault(event.scope, set())
+        if event.type is EventType.NODE_DISPATCHED:
+            self.attempts[place] = event.attempt
+        elif event.type is EventType.NODE_WAITING:
+            self._absorb_wait(event, place)
+        elif event.type is EventType.LOOP_OPENED:
+            self.loops[place] = event
+        elif event.type in ENDINGS:
+            self.endings[place] = event
+            ended_here.add(event.node_id)
+            self.waits.pop(place, None)
+            if event.type is EventType.NODE_FAILED and event.next_handle is None:
+                self.failing.append(event.scope)
+            node = self.case.shape.nodes[event.node_id]
+            if event.type is EventType.NODE_COMPLETED and node.get("config", {}).get("terminate"):
+                self.terminated = True
+        if event.type is not EventType.NODE_WAITING or "signalSeq" not in event.payload.value:
+            self.last[place] = event
+
+    def _absorb_wait(self, event: Event, place: Place) -> None:
+        note = event.payload.value
+        if "signalSeq" in note:
+            self.signals[note["signalSeq"]].taken_by = place
+            self.waits.pop(place, None)
+        elif "event" in note:
+            self.waits[place] = event
+
+
+def prefixes(scope: str) -> Iterator[str]:
+    """The scope and every iteration around it, outermost first; nothing for the root."""
+    parts = scope.split("/") if scope else []
+    for length in range(1, len(parts) + 1):
+        yield "/".join(parts[:length])
+
+
+def loop_of(scope: str) -> str:
+    """The path of the loop that a scope is an iteration of: `outer[1]/inner` for `outer[1]/inner[0]`."""
+    return scope.rpartition("[")[0]

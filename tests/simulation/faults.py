@@ -1,0 +1,124 @@
+"""The plan of what goes wrong in one world, drawn from the seed before anything runs.
+
+Each fault has a number and a step at which it strikes one slot. The plan does not depend on what the
+world does, so a failing seed can be run again with some of its faults left out (`shrink`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.simulation.network import CommitFault
+
+# One fault in about 120 callbacks: the engine recovers from some, and is hit again while it recovers from others.
+STEPS_PER_FAULT = 120
+
+
+class FaultKind(StrEnum):
+    """What may go wrong."""
+
+    CRASH = "crash"
+    STOP = "stop"
+    FREEZE = "freeze"
+    DYING = "dying"
+    COMMIT_LOST_BEFORE = "commit-lost-before"
+    COMMIT_LOST_AFTER = "commit-lost-after"
+    COMMIT_LATE = "commit-late"
+    COMMIT_LOCKED = "commit-locked"
+    COMMIT_STOLEN = "commit-stolen"
+    CALL_LOST = "call-lost"
+    DATABASE_AWAY = "database-away"
+    DATABASE_SLOW = "database-slow"
+    RESULTS_DOUBLED = "results-doubled"
+    RESULTS_LATE = "results-late"
+    CLOCK_JUMP = "clock-jump"
+    DATABASE_CLOCK_JUMP = "database-clock-jump"
+
+
+COMMIT_FAULTS = {
+    FaultKind.COMMIT_LOST_BEFORE: CommitFault.LOST_BEFORE,
+    FaultKind.COMMIT_LOST_AFTER: CommitFault.LOST_AFTER,
+    FaultKind.COMMIT_LATE: CommitFault.LATE,
+    FaultKind.COMMIT_LOCKED: CommitFault.LOCKED,
+    FaultKind.COMMIT_STOLEN: CommitFault.STOLEN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    number: int
+    step: int
+    kind: FaultKind
+    slot: int
+    seconds: float
+    """How long, how late or how far, depending on the kind."""
+    count: int
+
+    def __str__(self) -> str:
+        return f"#{self.number} step {self.step}: {self.kind} slot {self.slot}, {self.seconds:.3f} s, x{self.count}"
+
+
+def draw_plan(rng: random.Random, *, steps: int, slots: int, lease_s: float) -> list[Fault]:
+    """Faults over so many steps, in the order in which they strike.
+
+    Each world has its own favourites and does without some kinds, so that rare combinations come up
+    which a fair mixture would drown.
+    """
+    kinds = [kind for kind in FaultKind if rng.random() < 0.7] or [FaultKind.CRASH]
+    weights = [rng.choice((1, 1, 2, 5)) for _ in kinds]
+    strikes = sorted(rng.randrange(steps) for _ in range(round(steps / STEPS_PER_FAULT * rng.uniform(0.2, 1.5))))
+    plan = []
+    for number, step in enumerate(strikes, start=1):
+        kind = rng.choices(kinds, weights)[0]
+        seconds, count = _SIZES[kind](rng, lease_s), rng.choice((1, 1, 2, 4))
+        plan.append(Fault(number, step, kind, rng.randrange(slots), seconds, count))
+    return plan
+
+
+def without(plan: list[Fault], left_out: Collection[int]) -> list[Fault]:
+    """The plan with some faults left out."""
+    return [fault for fault in plan if fault.number not in left_out]
+
+
+def only(plan: list[Fault], kept: Collection[int]) -> list[Fault]:
+    """The plan with these faults and no others."""
+    return [fault for fault in plan if fault.number in kept]
+
+
+def _around_a_lease(rng: random.Random, lease_s: float) -> float:
+    """From a blink to well past a lease, most often about as long as one."""
+    return rng.choice((0.02, 0.3, 0.7, 1.0, 1.2, 2.5)) * lease_s * rng.uniform(0.8, 1.2)
+
+
+def _shortly(rng: random.Random, lease_s: float) -> float:
+    return rng.choice((0.005, 0.05, 0.5, 1.5)) * rng.uniform(0.5, 1.5)
+
+
+def _jump(rng: random.Random, lease_s: float) -> float:
+    """A clock set forwards or back, by NTP or by a person."""
+    return rng.choice((-1, 1)) * rng.choice((0.01, 0.2, 1.0, lease_s)) * rng.uniform(0.5, 1.0)
+
+
+_SIZES: dict[FaultKind, Callable[[random.Random, float], float]] = {
+    FaultKind.CRASH: _shortly,
+    FaultKind.STOP: _shortly,
+    FaultKind.FREEZE: _around_a_lease,
+    FaultKind.DYING: _shortly,
+    FaultKind.COMMIT_LOST_BEFORE: _shortly,
+    FaultKind.COMMIT_LOST_AFTER: _shortly,
+    FaultKind.COMMIT_LATE: _shortly,
+    FaultKind.COMMIT_LOCKED: _shortly,
+    FaultKind.COMMIT_STOLEN: _shortly,
+    FaultKind.CALL_LOST: _shortly,
+    FaultKind.DATABASE_AWAY: _around_a_lease,
+    FaultKind.DATABASE_SLOW: _around_a_lease,
+    FaultKind.RESULTS_DOUBLED: _shortly,
+    FaultKind.RESULTS_LATE: _shortly,
+    FaultKind.CLOCK_JUMP: _jump,
+    FaultKind.DATABASE_CLOCK_JUMP: _jump,
+}

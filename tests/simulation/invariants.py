@@ -1,0 +1,361 @@
+"""What must hold after every commit, whatever went wrong: one function a promise.
+
+The first line of each docstring is the promise. Row laws see each new row against the rows before
+it; commit laws see the run after the rows of one transaction are in. They yield what is wrong, in
+words. `judge` calls them; a new promise is added here and to the tuples at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.commands import Wake
+from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
+from anabranch.engine.rules.evolve import outstanding
+from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.instants import from_iso
+from tests.simulation.facts import Facts, Verdict, loop_of
+from tests.simulation.network import THIEF, Sender
+from tests.simulation.nodes import Effects
+
+_OUTCOMES = {
+    EventType.NODE_COMPLETED,
+    EventType.NODE_FAILED,
+    EventType.NODE_ATTEMPT_FAILED,
+    EventType.NODE_WAITING,
+    EventType.LOOP_OPENED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Commit:
+    """One instance's share of a transaction, and who asked for it."""
+
+    operation: str
+    now: int
+    """The database's clock."""
+    sender: Sender
+    before: InstanceRow | None
+    after: InstanceRow
+    rows: list[Event]
+    folded: InstanceState
+    """What the whole log, these rows included, folds to."""
+    memory: InstanceState | None
+    """What the owner has in memory, if it made this turn and has not given up on it."""
+    recoveries_max: int
+    effects: Callable[[str, str], Effects | None]
+    """What the world has seen of an activation (node id, scope)."""
+
+
+# -- each row, against the rows before it ------------------------------------------------------
+
+
+def seq_counts_without_gaps(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """`seq` counts 1, 2, 3… per instance."""
+    if row.seq != len(run.log) + 1:
+        yield f"row {row.seq} comes after {len(run.log)} rows"
+
+
+def terminal_is_final(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """Terminal status is final: nothing is dispatched or recorded after a cancel or any other end."""
+    if run.ended is not None:
+        yield f"{row.type} is written after {run.ended.type}"
+
+
+def one_ending_per_activation(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """Every activation is recorded as ended at most once."""
+    if row.type in ENDINGS and (row.node_id, row.scope) in run.endings:
+        yield f"{row.node_id} in {row.scope!r} ends again, with {row.type}"
+
+
+def one_dispatch_per_attempt(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """Each attempt is dispatched once; attempts count 1, 2, 3… and follow a failed try."""
+    if row.type is not EventType.NODE_DISPATCHED:
+        return
+    place = (row.node_id, row.scope)
+    if row.attempt != run.attempts.get(place, 0) + 1:
+        yield f"attempt {row.attempt} of {row.node_id} follows attempt {run.attempts.get(place, 0)}"
+    elif row.attempt > 1 and run.last[place].type is not EventType.NODE_ATTEMPT_FAILED:
+        yield f"attempt {row.attempt} of {row.node_id} follows {run.last[place].type}"
+    if place in run.endings:
+        yield f"{row.node_id} in {row.scope!r} is dispatched after it has ended"
+
+
+def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """What is recorded of an attempt is about the attempt that was open, and that was executed."""
+    if row.type not in _OUTCOMES:
+        return
+    place = (row.node_id, row.scope)
+    if place in run.endings or place not in run.attempts:
+        yield f"{row.type} of {row.node_id} in {row.scope!r}, which is not open"
+    elif row.attempt != run.attempts[place]:
+        yield f"{row.type} of attempt {row.attempt} while attempt {run.attempts[place]} is open"
+    error = row.payload.value.get("error") if isinstance(row.payload.value, dict) else None
+    is_own = isinstance(error, dict) and error.get("nodeID") == row.node_id and error.get("scope") == row.scope
+    if row.type is EventType.NODE_ATTEMPT_FAILED and not (is_own and error["attempt"] == row.attempt):
+        yield f"the failure of attempt {row.attempt} of {row.node_id} is another one's: {error}"
+    effects = commit.effects(row.node_id, row.scope)
+    if effects is None or all(attempt != row.attempt for attempt, _ in effects.executions):
+        yield f"{row.type} of attempt {row.attempt} of {row.node_id}, which nobody has executed"
+
+
+def a_join_runs_only_when_its_rule_holds(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """`all` is dispatched when every edge has a verdict and one is live, `any` by the first live edge."""
+    if row.type is not EventType.NODE_DISPATCHED or row.attempt > 1 or row.node_id == "start":
+        return
+    verdicts = list(run.verdicts(row.node_id, row.scope))
+    any_join = run.case.shape.nodes[row.node_id].get("joinMode") == "any"
+    if Verdict.LIVE not in verdicts or (not any_join and Verdict.OPEN in verdicts):
+        said = ", ".join(verdict.value for verdict in verdicts)
+        yield f"{row.node_id} in {row.scope!r} is dispatched while its edges are: {said}"
+
+
+def a_skip_needs_a_reason(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """A node is skipped when all its edges are dead, its iteration has failed, or the run was terminated."""
+    if row.type is not EventType.NODE_SKIPPED or run.terminated or run.abandoned(row.scope):
+        return
+    verdicts = list(run.verdicts(row.node_id, row.scope))
+    if any(verdict is not Verdict.DEAD for verdict in verdicts):
+        said = ", ".join(verdict.value for verdict in verdicts)
+        yield f"{row.node_id} in {row.scope!r} is skipped while its edges are: {said}"
+
+
+def a_failure_leaves_by_the_handle_it_must(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """FAILED and handled: only the edges that errorHandling names are live."""
+    if row.type is EventType.NODE_FAILED and row.next_handle != run.failure_handle(row.node_id):
+        yield f"{row.node_id} fails by {row.next_handle!r}, not by {run.failure_handle(row.node_id)!r}"
+
+
+def no_timer_is_early(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """A timer never fires early: not by the store's own clock at the commit."""
+    due = _due_time_used(run, row, commit)
+    if due is not None and commit.now < due:
+        yield f"{row.type} of {row.node_id or 'the run'} at {commit.now}, due at {due}"
+
+
+def iterations_open_in_order(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """Iterations open in item order, after their loop has, and no more at once than `concurrency` says."""
+    if row.type is not EventType.NODE_DISPATCHED or row.scope in run.scopes:
+        return
+    path, index = loop_of(row.scope), int(row.scope[:-1].rpartition("[")[2])
+    outer, _, loop_id = path.rpartition("/")
+    opened = run.loops.get((loop_id, outer))
+    if opened is None or (loop_id, outer) in run.endings:
+        yield f"{row.scope} opens while its loop is not open"
+        return
+    known = [scope for scope in run.scopes if scope and loop_of(scope) == path]
+    count = opened.payload.value["count"]
+    if index != len(known) or (count is not None and index >= count):
+        yield f"{row.scope} opens after {len(known)} iterations of {count}"
+    concurrency = run.case.shape.nodes[loop_id]["config"].get("concurrency", 1)
+    if run.open_in_loop(path) >= concurrency:
+        yield f"{row.scope} opens beside {run.open_in_loop(path)} open iterations; concurrency is {concurrency}"
+
+
+def a_signal_is_consumed_once(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """One signal feeds one wait: a wait takes the oldest fitting signal that nobody has taken."""
+    if row.type is not EventType.NODE_WAITING or "signalSeq" not in row.payload.value:
+        return
+    signal = run.signals.get(row.payload.value["signalSeq"])
+    waiting = run.waits.get((row.node_id, row.scope), row)
+    if signal is None or not signal.fits(waiting):
+        yield f"{row.node_id} takes a signal that does not fit or is not there: {row.payload.value}"
+    elif signal.taken_by is not None:
+        yield f"{row.node_id} takes signal {signal.seq}, which {signal.taken_by} has taken"
+
+
+def a_signal_key_is_delivered_once(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """A repeated key (per instance) is delivered once."""
+    if row.type is EventType.SIGNAL_RECEIVED and row.payload.value.get("key") is not None:
+        key = row.payload.value["key"]
+        if any(run.log[seq - 1].payload.value.get("key") == key for seq in run.signals):
+            yield f"signal key {key} is recorded twice"
+
+
+def a_run_fails_for_its_own_reasons(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """Nothing fails for its age or for the engine's troubles; the recovery limit counts takeovers without progress."""
+    if row.type is not EventType.INSTANCE_FAILED:
+        return
+    error = row.payload.value
+    code = error["code"]
+    if code == "RECOVERY_LIMIT":
+        takeovers = 0
+        while takeovers < len(run.log) and run.log[-1 - takeovers].type is EventType.INSTANCE_RECOVERED:
+            takeovers += 1
+        if takeovers < commit.recoveries_max:
+            yield f"given up after {takeovers} takeovers without progress; the limit is {commit.recoveries_max}"
+    elif code != "DEADLINE_EXCEEDED":
+        failures = [each for each in run.endings.values() if each.type is EventType.NODE_FAILED]
+        if not any(each.next_handle is None and each.payload.value["error"] == error for each in failures):
+            yield f"the run fails with {error}, which is no unhandled failure of a node"
+
+
+# -- the run, after the rows of one transaction -------------------------------------------------
+
+
+def the_version_goes_up_by_one(run: Facts, commit: Commit) -> Iterator[str]:
+    """Every transition raises the version by one."""
+    before = 0 if commit.before is None else commit.before.version
+    if commit.after.version != before + 1:
+        yield f"version {before} is followed by {commit.after.version}"
+
+
+def the_row_says_what_the_log_says(run: Facts, commit: Commit) -> Iterator[str]:
+    """The log explains, the row declares: status, last_seq and start time are a cache of the log."""
+    after, folded = commit.after, commit.folded
+    if after.last_seq != len(run.log):
+        yield f"the row says {after.last_seq} rows, the log has {len(run.log)}"
+    alike = {after.status, folded.status} <= {Status.RUNNING, Status.WAITING}
+    if after.status is not folded.status and not alike:
+        yield f"the row says {after.status}, the log {folded.status}"
+    if (after.started_at is not None) != folded.started:
+        yield f"started_at is {after.started_at}, and started is {folded.started}"
+    if after.status.is_terminal != (after.completed_at is not None):
+        yield f"completed_at is {after.completed_at} in status {after.status}"
+
+
+def only_the_holder_advances_a_run(run: Facts, commit: Commit) -> Iterator[str]:
+    """A worker without the lease changes nothing."""
+    if commit.operation == "commit" and commit.before is not None:
+        if commit.before.worker_id != commit.sender.worker_id:
+            yield f"{commit.sender.worker_id} writes while {commit.before.worker_id} holds the run"
+        if commit.before.status.is_terminal:
+            yield f"{commit.sender.worker_id} writes to a run that is {commit.before.status}"
+
+
+def a_live_lease_is_not_taken(run: Facts, commit: Commit) -> Iterator[str]:
+    """An instance is adopted when its lease ran out, its time has come or it was handed over; not before."""
+    before = commit.before
+    if commit.operation == "claim" and commit.sender is not THIEF and before is not None:
+        if before.available_at is None or before.available_at > commit.now:
+            yield f"claimed at {commit.now} although not available before {before.available_at}"
+
+
+def memory_equals_the_folded_log(run: Facts, commit: Commit) -> Iterator[str]:
+    """What the holder has in memory is what a recovery would fold from the log."""
+    if commit.memory is not None:
+        ours, folded = _signature(commit.memory), _signature(commit.folded)
+        for mine, logged in zip(ours, folded, strict=True):
+            if mine != logged:
+                yield f"memory has {mine!r}, the log folds to {logged!r}"
+
+
+def an_ended_run_owes_nothing(run: Facts, commit: Commit) -> Iterator[str]:
+    """Nothing is owed by a terminal instance, and nobody holds or wakes it."""
+    if commit.folded.is_terminal:
+        if outstanding(commit.folded):
+            yield f"it owes {outstanding(commit.folded)}"
+        if commit.after.worker_id is not None or commit.after.available_at is not None:
+            yield f"held by {commit.after.worker_id}, available at {commit.after.available_at}"
+
+
+def an_open_run_will_go_on(run: Facts, commit: Commit) -> Iterator[str]:
+    """An open instance is owed something, and somebody will look at it when that is due."""
+    folded, after = commit.folded, commit.after
+    if folded.is_terminal:
+        return
+    owed = outstanding(folded)
+    if not owed and not folded.waits:
+        yield "it is open, and nothing would ever move it again"
+    if after.worker_id is not None:
+        if after.available_at is None:
+            yield f"held by {after.worker_id} under a lease without end"
+        return
+    times = [command.due_at if isinstance(command, Wake) else commit.now for command in owed]
+    if times and (after.available_at is None or after.available_at > max(min(times), commit.now)):
+        yield f"nobody holds it, something is due at {min(times)}, and it is available at {after.available_at}"
+
+
+def no_signal_lies_beside_a_wait_that_it_fits(run: Facts, commit: Commit) -> Iterator[str]:
+    """A wait takes a fitting kept signal in the holder's very next turn."""
+    if commit.operation != "commit" or run.ended is not None or not run.waits:
+        return
+    for signal in run.untaken():
+        for place, waiting in run.waits.items():
+            if signal.fits(waiting):
+                yield f"{place} waits, and signal {signal.seq} fits it"
+
+
+def a_completed_run_has_walked_every_path(run: Facts, commit: Commit) -> Iterator[str]:
+    """COMPLETED without `terminate`: every node of a taken path has ended, every other was skipped."""
+    if run.ended is None or run.ended.type is not EventType.INSTANCE_COMPLETED or run.terminated:
+        return
+    for scope, ended in run.scopes.items():
+        missing = run.body_of(scope) - ended
+        if missing:
+            yield f"completed although {sorted(missing)} in {scope!r} never ended"
+    for (loop_id, outer), opened in run.loops.items():
+        count, ending = opened.payload.value["count"], run.endings[loop_id, outer]
+        path = f"{outer}/{loop_id}" if outer else loop_id
+        seen = sum(1 for scope in run.scopes if scope and loop_of(scope) == path)
+        has_body = any(home == loop_id for home in run.case.shape.home.values())
+        if ending.type is EventType.NODE_COMPLETED and count is not None and has_body and seen != count:
+            yield f"loop {path} completed after {seen} of {count} iterations"
+
+
+ROW_LAWS: tuple[Callable[[Facts, Event, Commit], Iterator[str]], ...] = (
+    seq_counts_without_gaps,
+    terminal_is_final,
+    one_ending_per_activation,
+    one_dispatch_per_attempt,
+    an_outcome_answers_the_open_attempt,
+    a_join_runs_only_when_its_rule_holds,
+    a_skip_needs_a_reason,
+    a_failure_leaves_by_the_handle_it_must,
+    no_timer_is_early,
+    iterations_open_in_order,
+    a_signal_is_consumed_once,
+    a_signal_key_is_delivered_once,
+    a_run_fails_for_its_own_reasons,
+)
+
+COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (
+    the_version_goes_up_by_one,
+    the_row_says_what_the_log_says,
+    only_the_holder_advances_a_run,
+    a_live_lease_is_not_taken,
+    memory_equals_the_folded_log,
+    an_ended_run_owes_nothing,
+    an_open_run_will_go_on,
+    no_signal_lies_beside_a_wait_that_it_fits,
+    a_completed_run_has_walked_every_path,
+)
+
+
+def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
+    """The due time that this row rests on; None if it rests on none."""
+    place = (row.node_id, row.scope)
+    head = commit.after.head
+    if row.type is EventType.NODE_DISPATCHED:
+        if row.attempt > 1:
+            return run.due_at(place)
+        # A start that asked for no time has its time of birth there, by the clock of the process that bore it.
+        asked_for_a_time = row.node_id == "start" and head.available_at != head.created_at
+        return head.available_at if asked_for_a_time else None
+    if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "DEADLINE_EXCEEDED":
+        return head.deadline_at
+    if row.type is EventType.NODE_COMPLETED:
+        last = run.last.get(place)
+        if last is not None and last.type is EventType.NODE_WAITING and "dueAt" in last.payload.value:
+            waits_for_signal = "event" in last.payload.value
+            if not waits_for_signal or row.next_handle == "timeout":
+                return from_iso(last.payload.value["dueAt"])
+    return None
+
+
+def _signature(state: InstanceState) -> tuple[object, ...]:
+    """The parts of a state that the next decisions hang on, cheap enough to compare at every commit."""
+    return (
+        state.last_seq,
+        state.terminal,
+        state.started,
+        state.recoveries,
+        [(key, activation.attempt, activation.phase) for key, activation in state.running.items()],
+        state.next_due(),
+        [(path, scope.remaining, scope.live, scope.dead, list(scope.open)) for path, scope in state.scopes.items()],
+        {event: list(waits) for event, waits in state.waits.items()},
+        {event: list(kept) for event, kept in state.kept.items()},
+        state.ends,
+    )

@@ -1,0 +1,220 @@
+"""The judge: sees every transaction, every execution and every decision, and knows what was promised.
+
+Called by the memory database inside each transaction, by the ledger before each execution and by
+`world` at the end. Keeps the facts of each run, asks `invariants`, notes the first violation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from anabranch.engine.handling import Helpers
+from anabranch.engine.rules.decide import Decision
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.evolve import evolve, fold, outstanding
+from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.stimuli import Stimulus
+from anabranch.engine.store.memory_database import Change, Transaction
+from tests.simulation.cases import SimulatedCase
+from tests.simulation.facts import Facts
+from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
+from tests.simulation.network import SENDER
+from tests.simulation.nodes import Ledger, Place
+from tests.simulation.processes import SimulatedProcess
+from tests.simulation.rarities import count_commit
+from tests.spec.laws import differences
+
+# Comparing memory and log part by part takes longer than a turn: one commit in 16 is enough to meet every shape, the
+# short signature is compared at every one.
+FULL_COMPARISON_EVERY = 16
+
+# Deriving all that is outstanding before and after a decision doubles its price.
+DECISION_CHECK_EVERY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise."""
+
+    invariant: str
+    promise: str
+    what: str
+    instance_id: str | None
+    step: int
+
+    def __str__(self) -> str:
+        run = f" (run {self.instance_id})" if self.instance_id else ""
+        return f"{self.invariant} at step {self.step}{run}: {self.what}\n  promised: {self.promise}"
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A run under the judge's eyes."""
+
+    facts: Facts
+    folded: InstanceState
+
+
+class Judge:
+    """Holds the world against the promises. `violations` is empty as long as all are kept."""
+
+    def __init__(
+        self,
+        *,
+        cases: Mapping[str, SimulatedCase],
+        rarities: Counter[str],
+        recoveries_max: int,
+        lease_ms: int,
+        step: Callable[[], int],
+    ) -> None:
+        self.violations: list[Violation] = []
+        self.processes: dict[str, SimulatedProcess] = {}
+        """Living processes by worker id."""
+        self.rarities = rarities
+        self.ledger = Ledger(on_begin=self.execution_begins)
+        self.commits = 0
+        self.last_row_at = 0
+        """The database's clock when the last row was written."""
+        self._cases = cases
+        self._recoveries_max = recoveries_max
+        self._lease_ms = lease_ms
+        self._step = step
+        self._runs: dict[str, _Watched] = {}
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._decisions = 0
+
+    @property
+    def digest(self) -> str:
+        """A digest of every row written so far."""
+        return self._digest.hexdigest()
+
+    def facts(self, instance_id: str) -> Facts:
+        """What is known of a run."""
+        return self._runs[instance_id].facts
+
+    @property
+    def runs(self) -> dict[str, Facts]:
+        """Every run that was born."""
+        return {instance_id: watched.facts for instance_id, watched in self._runs.items()}
+
+    def accuse(self, invariant: Callable[..., object] | str, what: str, instance_id: str | None = None) -> None:
+        """Note a broken promise."""
+        if isinstance(invariant, str):
+            name, promise = invariant, invariant
+        else:
+            name, promise = invariant.__name__, (invariant.__doc__ or "").strip().splitlines()[0]
+        self.violations.append(Violation(name, promise, what, instance_id, self._step()))
+
+    # -- what it is told ------------------------------------------------------------------
+    def transaction(self, transaction: Transaction) -> None:
+        """A transaction was written: check every run in it."""
+        for change in transaction.changes:
+            if change.after is not None:
+                self._change(transaction, change)
+
+    def execution_begins(self, place: Place, helpers: Helpers, worker_id: str) -> None:
+        """A handler is about to run: its dispatch is committed, and nothing but the attempt is new."""
+        instance_id, node_id, scope = place
+        watched = self._runs.get(instance_id)
+        if watched is None or watched.facts.attempts.get((node_id, scope), 0) < helpers.attempt:
+            what = f"attempt {helpers.attempt} of {node_id} runs before its dispatch is committed"
+            self.accuse(self.execution_begins, what, instance_id)
+        effects = self.ledger.effects.get(place)
+        if effects is None:
+            return
+        if effects.key != helpers.idempotency_key:
+            self.accuse("always the same idempotency key", f"{node_id} in {scope!r} has another key", instance_id)
+        if effects.context != dict(helpers.context):
+            what = f"attempt {helpers.attempt} of {node_id} in {scope!r} sees another context than the first"
+            self.accuse("the context is the one before the first dispatch, in every attempt", what, instance_id)
+        if (helpers.attempt, worker_id) in effects.under_way:
+            what = f"attempt {helpers.attempt} of {node_id} in {scope!r} runs twice at once in {worker_id}"
+            self.accuse("dispatch inside a process is idempotent", what, instance_id)
+
+    def checked(self, decide: Callable[[InstanceState, Stimulus, int], Decision]) -> Callable[..., Decision]:
+        """The same decisions, some of them held against what is outstanding before and after."""
+
+        def decide_and_check(state: InstanceState, stimulus: Stimulus, now: int) -> Decision:
+            self._decisions += 1
+            if self._decisions % DECISION_CHECK_EVERY:
+                return decide(state, stimulus, now)
+            before = outstanding(state)
+            decision = decide(state, stimulus, now)
+            added = outstanding(state) - before
+            if set(decision.commands) != added:
+                what = f"{type(stimulus).__name__}: commanded {decision.commands}, newly outstanding is {added}"
+                self.accuse(
+                    "the commands that decide returns are outstanding(after) - outstanding(before)",
+                    what,
+                    state.head.instance_id,
+                )
+            return decision
+
+        return decide_and_check
+
+    # -- within ---------------------------------------------------------------------------
+    def _change(self, transaction: Transaction, change: Change) -> None:
+        after = change.after
+        assert after is not None
+        instance_id = after.head.instance_id
+        watched = self._runs.get(instance_id)
+        if watched is None:
+            case = self._cases[after.head.workflow_name]
+            watched = self._runs[instance_id] = _Watched(Facts(case), InstanceState(case.plan, after.head))
+        run, sender = watched.facts, SENDER.get()
+        commit = Commit(
+            operation=transaction.operation,
+            now=transaction.now,
+            sender=sender,
+            before=change.before,
+            after=after,
+            rows=list(change.events),
+            folded=watched.folded,
+            memory=self._memory_of(instance_id, transaction),
+            recoveries_max=self._recoveries_max,
+            effects=lambda node_id, scope: self.ledger.effects.get((instance_id, node_id, scope)),
+        )
+        count_commit(self.rarities, run, commit)
+        for row in commit.rows:
+            for row_law in ROW_LAWS:
+                for what in row_law(run, row, commit):
+                    self.accuse(row_law, what, instance_id)
+            self._take_in(watched, row, sender.worker_id)
+        if self.violations:
+            return  # what follows from a broken log would only hide how it was broken
+        for commit_law in COMMIT_LAWS:
+            for what in commit_law(run, commit):
+                self.accuse(commit_law, what, instance_id)
+        self.commits += 1
+        if commit.rows:
+            self.last_row_at = transaction.now
+        if self.commits % FULL_COMPARISON_EVERY == 0 and not self.violations:
+            self._compare_fully(watched, commit)
+
+    def _take_in(self, watched: _Watched, row: Event, writer: str) -> None:
+        self._digest.update(
+            f"{row.seq} {row.type} {row.node_id} {row.scope} {row.attempt} {row.created_at}".encode() + row.payload.raw
+        )
+        if self.violations:
+            return
+        watched.facts.absorb(row, writer)
+        evolve(watched.folded, row)
+
+    def _memory_of(self, instance_id: str, transaction: Transaction) -> InstanceState | None:
+        sender = SENDER.get()
+        process = self.processes.get(sender.worker_id)
+        if transaction.operation != "commit" or sender.late or process is None:
+            return None
+        held = process.engine.orchestrator._held.get(instance_id)
+        return None if held is None else held.holding.state
+
+    def _compare_fully(self, watched: _Watched, commit: Commit) -> None:
+        facts, head = watched.facts, commit.after.head
+        anew = fold(facts.case.plan, head, facts.log)
+        for state, name in ((watched.folded, "folded row by row"), (commit.memory, "in the holder's memory")):
+            if state is not None:
+                for difference in differences(state, anew):
+                    self.accuse("memory equals fold(log)", f"{name}: {difference}", head.instance_id)

@@ -1,0 +1,208 @@
+"""The network between one simulated process and the database, and what goes wrong on it.
+
+The engine calls `Connection` as its store. `Weather` says what goes wrong now; `faults` changes
+it. In fine weather every call takes a little while and succeeds. The database itself never
+lies: what fails is the way to it, and the way back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from anabranch.engine.ports import Claimed, Loaded, Outcome
+from anabranch.engine.rules.turn import Turn
+from anabranch.engine.store.memory import Faults, MemoryStore
+from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.errors import StoreUnavailable
+
+# Half of the calls are answered in the same instant and the others within 4 ms, as in one machine room.
+LATENCY_S_MAX = 0.004
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Whose request the database is serving."""
+
+    worker_id: str
+    late: bool = False
+    """The sender has given up on it: what it thinks of the instance may have changed since."""
+
+
+NOBODY = Sender("")
+THIEF = Sender("thief")
+"""No process of ours: it takes an instance and never comes back."""
+
+SENDER: contextvars.ContextVar[Sender] = contextvars.ContextVar("sender", default=NOBODY)
+
+
+class CommitFault(Enum):
+    """What happens to a commit."""
+
+    LOST_BEFORE = "lost before it happened"
+    LOST_AFTER = "happened, its answer lost"
+    LATE = "reported lost, happens later"
+    LOCKED = "some rows look locked"
+    STOLEN = "an instance stolen just before"
+
+
+class Weather(Faults):
+    """What goes wrong for one slot at the moment. Times are seconds of the loop, ends excluded."""
+
+    def __init__(self, *, seed: int, rarities: Counter[str]) -> None:
+        self.rng = random.Random(seed)
+        self.rarities = rarities
+        self.away_until = 0.0
+        """Until then the database cannot be reached."""
+        self.slow_until = 0.0
+        self.slow_s = 0.0
+        """Until then each way takes up to so long."""
+        self.commits: deque[tuple[CommitFault, float]] = deque()
+        """The fates of the next commits, with a number of seconds for those that need one."""
+        self.calls: deque[bool] = deque()
+        """The fates of the next other calls: answered never (True), or not even served (False)."""
+        self.locks_rows = False
+        self.results: deque[float | None] = deque()
+        """The fates of the next results: delivered again after so many seconds, or (None) only after a while."""
+        self.loses_results = False
+        """A dying process: whatever its handlers return reaches nobody."""
+
+    def clear(self) -> None:
+        """From now on nothing goes wrong."""
+        self.away_until = self.slow_until = 0.0
+        self.commits.clear()
+        self.calls.clear()
+        self.results.clear()
+        self.loses_results = False
+
+    async def before(self, operation: str) -> None:
+        """The way to the database."""
+        await asyncio.sleep(self._way_s())
+        self._check_reachable()
+        if operation != "commit" and self.calls and not self.calls[0]:
+            self.calls.popleft()
+            raise StoreUnavailable(f"the connection broke before the {operation}")
+
+    async def after(self, operation: str) -> None:
+        """The way back."""
+        way_s = self._way_s()
+        if way_s:
+            await asyncio.sleep(way_s)
+        self._check_reachable()
+        if operation != "commit" and self.calls:
+            self.calls.popleft()
+            raise StoreUnavailable(f"the connection broke after the {operation}")
+
+    def skip(self, turn: Turn) -> bool:
+        """Is this row locked by somebody?"""
+        return self.locks_rows and self.rng.random() < 0.5
+
+    def _way_s(self) -> float:
+        if asyncio.get_running_loop().time() < self.slow_until:
+            return self.rng.random() * self.slow_s
+        return max(0.0, self.rng.random() * 2 - 1) * LATENCY_S_MAX
+
+    def _check_reachable(self) -> None:
+        if asyncio.get_running_loop().time() < self.away_until:
+            raise StoreUnavailable("the database is away")
+
+
+class Connection(MemoryStore):
+    """One process's store: the memory store, with weather on the way to it."""
+
+    def __init__(
+        self, database: MemoryDatabase, weather: Weather, *, worker_id: str, commits_in_flight_max: int
+    ) -> None:
+        super().__init__(database, faults=weather, commits_in_flight_max=commits_in_flight_max)
+        self._weather = weather
+        self._worker_id = worker_id
+        self._unclear: dict[str, bool] = {}
+        """Instances whose commit was reported lost: was it written?"""
+        self._commits_in_flight = 0
+
+    async def commit(self, turns: Sequence[Turn]) -> Outcome:
+        """As the database does, unless the weather has a fate for this one."""
+        weather = self._weather
+        fault, seconds = weather.commits.popleft() if weather.commits else (None, 0.0)
+        if fault is CommitFault.STOLEN:
+            self._steal(turns[0].instance_id, lease_ms=round(seconds * 1000))
+        if fault is CommitFault.LOST_BEFORE or fault is CommitFault.LATE:
+            return await self._lose(turns, arrives_after_s=seconds if fault is CommitFault.LATE else None)
+        self._commits_in_flight += 1
+        if self._commits_in_flight > 1:
+            weather.rarities["two commits in flight"] += 1
+        weather.locks_rows = fault is CommitFault.LOCKED
+        try:
+            outcome = await super().commit(turns)
+        finally:
+            self._commits_in_flight -= 1
+            weather.locks_rows = False
+        self._count_losers(turns, outcome)
+        if fault is CommitFault.LOST_AFTER:
+            self._unclear.update((turn.instance_id, turn.instance_id in outcome.won) for turn in turns)
+            raise StoreUnavailable("the connection broke after the commit")
+        return outcome
+
+    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+        """Count what a re-read finds out about unclear commits."""
+        loaded = await super().load(instance_ids, after_seq=after_seq)
+        for instance_id in instance_ids:
+            written = self._unclear.pop(instance_id, None)
+            if written is not None:
+                self._weather.rarities[f"unknown commit found {'written' if written else 'not written'}"] += 1
+        return loaded
+
+    async def claim(
+        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+    ) -> list[Claimed]:
+        """Count where claimed instances come from."""
+        claimed = await super().claim(worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal)
+        for one in claimed:
+            self._weather.rarities["lapsed lease claimed" if one.lapsed else "free instance claimed"] += 1
+        return claimed
+
+    def _steal(self, instance_id: str, *, lease_ms: int) -> None:
+        token = SENDER.set(THIEF)
+        stolen = self.database.claim(
+            worker_id=THIEF.worker_id, limit=1, lease_ms=lease_ms, only=[instance_id], steal=True
+        )
+        SENDER.reset(token)
+        self._weather.rarities["instance stolen before a commit"] += len(stolen)
+
+    async def _lose(self, turns: Sequence[Turn], *, arrives_after_s: float | None) -> Outcome:
+        """A request that was never answered; perhaps it is still on its way and is served when nobody expects it."""
+        if arrives_after_s is not None:
+            in_transit = contextvars.Context()
+            in_transit.run(SENDER.set, Sender(self._worker_id, late=True))
+            loop = asyncio.get_running_loop()
+            loop.call_later(arrives_after_s, self._serve_late, turns, context=in_transit)
+        await self._weather.before("commit")
+        self._unclear.update(dict.fromkeys((turn.instance_id for turn in turns), False))
+        raise StoreUnavailable("the connection broke before the commit was answered")
+
+    def _serve_late(self, turns: Sequence[Turn]) -> None:
+        outcome = self.database.commit(turns, skip=lambda turn: False)
+        self._weather.rarities["late commit won"] += len(outcome.won)
+        self._weather.rarities["late commit lost"] += len(turns) - len(outcome.won)
+
+    def _count_losers(self, turns: Sequence[Turn], outcome: Outcome) -> None:
+        rarities = self._weather.rarities
+        for turn in turns:
+            record = self.database.instances.get(turn.instance_id)
+            if turn.instance_id in outcome.won or record is None:
+                continue
+            if record.row.status.is_terminal:
+                rarities["commit lost to the end of its run"] += 1
+            elif record.row.worker_id != turn.worker_id:
+                rarities["zombie fenced"] += 1
+            elif record.row.version != turn.expected_version:
+                rarities["commit lost to a foreign write"] += 1
+            elif turn.not_before is not None:
+                rarities["timer held back by the store's clock"] += 1
+            else:
+                rarities["commit lost to a lock"] += 1

@@ -1,0 +1,131 @@
+"""Node types of the simulated world: the built-in ones and `work`, every execution entered in a ledger.
+
+The ledger is the outside world that handlers have effects on. It survives every crash, so it knows
+what the log cannot know: what was really executed, how often, and with which key and context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.rules.node_types import NodeType
+from anabranch.errors import NonRetryable
+from tests.oracle.script import FATAL
+from tests.simulation.network import SENDER
+
+WORK = NodeType(
+    type="work",
+    title="Work",
+    config_schema={"type": "object"},
+    handles=lambda config: ("default",),
+    check=lambda config: (),
+)
+"""Takes up to `config.ms` and fails as `config.fails` (so many first tries, or FATAL) says, in scopes that end with
+`config.where`."""
+
+Place = tuple[str, str, str]
+"""(instance id, node id, scope): one activation."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """What the world has seen of one activation."""
+
+    key: str
+    context: dict[str, Any]
+    executions: list[tuple[int, str]] = field(default_factory=list)
+    """(attempt, worker id) in order of their beginnings."""
+    under_way: list[tuple[int, str]] = field(default_factory=list)
+
+
+class Ledger:
+    """All executions of all handlers. `on_begin` is told of each before it does anything."""
+
+    def __init__(self, *, on_begin: Callable[[Place, Helpers, str], None]) -> None:
+        self.on_begin = on_begin
+        self.effects: dict[Place, Effects] = {}
+
+    def begin(self, helpers: Helpers, worker_id: str) -> Effects:
+        """An execution begins."""
+        place = (helpers.instance_id, helpers.node_id, helpers.scope)
+        self.on_begin(place, helpers, worker_id)
+        effects = self.effects.get(place)
+        if effects is None:
+            effects = self.effects[place] = Effects(helpers.idempotency_key, dict(helpers.context))
+        effects.executions.append((helpers.attempt, worker_id))
+        effects.under_way.append((helpers.attempt, worker_id))
+        return effects
+
+    def forget_process(self, worker_id: str) -> None:
+        """A process is gone, and with it what it executed."""
+        for effects in self.effects.values():
+            if effects.under_way:
+                effects.under_way = [each for each in effects.under_way if each[1] != worker_id]
+
+
+class SimulatedTypes:
+    """The registry of the simulated processes."""
+
+    def __init__(self, builtin: HandlerRegistry, ledger: Ledger, *, seed: int) -> None:
+        self._builtin = builtin
+        self._ledger = ledger
+        self._work = _Work(random.Random(seed))
+        self._handlers: dict[str, Handler] = {}
+
+    def get(self, type_name: str) -> NodeType | None:
+        """The type, or None if nobody registered it."""
+        return WORK if type_name == WORK.type else self._builtin.get(type_name)
+
+    def names(self) -> Sequence[str]:
+        """Every registered name, sorted."""
+        return sorted([WORK.type, *self._builtin.names()])
+
+    def handler(self, type_name: str) -> Handler | None:
+        """The handler of a type, with the ledger before it."""
+        known = self._handlers.get(type_name)
+        if known is None:
+            inner = self._work if type_name == WORK.type else self._builtin.handler(type_name)
+            if inner is None:
+                return None
+            known = self._handlers[type_name] = _Recorded(inner, self._ledger)
+        return known
+
+
+class _Recorded:
+    def __init__(self, inner: Handler, ledger: Ledger) -> None:
+        self._inner = inner
+        self._ledger = ledger
+
+    async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
+        worker_id = SENDER.get().worker_id
+        effects = self._ledger.begin(helpers, worker_id)
+        try:
+            return await self._inner.execute(config, context, helpers)
+        finally:
+            if (helpers.attempt, worker_id) in effects.under_way:
+                effects.under_way.remove((helpers.attempt, worker_id))
+
+
+class _Work:
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        takes_ms = self._rng.random() * config.get("ms", 0)
+        if takes_ms >= 1:
+            await asyncio.sleep(takes_ms / 1000)
+        fails = config.get("fails", 0) if helpers.scope.endswith(config.get("where", "")) else 0
+        if fails == FATAL:
+            raise NonRetryable(f"{helpers.node_id} cannot succeed")
+        if helpers.attempt <= fails:
+            raise WorkFailed(f"try {helpers.attempt} of {helpers.node_id} fails")
+        return HandlerResult({"ok": helpers.node_id})
+
+
+class WorkFailed(Exception):
+    """What `work` raises when its config says so."""

@@ -1,0 +1,168 @@
+"""One simulated process: a real engine and its façade, with a clock, a connection and a life of their own.
+
+Called by `world`, which starts, crashes, freezes and thaws it between two callbacks, so at any
+await. Nothing here decides what goes wrong: that is `faults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from anabranch.engine.clock import SystemClock
+from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.rules.stimuli import NodeResult
+from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.service.workflow_service import WorkflowService
+from tests.simulation.loop import Owner, SimulatedLoop
+from tests.simulation.network import SENDER, Connection, Sender, Weather
+
+PENDING_MAX = 1_000
+RETENTION_DAYS_MAX = 365
+
+# A result that arrives up to 2 s late is later than most retries, and than some leases.
+RESULT_LATE_S_MAX = 2.0
+
+
+class ConnectionLost(Exception):
+    """The process that a client talked to is gone: what became of the request is not known."""
+
+
+class SkewedClock(SystemClock):
+    """The engine's clock on a machine whose oscillator is not quite right."""
+
+    def __init__(self, loop: SimulatedLoop, *, rate: float, wrong_by_ms: int, database_now: int) -> None:
+        super().__init__()
+        self._loop = loop
+        self._rate = rate
+        self.adjust(database_now + wrong_by_ms)
+
+    def monotonic(self) -> float:
+        """Seconds as this machine counts them."""
+        return self._loop.time() * self._rate
+
+    def jump(self, milliseconds: int) -> None:
+        """Be wrong by so much more, until the next answer of the store."""
+        self.adjust(self.now() + milliseconds)
+
+
+class SimulatedProcess:
+    """An engine that lives until it is stopped or crashes; then a new one takes its slot."""
+
+    def __init__(
+        self,
+        *,
+        loop: SimulatedLoop,
+        database: MemoryDatabase,
+        weather: Weather,
+        handlers: HandlerRegistry,
+        options: EngineOptions,
+        clock: SkewedClock,
+        worker_id: str,
+        commits_in_flight_max: int,
+    ) -> None:
+        self.loop = loop
+        self.weather = weather
+        self.worker_id = worker_id
+        self.clock = clock
+        self.owner = Owner()
+        self.owner.context.run(SENDER.set, Sender(worker_id))
+        self.ready = False
+        """Started, and not told to stop."""
+        self.thawed_at = 0.0
+        self._requests: dict[asyncio.Future[Any], None] = {}
+        connection = Connection(
+            database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max
+        )
+        # Built in its own context, as everything that runs in it.
+        self.engine: Engine = self.owner.context.run(
+            lambda: Engine(store=connection, handlers=handlers, options=options, clock=clock, worker_id=worker_id)
+        )
+        self.service = WorkflowService(
+            engine=self.engine, node_types=handlers, retention_days_max=RETENTION_DAYS_MAX, pending_max=PENDING_MAX
+        )
+        # The queue promises no more than a network would: results may be doubled, late, or lost with their process.
+        self._deliver = self.engine.orchestrator.receive_result
+        self.engine.orchestrator._task_worker._results.register_results_worker(self._receive_result)
+
+    @property
+    def dead(self) -> bool:
+        """Crashed, or gone after a stop."""
+        return self.owner.dead
+
+    @property
+    def frozen(self) -> bool:
+        """Not running, and not knowing it."""
+        return self.owner.frozen
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Let this process do something."""
+        return self.loop.create_task(work, context=self.owner.context.copy())
+
+    def request(self, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+        """Ask this process for something, from outside; the answer may be ConnectionLost."""
+        answer = self.loop.create_future()
+        self._requests[answer] = None
+        answer.add_done_callback(lambda done: self._requests.pop(done, None))
+        self.run(_answer(work, answer))
+        return answer
+
+    def freeze(self) -> None:
+        """Stop running at once, as with SIGSTOP or a long pause of the machine."""
+        self.loop.freeze(self.owner)
+
+    def thaw(self) -> None:
+        """Go on as if nothing had been."""
+        self.thawed_at = self.loop.time()
+        self.loop.thaw(self.owner)
+
+    def crash(self) -> None:
+        """Be gone at once; clients find their connections closed."""
+        self.ready = False
+        self.loop.kill(self.owner)
+        for answer in list(self._requests):
+            if not answer.done():
+                answer.set_exception(ConnectionLost(self.worker_id))
+
+    def dead_parts(self) -> list[str]:
+        """Parts of the running engine that have ended although nobody stopped them."""
+        engine = self.engine
+        parts = [
+            *engine.orchestrator._lanes,
+            engine.orchestrator.delays._task,
+            engine.recovery._task,
+            engine._foreign._task,
+            *engine._leases._tasks,
+            *engine._tasks._consumers,
+        ]
+        return [f"{part.get_name()}: {part}" for part in parts if part is not None and part.done()]
+
+    def _receive_result(self, instance_id: str, result: NodeResult) -> None:
+        weather = self.weather
+        if weather.loses_results:
+            weather.rarities["result lost with its process"] += 1
+            return
+        if not weather.results:
+            self._deliver(instance_id, result)
+            return
+        again_after_s = weather.results.popleft()
+        if again_after_s is None:
+            weather.rarities["late result"] += 1
+            again_after_s = weather.rng.random() * RESULT_LATE_S_MAX
+        else:
+            weather.rarities["doubled result"] += 1
+            self._deliver(instance_id, result)
+        self.loop.call_later(again_after_s, self._deliver, instance_id, result)
+
+
+async def _answer(work: Coroutine[Any, Any, Any], answer: asyncio.Future[Any]) -> None:
+    try:
+        value = await work
+    except Exception as failure:  # noqa: BLE001 - the client is told, whatever it is
+        if not answer.done():
+            answer.set_exception(failure)
+    else:
+        if not answer.done():
+            answer.set_result(value)

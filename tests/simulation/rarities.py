@@ -1,0 +1,158 @@
+"""The rare situations that a simulation must have met, or it has tested nothing.
+
+Counted where they happen: by `network` and `processes` as they go wrong, here as they are written
+down. `EXPECTED` names those without which a long run fails.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from anabranch.engine.rules.events import Event, EventType, Status
+from tests.simulation.facts import Facts
+from tests.simulation.invariants import Commit
+
+# A dead path of ten or more nodes skipped in one transaction.
+DEAD_PATH = 10
+
+# A signal and a timeout within 50 ms of each other meet in one commit, or nearly do.
+RACE_MS = 50
+
+EXPECTED = (
+    "activation skipped in a failed iteration",
+    "any-join passed by a late edge",
+    "cancel while handlers ran",
+    "client asked again after a lost answer",
+    "clock of a process jumped",
+    "clock of the database jumped",
+    "commit lost to a foreign write",
+    "commit lost to a lock",
+    "commit lost to the end of its run",
+    "dead path of ten",
+    "deadline exceeded",
+    "doubled result",
+    "failure handled by an edge",
+    "foreign signal to a held run",
+    "free instance claimed",
+    "handed over at a stop",
+    "instance stolen before a commit",
+    "join raced",
+    "lapsed lease claimed",
+    "late commit lost",
+    "late commit won",
+    "late result",
+    "loop iteration recovered",
+    "lost job repaired",
+    "node timed out",
+    "process crashed",
+    "process frozen past its lease",
+    "recovery limit reached",
+    "result lost with its process",
+    "retry after restart",
+    "run born pending",
+    "run matched the oracle",
+    "signal against timeout",
+    "signal kept for a later wait",
+    "start repeated with its key",
+    "terminated by an end",
+    "timer after restart",
+    "timer held back by the store's clock",
+    "two commits in flight",
+    "unknown commit found not written",
+    "unknown commit found written",
+    "zombie fenced",
+)
+
+
+def count_commit(rarities: Counter[str], run: Facts, commit: Commit) -> None:
+    """What is rare about a transaction, seen before its rows are taken in."""
+    skipped = 0
+    for row in commit.rows:
+        skipped += row.type is EventType.NODE_SKIPPED
+        _count_row(rarities, run, row, commit)
+    if skipped >= DEAD_PATH:
+        rarities["dead path of ten"] += 1
+    before = commit.before
+    if before is None and commit.after.status is Status.PENDING and commit.after.worker_id is None:
+        rarities["run born pending"] += 1
+    if commit.operation == "foreign" and before is not None and before.worker_id is not None:
+        rarities["foreign signal to a held run"] += commit.rows[0].type is EventType.SIGNAL_RECEIVED
+    if commit.operation == "release":
+        rarities["handed over at a stop"] += 1
+
+
+def _count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
+    place = (row.node_id, row.scope)
+    match row.type:
+        case EventType.NODE_DISPATCHED if row.attempt > 1:
+            if _writer_of_last(run, place) != commit.sender.worker_id:
+                rarities["retry after restart"] += 1
+        case EventType.NODE_DISPATCHED:
+            _count_join(rarities, run, row, commit)
+        case EventType.NODE_WAITING:
+            _count_wait(rarities, run, row, place)
+        case EventType.NODE_COMPLETED:
+            _count_completion(rarities, run, row, commit)
+        case EventType.NODE_FAILED:
+            rarities["failure handled by an edge"] += row.next_handle == "error"
+            rarities["node timed out"] += row.payload.value["error"]["code"] == "NODE_TIMEOUT"
+        case EventType.NODE_ATTEMPT_FAILED:
+            rarities["node timed out"] += row.payload.value["error"]["code"] == "NODE_TIMEOUT"
+        case EventType.NODE_SKIPPED:
+            rarities["activation skipped in a failed iteration"] += bool(row.scope) and run.abandoned(row.scope)
+        case EventType.INSTANCE_CANCELLED:
+            rarities["cancel while handlers ran"] += bool(commit.folded.running)
+        case EventType.INSTANCE_FAILED:
+            rarities["deadline exceeded"] += row.payload.value["code"] == "DEADLINE_EXCEEDED"
+            rarities["recovery limit reached"] += row.payload.value["code"] == "RECOVERY_LIMIT"
+        case EventType.INSTANCE_COMPLETED:
+            rarities["terminated by an end"] += run.terminated
+
+
+def _count_join(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
+    """An `all` join whose last two edges were decided in one transaction: neither result saw the other alone."""
+    ended_now = {
+        each.node_id
+        for each in commit.rows
+        if each.scope == row.scope and each.seq < row.seq and each.type is EventType.NODE_COMPLETED
+    }
+    sources = {source for source, _ in run.incoming[row.node_id]}
+    if len(sources & ended_now) > 1:
+        rarities["join raced"] += 1
+
+
+def _count_wait(rarities: Counter[str], run: Facts, row: Event, place: tuple[str, str]) -> None:
+    seq = row.payload.value.get("signalSeq")
+    if seq is None:
+        return
+    if place not in run.waits:
+        rarities["signal kept for a later wait"] += 1
+        return
+    due, signal = run.due_at(place), run.signals.get(seq)
+    if due is not None and signal is not None and abs(due - row.created_at) <= RACE_MS:
+        rarities["signal against timeout"] += 1
+
+
+def _count_completion(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
+    place = (row.node_id, row.scope)
+    last, writer = run.last.get(place), _writer_of_last(run, place)
+    if last is None:
+        return
+    if last.type is EventType.NODE_WAITING and writer != commit.sender.worker_id:
+        rarities["timer after restart"] += 1
+    if last.type is EventType.NODE_DISPATCHED:
+        effects = commit.effects(row.node_id, row.scope)
+        workers = {worker for attempt, worker in effects.executions if attempt == row.attempt} if effects else set()
+        if writer not in workers:
+            rarities["lost job repaired"] += 1
+        if row.scope and writer != commit.sender.worker_id:
+            rarities["loop iteration recovered"] += 1
+    for edge in run.case.shape.forward:
+        target = edge[2]
+        if edge[:2] == (row.node_id, row.next_handle) and run.case.shape.nodes[target].get("joinMode") == "any":
+            rarities["any-join passed by a late edge"] += (target, row.scope) in run.attempts
+
+
+def _writer_of_last(run: Facts, place: tuple[str, str]) -> str | None:
+    row = run.last.get(place)
+    return None if row is None else run.writers[row.seq - 1]

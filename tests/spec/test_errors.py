@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from anabranch.engine.rules.decide import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.node_types import NodeType
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
-from tests.spec.drawings import TYPES, condition, drawn, loop
+from tests.spec.drawings import TYPES, TypesWith, condition, drawn, loop
 from tests.spec.scenario import asks_for, begun, cancel, completed, failed, given, signal
 
 IGNORE = {"errorHandling": "ignore"}
@@ -193,6 +194,21 @@ def test_only_the_engine_picks_the_error_handle():
 def test_a_node_without_a_default_handle_must_name_the_one_it_leaves_by():
     happened = begun(drawn("start>check, check.yes>a", check=condition("yes"))).when(completed("check"))
     assert happened.payload("NODE_FAILED")["error"]["code"] == "UNKNOWN_HANDLE"
+
+
+SINK = NodeType(
+    type="sink",
+    title="Sink",
+    config_schema={"type": "object"},
+    handles=lambda config: (),
+    check=lambda config: (),
+)
+
+
+def test_a_node_of_a_type_without_handles_needs_to_name_none():
+    document = drawn("start>a, a.error>rescue", a={"type": "sink"})
+    happened = begun(document, types=TypesWith(SINK)).when(completed("a", 1))
+    assert (happened.completions, happened.skips) == (["a"], ["rescue"])
 
 
 def test_an_unknown_handle_is_not_retried():

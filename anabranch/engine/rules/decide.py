@@ -18,7 +18,7 @@ import orjson
 
 from anabranch.engine.rules import loops
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
-from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, TIMEOUT_HANDLE, Event, EventType
+from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ERROR_HANDLE, TIMEOUT_HANDLE, Event, EventType
 from anabranch.engine.rules.evolve import evolve, failure_handle
 from anabranch.engine.rules.instance import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.instants import to_iso
@@ -210,10 +210,11 @@ class _Thought:
         if node.loop is not None:
             self.open_loop(activation, outcome.output)
             return
+        exits = node.handles - {ERROR_HANDLE}  # which only the engine picks
         handle = outcome.next_handle
-        if handle is None and node.handles:
+        if handle is None and exits:
             handle = DEFAULT_HANDLE
-        if handle is not None and (handle == "error" or handle not in node.handles):
+        if handle is not None and handle not in exits:
             message = f"the handler of type {node.type!r} named a handle that the node does not have: {handle!r}"
             self.fail(activation, self.error(activation, "UNKNOWN_HANDLE", "UnknownHandle", message))
         elif outcome.queue_delay_ms is None:

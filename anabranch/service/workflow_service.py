@@ -36,6 +36,7 @@ from anabranch.errors import (
     ValueTooLarge,
 )
 from anabranch.service.run_view import activations, log_entry, run_details, run_summary
+from anabranch.service.shared_reads import SharedReads
 
 # 255 characters for idempotency and signal keys: fits every database's index.
 KEY_CHARACTERS_MAX = 255
@@ -62,6 +63,7 @@ class WorkflowService:
         self._node_types = node_types
         self._retention_days_max = retention_days_max
         self._pending_max = pending_max
+        self._versions = SharedReads(self._read_version)
 
     # -- definitions ----------------------------------------------------------------------
     def validate(self, document: Any) -> Report:
@@ -106,7 +108,7 @@ class WorkflowService:
 
     async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One workflow by id or name. Raises NotFound."""
-        found = await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
+        found = await self._versions.get((tenant_id, workflow, version))
         if found is None:
             of_version = "" if version is None else f" in version {version}"
             raise NotFound(f"there is no workflow {workflow!r}{of_version}")
@@ -256,6 +258,10 @@ class WorkflowService:
         return await self._was_delivered(instance_id, tenant_id, key=key, seq=result.seq)
 
     # -- within ---------------------------------------------------------------------------
+    async def _read_version(self, key: tuple[str, str, int | None]) -> WorkflowVersion | None:
+        tenant_id, workflow, version = key
+        return await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
+
     def _refuse_invalid(self, document: Any) -> Report:
         report = self.validate(document)
         if report.errors:

@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.engine.rules.commands import Command, Dispatch
 from anabranch.engine.rules.decide import Decision
-from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.instance import Activation, InstanceState, Scope
 
@@ -27,18 +27,20 @@ class Before:
     owed: set[Command]
     contexts: dict[tuple[str, str], dict[str, Any]]
     terminal: bool
+    started: bool
 
     @classmethod
     def of(cls, state: InstanceState) -> Before:
         """Note what is owed and seen now."""
         contexts = {key: dict(activation.context) for key, activation in _open_activations(state).items()}
-        return cls(outstanding(state), contexts, state.is_terminal)
+        return cls(outstanding(state), contexts, state.is_terminal, state.started)
 
 
 def check_decision(state: InstanceState, log: Sequence[Event], before: Before, decision: Decision, *, now: int) -> None:
     """Check one decision and the state that it left."""
     assert all(event.created_at == now for event in decision.events), "rows are stamped with the time of the decision"
     assert not (before.terminal and decision.events), "an ended instance was changed"
+    assert not before.started or state.status is not Status.PENDING, "an instance never goes back to PENDING"
     _check_commands(state, before, decision)
     if decision.events and not state.is_terminal:
         assert not state.promises, "a signal lies beside the wait that it was promised to"

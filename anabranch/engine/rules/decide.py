@@ -70,8 +70,10 @@ def decide(state: InstanceState, stimulus: Stimulus, now: int) -> Decision:
     """What follows from a stimulus at `now` (ms): events, commands, what to stop. Evolves `state` by those events."""
     if state.is_terminal:
         return NOTHING  # late results are not an error: someone finished first
+    if isinstance(stimulus, Started) and state.last_seq > 0:
+        return NOTHING  # an earlier try to be born, thought to be lost, has reached the store after all
     thought = _Thought(state, now)
-    if thought.deadline_passed() and not isinstance(stimulus, Started):
+    if thought.deadline_passed():
         return thought.decision()
     match stimulus:
         case Started():

@@ -1,0 +1,23 @@
+"""Defects that the simulation found, each as the smallest case that shows it."""
+
+from __future__ import annotations
+
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.stimuli import Started
+from anabranch.engine.rules.values import Payload
+from tests.spec.drawings import drawn
+from tests.spec.scenario import given
+
+
+def test_a_birth_that_is_tried_again_after_it_happened_changes_nothing():
+    """The commit of a birth was reported lost, arrived late, and the start was decided again on what it had written."""
+    run = given(drawn("start>a"))
+    assert run.when(Started(Payload.of(None))).nothing
+
+
+def test_a_birth_that_is_tried_again_after_the_deadline_changes_nothing_either():
+    """The deadline is the timers' to find: a start never ends a run."""
+    run = given(drawn("start>a"), deadline_in_ms=10)
+    run.now += 10
+    assert run.when(Started(Payload.of(None))).nothing
+    assert run.status is Status.RUNNING

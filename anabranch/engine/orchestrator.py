@@ -114,6 +114,8 @@ class Orchestrator:
         self._settled = asyncio.Event()
         self._lanes: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._commits_failed = 0
+        """Commits in a row that the store did not answer."""
         self.worker_id = worker_id
         self.delays = DelayQueue(clock, self._timer_due)
         self.store_failed_at: int | None = None
@@ -263,11 +265,15 @@ class Orchestrator:
         )
         asked_at = self._clock.monotonic()
         try:
-            outcome = await self._store.commit(planned.turns) if planned.turns else NO_OUTCOME
+            if planned.turns:
+                outcome = await self._store.commit(planned.turns)
+                self._commits_failed = 0
+            else:
+                outcome = NO_OUTCOME
             await self._settle(planned, outcome, asked_at)
         except StoreUnavailable as failure:
             self.note_failure(failure)
-            await self._reread([(held, draft) for held, draft in zip(taken, planned.drafts, strict=True)])
+            await self._after_failed_commit(taken, planned.drafts)
         except Exception:
             logger.exception("a batch went wrong; its runs are taken up again when their leases lapse")
             for held in taken:
@@ -435,6 +441,22 @@ class Orchestrator:
             )
 
     # -- unclear commits ------------------------------------------------------------------
+    async def _after_failed_commit(self, taken: Sequence[_Held], drafts: Sequence[Draft]) -> None:
+        """Read what became of the batch, and let it be tried again.
+
+        The first failure may have been a broken connection, so its batch is tried again at once. A
+        store that answers reads but no commits (a full disk) must neither be asked without a
+        pause nor keep a stopping process for ever.
+        """
+        self._commits_failed += 1
+        if self._commits_failed > 1:
+            if self._stopping:
+                for held in taken:
+                    self._let_go(held)  # whoever takes it next goes on from what is committed
+                return
+            await self._clock.sleep_until(self._clock.now() + STORE_RETRY_MS)
+        await self._reread([(held, draft) for held, draft in zip(taken, drafts, strict=True)])
+
     async def _reread(self, unclear: list[tuple[_Held, Draft | None]]) -> None:
         """Fold these instances anew from the store, waiting for it if it is away."""
         while unclear:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,7 @@ EFFECTS = Path(__file__).with_name("effects.py")
 def chain(name: str, *nodes: dict[str, Any]) -> dict[str, Any]:
     """A workflow of these nodes one after the other, between a start and an end."""
     row = [{"id": "start", "type": "start"}, *nodes, {"id": "end", "type": "end"}]
-    edges = [
-        {"upstreamNodeID": before["id"], "downstreamNodeID": after["id"]}
-        for before, after in zip(row, row[1:], strict=False)
-    ]
+    edges = [{"upstreamNodeID": before["id"], "downstreamNodeID": after["id"]} for before, after in pairwise(row)]
     return {"name": name, "nodes": row, "edges": edges}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from anabranch import HandlerResult, node_type
 
 LEDGER = Path("effects.jsonl")
 
-# 20 ms: the gate is opened by another process, which can tell us only through a file.
+# 20 ms: whoever opens the gate can tell us only through a file, and should not wait for us.
 GATE_POLL_S = 0.02
 
 
@@ -33,11 +34,22 @@ class Effect:
 
     async def execute(self, config: EffectConfig, context: Any, helpers: Any) -> HandlerResult:
         line = {"node": helpers.node_id, "attempt": helpers.attempt, "key": helpers.idempotency_key, "pid": os.getpid()}
-        with LEDGER.open("a") as ledger:
-            ledger.write(json.dumps(line) + "\n")
-        print("effect of", helpers.node_id, flush=True)
+        leave_line(line)
         if helpers.attempt <= config.failures:
             raise RuntimeError("not today")
-        while config.gate is not None and not Path(config.gate).exists():
+        while not is_open(config.gate):  # noqa: ASYNC110  # the gate is opened by another process
             await asyncio.sleep(GATE_POLL_S)
         return HandlerResult("x" * config.size)
+
+
+def leave_line(line: dict[str, Any]) -> None:
+    """Tell the ledger, and whoever reads our output."""
+    with LEDGER.open("a") as ledger:
+        ledger.write(json.dumps(line) + "\n")
+    sys.stdout.write(f"effect of {line['node']}\n")
+    sys.stdout.flush()
+
+
+def is_open(gate: str | None) -> bool:
+    """May the execution end?"""
+    return gate is None or Path(gate).exists()

@@ -150,7 +150,7 @@ class _Painter:
             config["outputParameters"] = [{"name": name, "value": value} for name, value in pairs]
         if self._one_in(3):
             config["name"] = f"out{self._dice(1)}"
-        if self._one_in(12):
+        if self._one_in(6):
             config["terminate"] = True
         self._put(place, "end", config)
 
@@ -194,7 +194,7 @@ class _Painter:
     def _return(self, body: _Place, loop: str) -> None:
         """Back edges, from some exits of the body or from none."""
         for source, handle in body.exits[1:]:
-            if self._one_in(4):
+            if self._one_in(2 if handle == "error" else 4):
                 self._connect(source, handle, loop)
 
     def _add_unreachable(self) -> None:
@@ -209,7 +209,7 @@ class _Painter:
         if config is not None:
             node["config"] = config
         if kind != "end" and self._dice(3):
-            node["outputVariable"] = "shared" if self._one_in(8) else f"v{name}"
+            node["outputVariable"] = "shared" if self._one_in(3) else f"v{name}"
             self._variables.append(node["outputVariable"])
         if self._one_in(4):
             node["joinMode"] = "any"
@@ -247,7 +247,7 @@ class _Painter:
     def _value(self, place: _Place) -> Any:
         forms: list[Any] = ["{{ctx.input.seed}}", 1]
         if self._variables:
-            name = self._pick(self._variables)
+            name = self._pick(self._variables[::-1])
             forms += [f"{{{{ctx.{name} | default(0)}}}}"] * 3 + [f"{{{{ctx.{name}.v | default('none')}}}}"]
         if place.loop:
             forms += ["{{ctx.index}}", "round {{ctx.index}} of {{ctx.input.seed}}", "{{ctx.count}}"]

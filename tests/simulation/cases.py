@@ -32,7 +32,7 @@ EVENTS = ("approved", "paid", "shipped")
 BUILTIN = builtin_types()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SimulatedCase:
     """A workflow, ready to be saved and started."""
 

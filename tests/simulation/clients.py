@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import NotFound, RunIsTerminal, StoreUnavailable
 from anabranch.service.workflow_service import StartedRun, WorkflowService
@@ -75,8 +76,10 @@ class Client:
                 await self._start()
             elif dice < 0.62:
                 await self._start_again()
-            elif dice < 0.9:
+            elif dice < 0.8:
                 await self.signal(self._rng.choice(self._known.runs[-8:]), self._rng.choice(EVENTS))
+            elif dice < 0.9:
+                await self._signal_at_the_last_moment()
             elif dice < 0.95:
                 await self._cancel(self._rng.choice(self._known.runs[-8:]))
             else:
@@ -129,6 +132,17 @@ class Client:
         same = started.instance_id == first and not started.created
         self._expect(same, f"a repeated start is answered with the first run: {started}, not {first}", first)
 
+    async def _signal_at_the_last_moment(self) -> None:
+        """Answer a wait when its time is just running out."""
+        runs = [(run, self._judge.facts(run).waits) for run in self._known.runs]
+        waits = [(run, wait.payload.value) for run, waits in runs for wait in waits.values()]
+        waits = [(run, note) for run, note in waits if "dueAt" in note]
+        if waits:
+            run, note = self._rng.choice(waits)
+            left_ms = from_iso(note["dueAt"]) - self._database.now() - self._rng.randint(0, 8)
+            await asyncio.sleep(max(0, left_ms) / 1000)
+            await self.signal(run, note["event"])
+
     async def _cancel(self, run: str) -> None:
         try:
             await self._call(lambda s: s.cancel_run(run, tenant_id=TENANT, reason="a client's wish"))
@@ -151,7 +165,7 @@ class Client:
                 await asyncio.sleep(RETRY_S)
                 continue
             process = self._rng.choice(processes)
-            answer = process.request(work(process.service))
+            answer = process.request(work)
             try:
                 await asyncio.wait({answer}, timeout=PATIENCE_S)
                 if answer.done():

@@ -24,7 +24,7 @@ from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
 from tests.simulation.network import SENDER
 from tests.simulation.nodes import Ledger, Place
 from tests.simulation.processes import SimulatedProcess
-from tests.simulation.rarities import count_commit
+from tests.simulation.rarities import count_commit, count_row
 from tests.spec.laws import differences
 
 # Comparing memory and log part by part takes longer than a turn: one commit in 16 is enough to meet every shape, the
@@ -179,6 +179,7 @@ class Judge:
         )
         count_commit(self.rarities, run, commit)
         for row in commit.rows:
+            count_row(self.rarities, run, row, commit)
             for row_law in ROW_LAWS:
                 for what in row_law(run, row, commit):
                     self.accuse(row_law, what, instance_id)

@@ -171,7 +171,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Callback:
         """Schedule a callback behind nobody: order is the seed's."""
-        scheduled = Callback(callback, args, context or contextvars.copy_context(), 0.0)
+        scheduled = Callback(callback, args, contextvars.copy_context() if context is None else context, 0.0)
         if scheduled.owner is None or not scheduled.owner.dead:
             self._ready.append(scheduled)
         return scheduled
@@ -186,7 +186,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Callback:
         """Schedule a callback for a virtual time."""
-        scheduled = Callback(callback, args, context or contextvars.copy_context(), when)
+        scheduled = Callback(callback, args, contextvars.copy_context() if context is None else context, when)
         if scheduled.owner is None or not scheduled.owner.dead:
             self._timer_count += 1
             heapq.heappush(self._timers, (when, self._timer_count, scheduled))
@@ -205,7 +205,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         """A task of this loop, remembered by its owner."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
-        owner = (context or contextvars.copy_context()).get(_OWNER)
+        owner = _OWNER.get() if context is None else context.get(_OWNER)
         if owner is not None:
             tasks = owner.tasks
             tasks.append(task)

@@ -69,8 +69,6 @@ class Weather(Faults):
         self.locks_rows = False
         self.results: deque[float | None] = deque()
         """The fates of the next results: delivered again after so many seconds, or (None) only after a while."""
-        self.loses_results = False
-        """A dying process: whatever its handlers return reaches nobody."""
 
     def clear(self) -> None:
         """From now on nothing goes wrong."""
@@ -78,7 +76,6 @@ class Weather(Faults):
         self.commits.clear()
         self.calls.clear()
         self.results.clear()
-        self.loses_results = False
 
     async def before(self, operation: str) -> None:
         """The way to the database."""

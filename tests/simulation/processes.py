@@ -7,7 +7,7 @@ await. Nothing here decides what goes wrong: that is `faults`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from anabranch.engine.clock import SystemClock
@@ -71,7 +71,8 @@ class SimulatedProcess:
         self.owner.context.run(SENDER.set, Sender(worker_id))
         self.ready = False
         """Started, and not told to stop."""
-        self.thawed_at = 0.0
+        self.dying = False
+        """Whatever its handlers return reaches nobody; it crashes soon."""
         self._requests: dict[asyncio.Future[Any], None] = {}
         connection = Connection(
             database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max
@@ -101,12 +102,12 @@ class SimulatedProcess:
         """Let this process do something."""
         return self.loop.create_task(work, context=self.owner.context.copy())
 
-    def request(self, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+    def request(self, work: Callable[[WorkflowService], Coroutine[Any, Any, Any]]) -> asyncio.Future[Any]:
         """Ask this process for something, from outside; the answer may be ConnectionLost."""
         answer = self.loop.create_future()
         self._requests[answer] = None
         answer.add_done_callback(lambda done: self._requests.pop(done, None))
-        self.run(_answer(work, answer))
+        self.run(self._answer(work, answer))
         return answer
 
     def freeze(self) -> None:
@@ -115,7 +116,6 @@ class SimulatedProcess:
 
     def thaw(self) -> None:
         """Go on as if nothing had been."""
-        self.thawed_at = self.loop.time()
         self.loop.thaw(self.owner)
 
     def crash(self) -> None:
@@ -139,9 +139,21 @@ class SimulatedProcess:
         ]
         return [f"{part.get_name()}: {part}" for part in parts if part is not None and part.done()]
 
+    async def _answer(
+        self, work: Callable[[WorkflowService], Coroutine[Any, Any, Any]], answer: asyncio.Future[Any]
+    ) -> None:
+        try:
+            value = await work(self.service)
+        except Exception as failure:  # noqa: BLE001 - the client is told, whatever it is
+            if not answer.done():
+                answer.set_exception(failure)
+        else:
+            if not answer.done():
+                answer.set_result(value)
+
     def _receive_result(self, instance_id: str, result: NodeResult) -> None:
         weather = self.weather
-        if weather.loses_results:
+        if self.dying:
             weather.rarities["result lost with its process"] += 1
             return
         if not weather.results:
@@ -155,14 +167,3 @@ class SimulatedProcess:
             weather.rarities["doubled result"] += 1
             self._deliver(instance_id, result)
         self.loop.call_later(again_after_s, self._deliver, instance_id, result)
-
-
-async def _answer(work: Coroutine[Any, Any, Any], answer: asyncio.Future[Any]) -> None:
-    try:
-        value = await work
-    except Exception as failure:  # noqa: BLE001 - the client is told, whatever it is
-        if not answer.done():
-            answer.set_exception(failure)
-    else:
-        if not answer.done():
-            answer.set_result(value)

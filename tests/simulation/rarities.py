@@ -65,12 +65,8 @@ EXPECTED = (
 
 
 def count_commit(rarities: Counter[str], run: Facts, commit: Commit) -> None:
-    """What is rare about a transaction, seen before its rows are taken in."""
-    skipped = 0
-    for row in commit.rows:
-        skipped += row.type is EventType.NODE_SKIPPED
-        _count_row(rarities, run, row, commit)
-    if skipped >= DEAD_PATH:
+    """What is rare about a transaction."""
+    if sum(row.type is EventType.NODE_SKIPPED for row in commit.rows) >= DEAD_PATH:
         rarities["dead path of ten"] += 1
     before = commit.before
     if before is None and commit.after.status is Status.PENDING and commit.after.worker_id is None:
@@ -81,7 +77,8 @@ def count_commit(rarities: Counter[str], run: Facts, commit: Commit) -> None:
         rarities["handed over at a stop"] += 1
 
 
-def _count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
+def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:
+    """What is rare about a row, against the rows before it."""
     place = (row.node_id, row.scope)
     match row.type:
         case EventType.NODE_DISPATCHED if row.attempt > 1:

@@ -390,8 +390,8 @@ class World:
             case FaultKind.FREEZE:
                 self._freeze(process, fault.seconds)
             case FaultKind.DYING:
-                weather.loses_results = True
-                self._from_outside(fault.seconds, self._die, fault.slot, process)
+                process.dying = True
+                self._from_outside(fault.seconds, self._crash, fault.slot, process, RESTART_S)
             case FaultKind.CALL_LOST:
                 weather.calls.extend([fault.number % 2 == 0] * fault.count)
             case FaultKind.DATABASE_AWAY:
@@ -423,10 +423,6 @@ class World:
     def _thaw(self, process: SimulatedProcess) -> None:
         if process.frozen and not process.dead:
             process.thaw()
-
-    def _die(self, slot: int, process: SimulatedProcess) -> None:
-        self.weather[slot].loses_results = False
-        self._crash(slot, process, RESTART_S)
 
     # -- surroundings ---------------------------------------------------------------------
     def _database_now(self) -> int:

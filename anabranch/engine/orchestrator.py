@@ -63,7 +63,8 @@ class Answer:
 
     held: bool
     status: Status = Status.RUNNING
-    delivered: bool = False
+    delivered: bool | None = False
+    """For a signal: was a fitting wait open? None: the run ended before it, so it was not kept."""
     refused: str | None = None
 
 
@@ -249,8 +250,6 @@ class Orchestrator:
         while True:
             if not self._ready:
                 if self._stopping:
-                    for held, _ in unclear:
-                        self._let_go(held)  # whoever takes it next reads what became of it
                     return
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -391,7 +390,7 @@ class Orchestrator:
             elif not future.done():
                 status = draft.holding.state.status
                 future.set_result(
-                    Answer(held=True, status=status, delivered=bool(decision.delivered), refused=decision.refused)
+                    Answer(held=True, status=status, delivered=decision.delivered, refused=decision.refused)
                 )
         held.asked = waiting
 

@@ -14,7 +14,7 @@ TEST_WORKERS ?= 2
 PYTEST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check chaos format bench chaos soak lock clean
+.PHONY: help setup demo test check format bench chaos soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -36,9 +36,6 @@ check: $(READY) ## formatting, lint, types, layers: before each commit
 format: $(READY) ## let ruff put the files into shape
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
-
-chaos: $(READY) ## kill real processes for three minutes, and judge what they leave
-	$(PYTHON) -m tests.chaos
 
 bench: $(READY) ## measure the hot path
 	$(PYTHON) -m benchmarks

@@ -248,6 +248,8 @@ class WorkflowService:
         if answer.refused is not None:
             raise TooManySignals(f"run {instance_id} keeps as many unconsumed signals as it may")
         if answer.held:
+            if answer.delivered is None:
+                raise RunIsTerminal(f"run {instance_id} is {answer.status.value} already")
             return answer.delivered
         result = await self._store.append_signal(
             tenant_id=tenant_id, instance_id=instance_id, event=event, payload=body, key=key

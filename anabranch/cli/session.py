@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from anabranch.app import build
 from anabranch.errors import InvalidRequest
+from anabranch.migrations import ensure_schema
 from anabranch.service import WorkflowService
 from anabranch.settings import Settings
 
@@ -43,12 +44,22 @@ class Session:
 
 
 def open_session(*, database_url: str | None, tenant: str, imports: Sequence[str] | None = None) -> Session:
-    """Read the settings and import what declares node types. Raises SettingsError, InvalidRequest."""
+    """Read the settings, import what declares node types, and wait for the database.
+
+    Raises SettingsError, InvalidRequest, StoreUnavailable, SchemaMismatch.
+    """
     if not 1 <= len(tenant) <= TENANT_CHARACTERS_MAX or not tenant.isprintable():
         raise InvalidRequest(f"--tenant has 1 to {TENANT_CHARACTERS_MAX} printable characters")
     settings = Settings.load(database_url=database_url)
     for name in imports or ():
         import_user_module(name)
+    # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent
+    # database is waited for, Ctrl-C must work.
+    ensure_schema(
+        settings.database_url,
+        auto_migrate=settings.auto_migrate,
+        connect_wait_s=settings.database_wait_ms / 1000,
+    )
     return Session(settings, tenant)
 
 
@@ -66,7 +77,7 @@ def import_user_module(name: str) -> None:
         else:
             sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
             importlib.import_module(name)
-    except Exception as refusal:
+    except (Exception, SystemExit) as refusal:  # a module that calls sys.exit must not choose our exit code
         raise InvalidRequest(
             f"--import {name}: {type(refusal).__name__}: {refusal}",
             hint="Name a module that Python finds from here, or a .py file.",

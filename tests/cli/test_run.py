@@ -145,15 +145,28 @@ def test_only_its_own_run_is_advanced(anabranch: Command, write: Write) -> None:
 
 
 def test_node_types_of_ones_own_are_imported(anabranch: Command, write: Write) -> None:
-    Path("shouting.py").write_text(
+    Path("whispering.py").write_text(
         "from anabranch import HandlerResult, node_type\n"
-        "@node_type('shout')\n"
-        "class Shout:\n"
+        "@node_type('whisper')\n"
+        "class Whisper:\n"
         "    async def execute(self, config, context, helpers):\n"
-        "        return HandlerResult(config['text'].upper())\n"
+        "        return HandlerResult(config['text'].lower())\n"
     )
-    shout = {"id": "shout", "type": "shout", "config": {"text": "hey"}, "outputVariable": "last"}
+    whisper = {"id": "whisper", "type": "whisper", "config": {"text": "HEY"}, "outputVariable": "last"}
 
-    printed = anabranch("run", write("shout.json", chain("shout", shout)), "--import", "shouting.py", "--json")
+    printed = anabranch("run", write("whisper.json", chain("whisper", whisper)), "--import", "whispering.py", "--json")
 
-    assert printed.document["output"] == {"last": "HEY"}
+    assert printed.document["output"] == {"last": "hey"}
+
+
+def test_ctrl_c_works_while_an_absent_database_is_waited_for(write: Write, folder: Path) -> None:
+    command = [sys.executable, "-m", "anabranch", "run", str(write("greeting.json", GREETING)), "--database-url"]
+    with subprocess.Popen(
+        [*command, "postgresql://127.0.0.1:1/x"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert "waiting for the database" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+
+    assert process.returncode == 130

@@ -6,7 +6,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from tests.spec.drawings import drawn
-from tests.spec.scenario import given
+from tests.spec.scenario import Scenario, given
 
 
 def test_a_birth_that_is_tried_again_after_it_happened_changes_nothing():
@@ -21,3 +21,14 @@ def test_a_birth_that_is_tried_again_after_the_deadline_changes_nothing_either()
     run.now += 10
     assert run.when(Started(Payload.of(None))).nothing
     assert run.status is Status.RUNNING
+
+
+def test_a_birth_that_outlasts_its_available_at_leaves_the_beginning_to_a_guarded_timer():
+    """The store was away until then, and its clock is behind ours: only a timer's turn asks it for the time."""
+    run = given(drawn("start>a"), available_in_ms=500, begin=False)
+    born = Scenario(run.plan, run.head, checked=True)
+    born.now += 600
+    birth = born.when(Started(Payload.of(None)))
+    assert (birth.dispatches, born.due) == ([], {"": -100})
+    begun = born.later(0)
+    assert (begun.dispatches, begun.decision.not_before) == (["start"], run.head.available_at)

@@ -128,7 +128,9 @@ class _Thought:
         if head.deadline_at is not None:
             self.commands.append(Wake("", "", 0, head.deadline_at))
         overdue = head.deadline_at is not None and head.deadline_at <= self.now
-        if started.begin and head.available_at <= self.now and not overdue:
+        # A time that was asked for is a timer, also when it has come while the birth was on its way: only
+        # a timer's turn is held against the store's own clock.
+        if started.begin and head.available_at <= head.created_at and not overdue:
             self.dispatch(self.state.plan.start, "")
         else:
             self.commands.append(Wake("", "", 0, head.available_at))

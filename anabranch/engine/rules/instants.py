@@ -13,8 +13,16 @@ def to_iso(at_ms: int) -> str:
 
 
 def from_iso(text: str) -> int:
-    """Milliseconds since the epoch. Raises ValueError unless the text is ISO 8601 with an offset (or Z)."""
+    """Milliseconds since the epoch. Raises ValueError unless the text is ISO 8601 with an offset (or Z).
+
+    What `to_iso` could not write again (an offset may lead out of the years 1 to 9999) is refused too.
+    """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no offset; write one, such as +01:00 or Z")
-    return round((moment - _EPOCH) / timedelta(milliseconds=1))
+    at_ms = round((moment - _EPOCH) / timedelta(milliseconds=1))
+    try:
+        to_iso(at_ms)
+    except OverflowError:
+        raise ValueError(f"{text!r} is not within the years 1 to 9999 of UTC") from None
+    return at_ms

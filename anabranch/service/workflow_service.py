@@ -108,7 +108,7 @@ class WorkflowService:
 
     async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One workflow by id or name. Raises NotFound."""
-        found = await self._versions.get((tenant_id, workflow, version))
+        found = await self._versions.get((tenant_id, workflow, version)) if _is_storable(workflow) else None
         if found is None:
             of_version = "" if version is None else f" in version {version}"
             raise NotFound(f"there is no workflow {workflow!r}{of_version}")
@@ -139,8 +139,8 @@ class WorkflowService:
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
         payload = _input_payload(input_, plan)
-        if idempotency_key is not None and not 1 <= len(idempotency_key) <= KEY_CHARACTERS_MAX:
-            raise InvalidRequest(f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} characters")
+        if idempotency_key is not None:
+            _check_key(idempotency_key, "an idempotency key")
         head = self._head_of(
             found,
             plan,
@@ -220,7 +220,8 @@ class WorkflowService:
         return activations(loaded.events, loaded.row.status)
 
     async def cancel_run(self, instance_id: str, *, tenant_id: str, reason: str) -> Status:
-        """Return once CANCELLED is committed. Raises NotFound; RunIsTerminal if it ended otherwise."""
+        """Return once CANCELLED is committed. Raises NotFound, InvalidInput; RunIsTerminal if it ended otherwise."""
+        _checked_payload(reason, "the reason")
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if not row.status.is_terminal:
             answer = await self._engine.orchestrator.ask(instance_id, CancelRequested(reason))
@@ -238,8 +239,9 @@ class WorkflowService:
 
         Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
         """
-        if not 1 <= len(event) <= KEY_CHARACTERS_MAX or (key is not None and not 1 <= len(key) <= KEY_CHARACTERS_MAX):
-            raise InvalidRequest(f"an event and a key have 1 to {KEY_CHARACTERS_MAX} characters")
+        _check_key(event, "an event's name")
+        if key is not None:
+            _check_key(key, "a signal's key")
         body = _checked_payload(payload, "the signal's payload")
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.status.is_terminal:
@@ -385,6 +387,22 @@ def _checked_payload(value: Any, what: str) -> Payload:
         raise InvalidInput(
             f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]
         ) from None
+
+
+def _check_key(text: str, what: str) -> None:
+    if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
+        raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
+    if not _is_storable(text):
+        raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
+
+
+def _is_storable(text: str) -> bool:
+    """Can a column hold it? What a terminal sends that is no UTF-8 arrives here as lone surrogates."""
+    try:
+        Payload.of(text)
+    except ValueNotStorable:
+        return False
+    return True
 
 
 def _is_uuid(text: str) -> bool:

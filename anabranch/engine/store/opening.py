@@ -14,6 +14,9 @@ from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import CONNECT_WAIT_S, SqlStore
 from anabranch.errors import SettingsError
 
+# TCP has 16 bits for it. A server there would be waited for, although none can ever appear.
+PORT_MAX = 65_535
+
 _FORMS = "Write sqlite:///relative/path, sqlite:////absolute/path or postgresql://user@host:port/database."
 
 
@@ -31,11 +34,13 @@ def dialect_of(url: str) -> Dialect:
     """The dialect that a URL asks for. Raises SettingsError, without repeating a password."""
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
         raise SettingsError("the database URL has no form that is known", hint=_FORMS) from None
     if parsed.drivername == "sqlite":
         return _sqlite(parsed)
     if parsed.drivername in ("postgresql", "postgres"):
+        if parsed.port is not None and not 1 <= parsed.port <= PORT_MAX:
+            raise SettingsError(f"the database URL names port {parsed.port}; ports are 1 to {PORT_MAX}", hint=_FORMS)
         return PostgresqlDialect(parsed)
     raise SettingsError(f"there is no store for {parsed.drivername}:// databases", hint=_FORMS)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -23,7 +24,7 @@ from anabranch.engine.store.revision import check_revision, revision_of
 from anabranch.engine.store.schema import SCHEMA_REVISION
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import CONNECT_PAUSE_S, CONNECT_WAIT_S
-from anabranch.errors import StoreUnavailable
+from anabranch.errors import SchemaMismatch, StoreUnavailable
 
 log = logging.getLogger("anabranch.store")
 
@@ -44,8 +45,15 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
     with _connected(dialect, wait_s=connect_wait_s) as connection, _alone(dialect, connection):
         if revision_of(connection) != SCHEMA_REVISION:
             _refuse_newer(dialect, connection)
-            with _ALEMBIC:
-                command.upgrade(_configuration(connection), "head")
+            try:
+                with _ALEMBIC:
+                    command.upgrade(_configuration(connection), "head")
+            except CommandError as unknown:  # alembic's word for a version that no migration leads on from
+                raise SchemaMismatch(
+                    f"{dialect.place} has schema version {revision_of(connection)}; no migration leads from it"
+                    f" to version {SCHEMA_REVISION}",
+                    hint="Use the release that made this database, or restore it from a backup.",
+                ) from unknown
     return SCHEMA_REVISION
 
 

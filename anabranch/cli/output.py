@@ -6,6 +6,7 @@ with `--json` standard output holds exactly one JSON document, the error object 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +26,11 @@ def print_document(value: Any) -> None:
 
 def document_text(value: Any) -> str:
     """The text of such a document."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
+    except orjson.JSONEncodeError:
+        # Bytes of a command line that are no UTF-8 come back in a message as lone surrogates: escaped, they are JSON.
+        return json.dumps(value, indent=2) + "\n"
 
 
 def print_line(text: str) -> None:
@@ -51,7 +56,7 @@ def print_error(error: AnabranchError, *, as_json: bool) -> None:
     if as_json:
         print_document({"error": error.as_json()})
         return
-    print_note(f"error {error.code}: {error.message}")
+    print_note(f"error {error.code}: {' '.join(error.message.split())}")
     for problem in error.details if isinstance(error.details, list) else ():
         if isinstance(problem, dict) and problem.get("code"):
             print_note(f"  {problem_line(problem)}")
@@ -72,7 +77,7 @@ def problem_line(problem: Mapping[str, Any]) -> str:
 
 def shown(text: str) -> str:
     """Somebody's text, safe for a terminal."""
-    return text.translate(_CONTROL)
+    return text.translate(_CONTROL).encode(errors="backslashreplace").decode()
 
 
 def _cell(value: Any) -> str:

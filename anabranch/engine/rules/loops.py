@@ -34,7 +34,8 @@ class LoopRun:
         self.outcomes: dict[int, Payload | None] = {}
         """By index; None where the item is left out of the list."""
         self._results: list[Any] = []
-        """`while` only: the values so far, which every round sees. They come in order, one open round at a time."""
+        """`while` only: the values so far. Every round sees this very list: it grows only between two rounds, and a
+        copy for each would make long loops quadratic."""
         self.bytes = 2
         """JSON bytes of the collected list so far."""
         self.error: RunError | None = None
@@ -44,7 +45,7 @@ class LoopRun:
         """The loop names of an iteration."""
         if self.items is not None:
             return {"item": self.items[index], "index": index, "count": self.count}
-        return {"item": None, "index": index, "count": None, "results": self._results.copy()}
+        return {"item": None, "index": index, "count": None, "results": self._results}
 
     def output(self) -> Payload:
         """The loop's output: the collected values in item order."""

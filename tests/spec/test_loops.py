@@ -192,8 +192,8 @@ def test_a_handled_error_on_a_back_edge_is_the_value():
 
 
 def test_an_ignored_failure_on_a_back_edge_is_null():
-    document = drawn("start>each, each.loop>a, a>each", each=loop(), a={"errorHandling": "ignore"})
-    run = each(begun(document), [1]).then(failed("each[0]/a"))
+    document = drawn("start>each, each.loop>a, each.loop>b, a>each", each=loop(), a={"errorHandling": "ignore"})
+    run = each(begun(document), [1]).completed("each[0]/b", output="a sink").then(failed("each[0]/a"))
     assert run.row("NODE_COMPLETED", "each") == [None]
 
 
@@ -233,6 +233,13 @@ def test_by_default_a_failed_iteration_fails_the_loop_with_its_error():
     assert set(happened.skips) == {"each[0]/work", "each[2]/work"}
     assert set(happened.stops) == {"each[0]/work", "each[2]/work"}
     assert run.status == "FAILED"
+
+
+def test_the_first_error_is_the_one_that_counts():
+    """The abandoned iteration cannot resolve its yield, which is only a consequence."""
+    document = drawn(WORK, each=loop(concurrency=2, **{"yield": "{{ctx.word}}"}), work={"outputVariable": "word"})
+    run = each(begun(document), [1, 2]).then(failed("each[1]/work", "bad item"))
+    assert run.outcome["message"] == "bad item"
 
 
 def test_a_failed_loop_opens_no_further_iterations():

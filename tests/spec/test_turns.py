@@ -79,6 +79,12 @@ def test_a_turn_rests_on_the_latest_due_time_that_fired():
     assert turn_of(run, TIMERS).not_before == due
 
 
+def test_a_turn_of_several_stimuli_rests_on_the_latest_of_their_due_times():
+    run = begun(drawn("start>a, start>b")).then(completed("a", delay_ms=10))
+    run.now += 1_000
+    assert turn_of(run, TIMERS, completed("b", delay_ms=0), TIMERS).not_before == run.now
+
+
 def test_a_batch_closes_when_it_is_full_and_leaves_the_rest():
     runs = [begun(CHAIN) for _ in range(5)]
     work = iter([(held(run), [completed("a")]) for run in runs])

@@ -77,7 +77,7 @@ class HandlerSpec:
         for pointer, problem in config_problems(config):
             yield problem.code, pointer, problem.message
         for name in sorted(self.fixed):
-            if has_expressions(config.get(name)):
+            if _holds_template(config.get(name)):
                 yield (
                     "TEMPLATE_NOT_ALLOWED",
                     f"/{name}",
@@ -146,9 +146,13 @@ def _written_problems(refusal: ValidationError, config: Mapping[str, Any]) -> It
 
 
 def _is_template(value: Any) -> bool:
-    """A text with expressions, or one whose expressions do not compile (reported by itself)."""
+    return isinstance(value, str) and _holds_template(value)
+
+
+def _holds_template(value: Any) -> bool:
+    """Expressions somewhere in it, also ones that do not compile (those are reported by themselves)."""
     try:
-        return isinstance(value, str) and has_expressions(value)
+        return has_expressions(value)
     except TemplateError:
         return True
 

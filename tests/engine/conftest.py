@@ -85,9 +85,8 @@ class Process:
 
     def crash(self) -> None:
         """As kill -9 would: everything stops where it is, nothing is handed over, nothing written."""
-        self.engine.store.commit = _gone  # type: ignore[method-assign]
-        self.engine.store.release = _gone  # type: ignore[method-assign]
-        self.engine.store.extend = _gone  # type: ignore[method-assign]
+        for name in ("commit", "release", "extend", "claim", "load", "versions"):
+            setattr(self.engine.store, name, _gone)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -113,6 +113,7 @@ JSON = st.recursive(
 )
 
 
+@example("loop", {"source": [], "mode": "{{"})
 @given(st.sampled_from(TYPES.names()), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4))
 def test_a_check_answers_whatever_the_config_holds(type_name: str, config: dict[str, Any]) -> None:
     node_type = TYPES.get(type_name)

@@ -173,6 +173,7 @@ def test_minus_signs_at_the_braces_take_away_blanks_as_in_jinja() -> None:
         ("'a' if ctx.yes else ctx.absent", "a"),
         ("'a' if ctx.nothing", None),
         ("{'a': [1, none], 'b' ~ 1: ctx.n}", {"a": [1, None], "b1": 3}),
+        ("[null, none, ctx.n == null]", [None, None, False]),
         ("'one' ' text'", "one text"),
         ("true", True),
         ("1e3", 1000.0),

@@ -126,6 +126,8 @@ def _dict(compiler: _Compiler, node: nodes.Dict, depth: int) -> Evaluate:
 
 
 def _context(compiler: _Compiler, node: nodes.Name, depth: int) -> Evaluate:
+    if node.name == "null":
+        return _fixed(None)  # JSON's word; Jinja2 itself only knows `none`
     _check_root(node)
     compiler.reads_context = True
 
@@ -266,11 +268,11 @@ def _concatenate(compiler: _Compiler, node: nodes.Concat, depth: int) -> Evaluat
 def _filter(compiler: _Compiler, node: nodes.Filter, depth: int) -> Evaluate:
     if node.name not in FILTERS and node.name != "default":
         raise Refused(f"there is no filter `{node.name}`; there are default, {', '.join(FILTERS)}")
-    names = [pair.key for pair in node.kwargs]
+    names = [str(pair.key) for pair in node.kwargs]
     if node.node is None or node.dyn_args is not None or node.dyn_kwargs is not None or len(set(names)) < len(names):
         raise Refused(f"the filter `{node.name}` takes plain arguments, each once")
     positional = [compiler.compile(argument, depth + 1) for argument in node.args]
-    named = {pair.key: compiler.compile(pair.value, depth + 1) for pair in node.kwargs}
+    named = {str(pair.key): compiler.compile(pair.value, depth + 1) for pair in node.kwargs}
     if node.name == "default":
         return _default(compiler.compile(node.node, depth + 1), positional, named)
     chosen = FILTERS[node.name]
@@ -280,7 +282,7 @@ def _filter(compiler: _Compiler, node: nodes.Filter, depth: int) -> Evaluate:
 
 def _default(inner: Evaluate, positional: Sequence[Evaluate], named: Mapping[str, Evaluate]) -> Evaluate:
     """`default(value, boolean=false)`: for missing paths; with `true` also for empty, zero and null values."""
-    arguments = dict(zip(("default_value", "boolean"), positional, strict=False)) | named
+    arguments = {**dict(zip(("default_value", "boolean"), positional, strict=False)), **named}
     if len(positional) > 2 or not set(arguments) <= {"default_value", "boolean"}:
         raise Refused("the filter `default` takes a value, and `true` to replace empty values too")
     fallback = arguments.get("default_value", _fixed(""))

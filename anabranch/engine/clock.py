@@ -32,9 +32,10 @@ class SystemClock:
         """Take the store's time from an answer that has just arrived."""
         self._offset_ms = store_now - self.monotonic() * 1000
 
-    async def sleep_until(self, at_ms: int) -> None:
-        """Return at or after `at_ms`, as `now()` counts; at once if that has passed."""
-        remaining_ms = at_ms - self.now()
-        while remaining_ms > 0:  # the offset may have moved meanwhile
-            await asyncio.sleep(remaining_ms / 1000)
-            remaining_ms = at_ms - self.now()
+    async def sleep(self, milliseconds: int) -> None:
+        """Return after so long by the monotonic clock, wherever `now()` is moved meanwhile.
+
+        What looks again and again (leases, recovery, foreign changes) must go on looking while the
+        store's clock is set back by an hour.
+        """
+        await asyncio.sleep(milliseconds / 1000)

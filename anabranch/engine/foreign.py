@@ -56,7 +56,7 @@ class ForeignWatch:
 
     async def _look_forever(self) -> None:
         while True:
-            await self._clock.sleep_until(self._clock.now() + LOOK_MS)
+            await self._clock.sleep(LOOK_MS)
             try:
                 await self.look()
             except StoreUnavailable as failure:

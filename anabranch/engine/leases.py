@@ -71,7 +71,7 @@ class Leases:
 
     async def _extend_forever(self) -> None:
         while True:
-            await self._clock.sleep_until(self._clock.now() + self._lease_ms // LOOKS_PER_LEASE)
+            await self._clock.sleep(self._lease_ms // LOOKS_PER_LEASE)
             try:
                 await self.extend_due()
             except StoreUnavailable as failure:
@@ -82,5 +82,5 @@ class Leases:
     async def _guard_forever(self) -> None:
         """Apart from extending, which may hang as long as the database does."""
         while True:
-            await self._clock.sleep_until(self._clock.now() + self._lease_ms // LOOKS_PER_LEASE // 2)
+            await self._clock.sleep(self._lease_ms // LOOKS_PER_LEASE // 2)
             self.drop_unextended()

@@ -453,7 +453,7 @@ class Orchestrator:
                 for held in taken:
                     self._let_go(held)  # whoever takes it next goes on from what is committed
                 return
-            await self._clock.sleep_until(self._clock.now() + STORE_RETRY_MS)
+            await self._clock.sleep(STORE_RETRY_MS)
         await self._reread([(held, draft) for held, draft in zip(taken, drafts, strict=True)])
 
     async def _reread(self, unclear: list[tuple[_Held, Draft | None]]) -> None:
@@ -467,7 +467,7 @@ class Orchestrator:
                     for held, _ in unclear:
                         self._let_go(held)  # whoever takes it next reads what became of it
                     return
-                await self._clock.sleep_until(self._clock.now() + STORE_RETRY_MS)
+                await self._clock.sleep(STORE_RETRY_MS)
                 unclear = [pair for pair in unclear if self._held.get(pair[0].holding.instance_id) is pair[0]]
                 continue
             for held, draft in unclear:

@@ -239,8 +239,8 @@ class Clock(Protocol):
     def adjust(self, store_now: int) -> None:
         """Learn the store's time from an answer of its."""
 
-    async def sleep_until(self, at_ms: int) -> None:
-        """Return at or after that `now()`."""
+    async def sleep(self, milliseconds: int) -> None:
+        """Return after so long as `monotonic` counts, whatever `adjust` does to `now` meanwhile."""
 
 
 class Observer(Protocol):

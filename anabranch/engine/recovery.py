@@ -102,4 +102,4 @@ class Recovery:
             except Exception:
                 logger.exception("claiming went wrong; tried again")
             if claimed < CLAIM_MAX:
-                await self._clock.sleep_until(self._clock.now() + POLL_MS)
+                await self._clock.sleep(POLL_MS)

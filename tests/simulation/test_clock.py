@@ -1,0 +1,22 @@
+"""The engine's clock, on a loop whose time is ours."""
+
+from __future__ import annotations
+
+from anabranch.engine.clock import SystemClock
+from tests.simulation.loop import SimulatedLoop
+
+HOUR_MS = 3_600_000
+
+
+def test_looking_at_intervals_goes_on_while_the_store_clock_is_set_back():
+    """It was not so: leases, recovery and the foreign watch slept until a time that had moved away by an hour."""
+    loop = SimulatedLoop(seed=1)
+    with loop.running():
+        clock = SystemClock()
+        clock.adjust(HOUR_MS)
+        asleep = loop.create_task(clock.sleep(500))
+        loop.step()
+        clock.adjust(0)
+        while not asleep.done():
+            assert loop.step()
+    assert 0.5 <= loop.time() < 0.6

@@ -52,6 +52,14 @@ def drawn_cases() -> tuple[SimulatedCase, ...]:
 
 
 @cache
+def probe_case() -> SimulatedCase:
+    """A handler that works for a minute beside a wait: for looking at how soon foreign changes take effect."""
+    document = _graph(["start>ask", "start>sleeper"], work=0)
+    _with(document, ask={"type": "waitForEvent", "config": {"event": "approved"}})
+    return _case("probe", _with(document, sleeper={"config": {"exactlyMs": 60_000}, "timeout": "2m"}), {}, None)
+
+
+@cache
 def random_case_of(number: int) -> SimulatedCase:
     """One of the random graphs."""
     case = random_case(number)

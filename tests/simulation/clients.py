@@ -81,9 +81,18 @@ class Client:
             elif dice < 0.9:
                 await self._signal_at_the_last_moment()
             elif dice < 0.95:
-                await self._cancel(self._rng.choice(self._known.runs[-8:]))
+                await self.cancel(self._rng.choice(self._known.runs[-8:]))
             else:
                 await self._read(self._rng.choice(self._known.runs))
+
+    async def start(self, case: SimulatedCase, **options: Any) -> str:
+        """Start a run; its id."""
+        started: StartedRun = await self._call(
+            lambda s: s.execute_workflow(case.name, case.input, tenant_id=TENANT, **options)
+        )
+        run = started.instance_id
+        self._expect(run in self._database.instances, "an acknowledged call is durable: the started run is absent", run)
+        return run
 
     async def signal(self, run: str, event: str) -> None:
         """Send a signal; with its key it is delivered once, however often it is sent."""
@@ -99,22 +108,28 @@ class Client:
         kept = [row for row in rows if row.type is EventType.SIGNAL_RECEIVED and row.payload.value.get("key") == key]
         self._expect(len(kept) == 1, f"an acknowledged call is durable: signal {key} is there {len(kept)} times", run)
 
+    async def cancel(self, run: str) -> None:
+        """Cancel a run that may have ended."""
+        try:
+            await self._call(lambda s: s.cancel_run(run, tenant_id=TENANT, reason="a client's wish"))
+        except RunIsTerminal:
+            ended = self._status(run).is_terminal and self._status(run) is not Status.CANCELLED
+            self._expect(ended, "RUN_IS_TERMINAL is said of runs that ended otherwise", run)
+            return
+        cancelled = self._status(run) is Status.CANCELLED
+        self._expect(cancelled, f"an acknowledged cancel is committed: the run is {self._status(run)}", run)
+
     # -- calls ----------------------------------------------------------------------------
     async def _start(self) -> None:
         self._count += 1
         key = f"{self._name}-{self._count}" if self._rng.random() < 0.8 else None
-        case = self._rng.choice(self._cases)
         options: dict[str, Any] = {"idempotency_key": key}
         now = self._database.now()
         if self._rng.random() < 0.15:
             options["available_at"] = now + self._rng.randint(-500, 4_000)
         if self._rng.random() < 0.08:
             options["deadline_at"] = options.get("available_at", now) + self._rng.randint(1, 5_000)
-        started: StartedRun = await self._call(
-            lambda s: s.execute_workflow(case.name, case.input, tenant_id=TENANT, **options)
-        )
-        run = started.instance_id
-        self._expect(run in self._database.instances, "an acknowledged call is durable: the started run is absent", run)
+        run = await self.start(self._rng.choice(self._cases), **options)
         self._known.runs.append(run)
         if key is not None:
             self._known.keys[key] = run
@@ -142,16 +157,6 @@ class Client:
             left_ms = from_iso(note["dueAt"]) - self._database.now() - self._rng.randint(0, 8)
             await asyncio.sleep(max(0, left_ms) / 1000)
             await self.signal(run, note["event"])
-
-    async def _cancel(self, run: str) -> None:
-        try:
-            await self._call(lambda s: s.cancel_run(run, tenant_id=TENANT, reason="a client's wish"))
-        except RunIsTerminal:
-            ended = self._status(run).is_terminal and self._status(run) is not Status.CANCELLED
-            self._expect(ended, "RUN_IS_TERMINAL is said of runs that ended otherwise", run)
-            return
-        cancelled = self._status(run) is Status.CANCELLED
-        self._expect(cancelled, f"an acknowledged cancel is committed: the run is {self._status(run)}", run)
 
     async def _read(self, run: str) -> None:
         shown = await self._call(lambda s: s.get_run(run, tenant_id=TENANT))

@@ -101,7 +101,7 @@ def _shortly(rng: random.Random, lease_s: float) -> float:
 
 def _jump(rng: random.Random, lease_s: float) -> float:
     """A clock set forwards or back, by NTP or by a person."""
-    return rng.choice((-1, 1)) * rng.choice((0.01, 0.2, 1.0, lease_s)) * rng.uniform(0.5, 1.0)
+    return rng.choice((-1, 1)) * rng.choice((0.01, 0.2, 1.0, lease_s, 15.0)) * rng.uniform(0.5, 1.0)
 
 
 _SIZES: dict[FaultKind, Callable[[random.Random, float], float]] = {

@@ -21,6 +21,7 @@ from anabranch.engine.store.memory_database import Change, Transaction
 from tests.simulation.cases import SimulatedCase
 from tests.simulation.facts import Facts
 from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
+from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SENDER
 from tests.simulation.nodes import Ledger, Place
 from tests.simulation.processes import SimulatedProcess
@@ -30,6 +31,9 @@ from tests.spec.laws import differences
 # Comparing memory and log part by part takes longer than a turn: one commit in 16 is enough to meet every shape, the
 # short signature is compared at every one.
 FULL_COMPARISON_EVERY = 16
+
+# A lease's guard looks twelve times in a lease: a twelfth after the two thirds it must have seen, two are patience.
+LEASE_GUARD_PATIENCE = 2 / 3 + 2 / 12
 
 # Deriving all that is outstanding before and after a decision doubles its price.
 DECISION_CHECK_EVERY = 4
@@ -68,7 +72,7 @@ class Judge:
         rarities: Counter[str],
         recoveries_max: int,
         lease_ms: int,
-        step: Callable[[], int],
+        loop: SimulatedLoop,
     ) -> None:
         self.violations: list[Violation] = []
         self.processes: dict[str, SimulatedProcess] = {}
@@ -81,7 +85,7 @@ class Judge:
         self._cases = cases
         self._recoveries_max = recoveries_max
         self._lease_ms = lease_ms
-        self._step = step
+        self._loop = loop
         self._runs: dict[str, _Watched] = {}
         self._digest = hashlib.blake2b(digest_size=16)
         self._decisions = 0
@@ -106,7 +110,7 @@ class Judge:
             name, promise = invariant, invariant
         else:
             name, promise = invariant.__name__, (invariant.__doc__ or "").strip().splitlines()[0]
-        self.violations.append(Violation(name, promise, what, instance_id, self._step()))
+        self.violations.append(Violation(name, promise, what, instance_id, self._loop.steps))
 
     # -- what it is told ------------------------------------------------------------------
     def transaction(self, transaction: Transaction) -> None:
@@ -155,6 +159,19 @@ class Judge:
 
         return decide_and_check
 
+    def a_worker_lets_go_of_what_it_could_not_extend(self, worker_id: str | None, instance_id: str) -> None:
+        """A worker that could not extend its lease for 2/3 of its length stops its handlers and drops the state."""
+        process = None if worker_id is None else self.processes.get(worker_id)
+        patience_s = LEASE_GUARD_PATIENCE * self._lease_ms / 1000
+        if process is None or process.frozen or self._loop.time() - process.thawed_at < patience_s:
+            return
+        held = process.engine.orchestrator._held.get(instance_id)
+        if held is not None and held.born is None:
+            age_s = process.clock.monotonic() - held.extended_at
+            if age_s > patience_s:
+                what = f"{worker_id} still runs it {age_s:.2f} s after its lease was extended, as somebody else claims it"
+                self.accuse(self.a_worker_lets_go_of_what_it_could_not_extend, what, instance_id)
+
     # -- within ---------------------------------------------------------------------------
     def _change(self, transaction: Transaction, change: Change) -> None:
         after = change.after
@@ -165,6 +182,8 @@ class Judge:
             case = self._cases[after.head.workflow_name]
             watched = self._runs[instance_id] = _Watched(Facts(case), InstanceState(case.plan, after.head))
         run, sender = watched.facts, SENDER.get()
+        if transaction.operation == "claim" and change.before is not None:
+            self.a_worker_lets_go_of_what_it_could_not_extend(change.before.worker_id, instance_id)
         commit = Commit(
             operation=transaction.operation,
             now=transaction.now,

@@ -25,7 +25,7 @@ WORK = NodeType(
     handles=lambda config: ("default",),
     check=lambda config: (),
 )
-"""Takes up to `config.ms` and fails as `config.fails` (so many first tries, or FATAL) says, in scopes that end with
+"""Takes up to `config.ms` (or `config.exactlyMs`) and fails as `config.fails` (so many first tries, or FATAL) says, in scopes that end with
 `config.where`."""
 
 Place = tuple[str, str, str]
@@ -116,7 +116,7 @@ class _Work:
         self._rng = rng
 
     async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
-        takes_ms = self._rng.random() * config.get("ms", 0)
+        takes_ms = config.get("exactlyMs") or self._rng.random() * config.get("ms", 0)
         if takes_ms >= 1:
             await asyncio.sleep(takes_ms / 1000)
         fails = config.get("fails", 0) if helpers.scope.endswith(config.get("where", "")) else 0

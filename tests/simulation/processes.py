@@ -73,10 +73,10 @@ class SimulatedProcess:
         """Started, and not told to stop."""
         self.dying = False
         """Whatever its handlers return reaches nobody; it crashes soon."""
+        self.thawed_at = loop.time()
+        """When it was last known to have been standing still."""
         self._requests: dict[asyncio.Future[Any], None] = {}
-        connection = Connection(
-            database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max
-        )
+        connection = Connection(database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max)
         # Built in its own context, as everything that runs in it.
         self.engine: Engine = self.owner.context.run(
             lambda: Engine(store=connection, handlers=handlers, options=options, clock=clock, worker_id=worker_id)
@@ -116,6 +116,7 @@ class SimulatedProcess:
 
     def thaw(self) -> None:
         """Go on as if nothing had been."""
+        self.thawed_at = self.loop.time()
         self.loop.thaw(self.owner)
 
     def crash(self) -> None:

@@ -27,7 +27,7 @@ from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import RunIsTerminal, StoreUnavailable
 from tests.oracle.prediction import Ending, Observed, disagreements
-from tests.simulation.cases import BUILTIN, RANDOM_CASES, SimulatedCase, drawn_cases, random_case_of
+from tests.simulation.cases import BUILTIN, RANDOM_CASES, SimulatedCase, drawn_cases, probe_case, random_case_of
 from tests.simulation.clients import TENANT, Client, Known
 from tests.simulation.facts import Facts
 from tests.simulation.faults import COMMIT_FAULTS, Fault, FaultKind, draw_plan
@@ -49,6 +49,12 @@ CALM_STEPS_MAX = 300_000
 
 # After the last run has ended: long enough for every loop of the engine to have looked once more.
 AFTERWARDS_S = 2.0
+
+# "Takes effect within 1 s", measured from the answer; and how often the probe looks whether it may begin.
+EFFECT_S_MAX = 1.0
+PROBE_LOOK_S = 0.05
+
+_EFFECT = "a cancel or signal from another process takes effect within 1 s"
 
 # While calm, whoever waits for a signal is sent one so often.
 SIGNAL_EVERY_S = 0.8
@@ -142,11 +148,11 @@ class World:
         self.loop = SimulatedLoop(seed=seed)
         self.database = MemoryDatabase(now=self._database_now)
         self.judge = Judge(
-            cases={case.name: case for case in self.character.cases},
+            cases={case.name: case for case in self._all_cases()},
             rarities=self.rarities,
             recoveries_max=self.character.recoveries_max,
             lease_ms=self.character.lease_ms,
-            step=lambda: self.loop.steps,
+            loop=self.loop,
         )
         self.database.on_commit = self.judge.transaction
         self.types = SimulatedTypes(BUILTIN, self.judge.ledger, seed=seed)
@@ -159,12 +165,12 @@ class World:
         self.plan = deque(choose(plan) if choose else plan)
         self.struck: list[Fault] = []
         self.slots: list[SimulatedProcess | None] = [None] * self.character.slots
-        self.weather = [
-            Weather(seed=seed * 31 + slot, rarities=self.rarities) for slot in range(self.character.slots)
-        ]
+        self.weather = [Weather(seed=seed * 31 + slot, rarities=self.rarities) for slot in range(self.character.slots)]
         self.known = Known()
         self.calm = False
         self._database_wrong_by_ms = 0
+        self._set_back_by_ms = 0
+        """How far the database's clock was set back altogether: so much later may anything be due."""
         self._generation = 0
         self._clients: list[Client] = []
         self._client_tasks: list[asyncio.Task[None]] = []
@@ -178,6 +184,8 @@ class World:
             if not self.judge.violations:
                 self._become_calm()
                 self._until_all_has_ended()
+            if not self.judge.violations:
+                self._probe()
             if not self.judge.violations:
                 self._last_look()
             self.loop.close()
@@ -194,8 +202,11 @@ class World:
             log=self._log_of(violations[0].instance_id) if violations else "",
         )
 
+    def _all_cases(self) -> list[SimulatedCase]:
+        return [*self.character.cases, probe_case()]
+
     def _begin(self) -> None:
-        for case in self.character.cases:
+        for case in self._all_cases():
             self.database.definitions.save(
                 tenant_id=TENANT,
                 name=case.name,
@@ -249,7 +260,7 @@ class World:
             for _ in range(50):
                 if not loop.step() or judge.violations:
                     break
-            if self._database_now() - judge.last_row_at > QUIET_MS_MAX or loop.steps > last:
+            if self._database_now() - judge.last_row_at > QUIET_MS_MAX + self._set_back_by_ms or loop.steps > last:
                 self._accuse_stuck()
                 return
 
@@ -259,14 +270,43 @@ class World:
     def _accuse_stuck(self) -> None:
         promise = "a started instance reaches a terminal status whatever crashes"
         for row in self.database.open_rows():
-            what = f"it is {row.status}, held by {row.worker_id}, version {row.version}, and nothing has happened for long"
+            what = (
+                f"it is {row.status}, held by {row.worker_id}, version {row.version}, and nothing has happened for long"
+            )
             self.judge.accuse(promise, what, row.head.instance_id)
             return
         pending = [task for task in self._client_tasks[:-1] if not task.done()]
         self.judge.accuse("every call is answered", f"{len(pending)} clients wait in vain: {pending[0]}")
 
+    def _probe(self) -> None:
+        """One more run, to see how soon it hears of a signal and of a cancel that came to any process."""
+        probe = self.loop.create_task(self._look_how_soon())
+        last = self.loop.steps + CALM_STEPS_MAX
+        while not probe.done() and not self.judge.violations:
+            if not self.loop.step() or self.loop.steps > last:
+                self.judge.accuse("every call is answered", f"the probe waits in vain: {probe}")
+        if probe.done():
+            probe.result()
+
+    async def _look_how_soon(self) -> None:
+        client = self._clients[0]
+        run = await client.start(probe_case())
+        place = (run, "sleeper", "")
+        while place not in self.judge.ledger.effects or ("ask", "") not in self.judge.facts(run).waits:
+            await asyncio.sleep(PROBE_LOOK_S)
+        await client.signal(run, "approved")
+        await asyncio.sleep(EFFECT_S_MAX)
+        if ("ask", "") not in self.judge.facts(run).endings:
+            self.judge.accuse(_EFFECT, f"a signal has no effect within {EFFECT_S_MAX} s", run)
+        await client.cancel(run)
+        await asyncio.sleep(EFFECT_S_MAX)
+        under_way = self.judge.ledger.effects[place].under_way
+        if under_way:
+            self.judge.accuse(_EFFECT, f"{under_way} runs on {EFFECT_S_MAX} s after the cancel was acknowledged", run)
+
     def _last_look(self) -> None:
         """When all has ended, nobody holds, executes or expects anything, and every run is as it should be."""
+        self._client_tasks[-1].cancel()
         until = self.loop.time() + AFTERWARDS_S
         while self.loop.time() < until and self.loop.step() and not self.judge.violations:
             pass
@@ -275,7 +315,9 @@ class World:
                 self.judge.accuse("no part of a living engine dies", part)
             held = process.engine.orchestrator.held_ids
             if held:
-                self.judge.accuse("nothing is owed by a terminal instance", f"{process.worker_id} holds {held}", held[0])
+                self.judge.accuse(
+                    "nothing is owed by a terminal instance", f"{process.worker_id} holds {held}", held[0]
+                )
         for place, effects in self.judge.ledger.effects.items():
             if effects.under_way:
                 what = f"{place[1]} in {place[2]!r} is still executed by {effects.under_way}"
@@ -286,8 +328,10 @@ class World:
     def _compare_with_oracle(self, instance_id: str, run: Facts) -> None:
         row = self.database.instances[instance_id].row
         ended = run.ended
-        given_up = ended is not None and ended.type is EventType.INSTANCE_FAILED and (
-            ended.payload.value["code"] == "RECOVERY_LIMIT"
+        given_up = (
+            ended is not None
+            and ended.type is EventType.INSTANCE_FAILED
+            and (ended.payload.value["code"] == "RECOVERY_LIMIT")
         )
         untouched = row.head.deadline_at is None and row.status is not Status.CANCELLED and not given_up
         if run.case.prediction is None or ended is None or not untouched:
@@ -409,6 +453,7 @@ class World:
             case FaultKind.DATABASE_CLOCK_JUMP:
                 self.rarities["clock of the database jumped"] += 1
                 self._database_wrong_by_ms += round(fault.seconds * 1000)
+                self._set_back_by_ms += max(0, -round(fault.seconds * 1000))
             case _:
                 weather.commits.extend([(COMMIT_FAULTS[fault.kind], fault.seconds)] * fault.count)
 
@@ -440,7 +485,7 @@ class World:
     @contextmanager
     def _under_control(self) -> Iterator[None]:
         """No other dice, no other log, no compiling of what is compiled; the garbage waits."""
-        compiled = {case.name: case.plan for case in self.character.cases}
+        compiled = {case.name: case.plan for case in self._all_cases()}
         dice = random.Random(f"uuid {self.seed}")
         complaints = _Complaints(self.judge)
         log = logging.getLogger("anabranch")
@@ -471,7 +516,9 @@ class World:
             writer = writers[number] if number < len(writers) else "?"
             handle = f" by {row.next_handle}" if row.next_handle else ""
             text = row.payload.raw.decode()[:160]
-            lines.append(f"{row.seq:4} {row.created_at - EPOCH_MS:8} ms {writer:6} {row.type:20} {place}{handle} {text}")
+            lines.append(
+                f"{row.seq:4} {row.created_at - EPOCH_MS:8} ms {writer:6} {row.type:20} {place}{handle} {text}"
+            )
         return "\n".join(lines)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,8 +18,8 @@ class Activation:
     scope: str
     frame: Mapping[str, Any]
     """What is in the context before any variable: input, and in loops item, index, count, results."""
-    before: frozenset[Activation]
-    """What has certainly ended when it is dispatched."""
+    ready: Sequence[frozenset[Activation]]
+    """It is dispatched at once when all of any of these have ended: one for each live edge of an `any` join."""
     outcome: str = "open"
     handle: str | None = None
     """Its live exit."""
@@ -32,6 +32,15 @@ class Activation:
     """It ends this way unless the whole instance is stopped before."""
     stops: str | None = None
     """The status that its ending gives to the instance."""
+
+    @property
+    def before(self) -> frozenset[Activation]:
+        """What has certainly ended when it is dispatched."""
+        return frozenset.intersection(*self.ready)
+
+    def is_dispatched_before_the_end_of(self, other: Activation) -> bool:
+        """True if it certainly is, because what makes it ready also comes before the other. Within one scope only."""
+        return self.scope == other.scope and any(enough <= other.before for enough in self.ready)
 
     @property
     def has_no_verdicts(self) -> bool:

@@ -209,7 +209,7 @@ class _Painter:
         if config is not None:
             node["config"] = config
         if kind != "end" and self._dice(3):
-            node["outputVariable"] = "shared" if self._one_in(3) else f"v{name}"
+            node["outputVariable"] = "shared" if self._one_in(2 if place.loop else 3) else f"v{name}"
             self._variables.append(node["outputVariable"])
         if self._one_in(4):
             node["joinMode"] = "any"
@@ -250,7 +250,12 @@ class _Painter:
             name = self._pick(self._variables[::-1])
             forms += [f"{{{{ctx.{name} | default(0)}}}}"] * 3 + [f"{{{{ctx.{name}.v | default('none')}}}}"]
         if place.loop:
-            forms += ["{{ctx.index}}", "round {{ctx.index}} of {{ctx.input.seed}}", "{{ctx.count}}"]
+            forms += [
+                "{{ctx.index}}",
+                "{{ctx.shared | default(0)}}",
+                "round {{ctx.index}} of {{ctx.input.seed}}",
+                "{{ctx.count}}",
+            ]
         if place.loop and place.repeats:
             forms.append("{{ctx.results | length}}")
         if place.loop and not place.repeats:

@@ -72,14 +72,14 @@ class _Walk:
         here: dict[str, Activation] = {}
         undecided: list[Activation] = []
         for name in (name for name in self.shape.order if self.shape.home[name] == home):
-            decision, past = self._join(name, home, here, before)
-            a = Activation(self.shape.nodes[name], scope, frame, past)
+            decision, ready = self._join(name, home, here, before)
+            a = Activation(self.shape.nodes[name], scope, frame, ready)
             if decision == "undecided":
                 undecided.append(a)
                 continue
             here[name] = a
             self.activations.append(a)
-            a.past, a.outcome = past | {a}, "skipped"
+            a.past, a.outcome = a.before | {a}, "skipped"
             if decision == "dispatch":
                 self._execute(a)
         breaking = [a for a in here.values() if a.outcome == "failed" and a.has_no_verdicts and not a.stops]
@@ -98,7 +98,7 @@ class _Walk:
 
     def _join(
         self, name: str, home: str, here: Mapping[str, Activation], before: frozenset[Activation]
-    ) -> tuple[str, frozenset[Activation]]:
+    ) -> tuple[str, list[frozenset[Activation]]]:
         live, dead, is_open = list[frozenset[Activation]](), list[frozenset[Activation]](), False
         for source, handle, _ in (edge for edge in self.shape.forward if edge[2] == name):
             a = here.get(source)
@@ -109,11 +109,11 @@ class _Walk:
             else:
                 (live if a.handle == handle else dead).append(a.past)
         if live and self.shape.nodes[name].get("joinMode") == "any":
-            return "dispatch", frozenset.intersection(*live)
+            return "dispatch", live
         if is_open:
-            return "undecided", before
+            return "undecided", [before]
         dispatched = live or self.shape.nodes[name]["type"] == "start"
-        return "dispatch" if dispatched else "skip", before.union(*live, *dead)
+        return "dispatch" if dispatched else "skip", [before.union(*live, *dead)]
 
     def _execute(self, a: Activation) -> None:
         config = a.node.get("config", {})

@@ -41,6 +41,12 @@ def test_a_variable_written_by_a_racing_branch_is_unknown() -> None:
     assert prediction.must[("late", "")] == Ending("completed", 1, {"x": UNKNOWN})
 
 
+def test_a_node_does_not_see_what_a_sibling_dispatched_with_it_writes() -> None:
+    reads = {"values": {"x": "{{ctx.x | default(0)}}"}}
+    prediction = judge([node("a", "flaky", outputVariable="x"), node("b", "set", reads)], ["start a", "start b"])
+    assert prediction.must[("b", "")] == Ending("completed", 1, {"x": 0})
+
+
 def test_a_variable_of_the_only_branch_is_known() -> None:
     prediction = judge(
         [

@@ -90,6 +90,8 @@ class Values:
             return frame[name]
         writers = [a for a in self._activations if a.node.get("outputVariable") == name and _is_visible(a, scope)]
         writers = [a for a in writers if a.outcome in ("completed", "failed") and reader not in a.past]
+        if scope == reader.scope:  # not for a `yield`, which the loop reads long after its own dispatch
+            writers = [a for a in writers if not reader.is_dispatched_before_the_end_of(a)]
         if not writers:
             raise Missing(name)
         last = [a for a in writers if all(other in a.past for other in writers)]

@@ -323,7 +323,8 @@ class Orchestrator:
         draft, turn = won.draft, won.draft.turn
         assert turn is not None
         held = self._held.get(turn.instance_id)
-        self._observer.committed(turn.instance_id, won.events, turn.status)
+        if won.events:
+            self._observer.committed(turn.instance_id, won.events, turn.status)
         if held is None or held.holding is not draft.holding:
             return  # dropped while the commit was under way
         if turn.available_at is not None:
@@ -509,7 +510,7 @@ class Orchestrator:
     def _tell_unseen(self, held: _Held, draft: Draft | None, loaded: Loaded) -> None:
         """Observers here see the rows that they have not seen: a turn found written, a foreign write."""
         seen = held.holding.state.last_seq
-        if draft is not None and draft.turn is not None:
+        if draft is not None and draft.turn is not None and draft.turn.events:
             seen = draft.turn.events[0].seq - 1
         news = [event for event in loaded.events if event.seq > seen]
         if news:

@@ -179,6 +179,8 @@ def _checked(returned: HandlerReturn) -> HandlerOutcome:
         return returned
     if not isinstance(returned, HandlerResult):
         raise NonRetryable(f"the handler returned a {type(returned).__name__}, not a HandlerResult")
+    if not isinstance(returned.next_handle, str | None):
+        raise NonRetryable(f"next_handle is a {type(returned.next_handle).__name__}, not text", code="UNKNOWN_HANDLE")
     delay_ms = returned.queue_delay
     if delay_ms is not None and not (math.isfinite(delay_ms) and 0 <= delay_ms <= DURATION_MS_MAX):
         raise NonRetryable(

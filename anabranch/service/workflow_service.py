@@ -247,6 +247,8 @@ class WorkflowService:
         if row.status.is_terminal:
             raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
         answer = await self._engine.orchestrator.ask(instance_id, SignalSent(event, body, key))
+        if answer.refused == ValueNotStorable.code:
+            raise InvalidInput("the database does not take the signal's payload")
         if answer.refused is not None:
             raise TooManySignals(f"run {instance_id} keeps as many unconsumed signals as it may")
         if answer.held:

@@ -297,3 +297,13 @@ async def test_the_store_goes_on_after_a_refusal(store: Store) -> None:
         pytest.fail(f"a refusal is an outcome, not an exception: {surprise}")
     after = await committed(store, turn(await row_of(store, row.head.instance_id), completed("a")))
     assert after.last_seq == 2
+
+
+async def test_a_turn_without_events_parks_its_instance(store: Store) -> None:
+    row = await born(store)
+    at = await store.now() + HOUR_MS
+
+    after = await committed(store, turn(row, status=Status.WAITING, release=True, available_at=at))
+
+    assert (after.version, after.last_seq) == (row.version + 1, row.last_seq)
+    assert (after.worker_id, after.available_at, after.status) == (None, at, Status.WAITING)

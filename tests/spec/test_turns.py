@@ -290,3 +290,15 @@ def test_a_new_owner_performs_what_is_unanswered():
 def test_a_signal_and_the_result_that_waits_for_it_may_share_a_turn():
     turn = turn_of(begun(CHAIN), signal("go", 1), asks_for("a", "go"))
     assert [str(event.type) for event in turn.events][-1] == "NODE_DISPATCHED"
+
+
+def test_an_instance_that_was_woken_for_nothing_is_parked_again_without_a_row():
+    run = begun(drawn("start>a")).then(asks_for("a", "go"))
+    planned = plan(run, signal("other"), signal("other", key="k"), signal("other", key="k"))
+    assert planned.turns[0].release, "it was parked with the signals' rows"
+    (turn,) = plan(run, TIMERS).turns
+    assert (turn.events, turn.release, turn.available_at, turn.status) == ([], True, None, Status.WAITING)
+
+
+def test_an_instance_that_works_makes_no_turn_without_events():
+    assert plan(begun(CHAIN), TIMERS).turns == []

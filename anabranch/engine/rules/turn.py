@@ -216,7 +216,7 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
     decisions = [decide(state, stimulus, now) for stimulus in stimuli]
     events = [event for decision in decisions for event in decision.events]
     draft = Draft(holding, stimuli, decisions, None)
-    if not events:
+    if not events and not _is_idle(state, now):
         return draft
     turn = Turn(
         instance_id=holding.instance_id,
@@ -226,12 +226,23 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
         status=state.status,
         available_at=None,
         not_before=max((d.not_before for d in decisions if d.not_before is not None), default=None),
-        birth=state.head if events[0].seq == 1 else None,
+        birth=state.head if events and events[0].seq == 1 else None,
         started_at=now if state.started and not was_started else None,
     )
     _set_lease(turn, holding, now=now, lease_ms=lease_ms)
     draft.turn = turn
     return draft
+
+
+def _is_idle(state: InstanceState, now: int) -> bool:
+    """Nothing runs and nothing is due soon: the instance is parked, by a turn without events if need be.
+
+    (One that was woken by a signal which fits no wait has nothing to say, and shall not stay in memory.)
+    """
+    if state.is_terminal or state.running:
+        return False
+    due = state.next_due()
+    return due is None or due - now > PARK_AFTER_MS
 
 
 def _set_lease(turn: Turn, holding: Holding, *, now: int, lease_ms: int) -> None:
@@ -240,8 +251,7 @@ def _set_lease(turn: Turn, holding: Holding, *, now: int, lease_ms: int) -> None
     if state.is_terminal:
         turn.release = True
         return
-    due = state.next_due()
-    parks = not state.running and (due is None or due - now > PARK_AFTER_MS)
+    due, parks = state.next_due(), _is_idle(state, now)
     if turn.birth is not None and (parks or holding.worker_id is None):
         turn.worker_id, turn.available_at = None, due
         return

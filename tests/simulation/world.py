@@ -188,7 +188,7 @@ class World:
                 self._probe()
             if not self.judge.violations:
                 self._last_look()
-            self.loop.close()
+            self._end()
         violations = tuple(self.judge.violations)
         return Outcome(
             seed=self.seed,
@@ -201,6 +201,16 @@ class World:
             rarities=self.rarities,
             log=self._log_of(violations[0].instance_id) if violations else "",
         )
+
+    def _end(self) -> None:
+        """Unwind whatever still stands, while there is a loop to do it in."""
+        for process in self._living():
+            self.loop.kill(process.owner)
+        for task in self._client_tasks:
+            task.cancel()
+        while self.loop.step() and not all(task.done() for task in self._client_tasks):
+            pass
+        self.loop.close()
 
     def _all_cases(self) -> list[SimulatedCase]:
         return [*self.character.cases, probe_case()]
@@ -280,6 +290,7 @@ class World:
 
     def _probe(self) -> None:
         """One more run, to see how soon it hears of a signal and of a cancel that came to any process."""
+        self._client_tasks[-1].cancel()  # nobody else shall answer the probe's wait
         probe = self.loop.create_task(self._look_how_soon())
         last = self.loop.steps + CALM_STEPS_MAX
         while not probe.done() and not self.judge.violations:
@@ -300,13 +311,12 @@ class World:
             self.judge.accuse(_EFFECT, f"a signal has no effect within {EFFECT_S_MAX} s", run)
         await client.cancel(run)
         await asyncio.sleep(EFFECT_S_MAX)
-        under_way = self.judge.ledger.effects[place].under_way
-        if under_way:
-            self.judge.accuse(_EFFECT, f"{under_way} runs on {EFFECT_S_MAX} s after the cancel was acknowledged", run)
+        workers = [worker_id for _, worker_id in self.judge.ledger.effects[place].under_way]
+        if workers:
+            self.judge.accuse(_EFFECT, f"{workers} runs on {EFFECT_S_MAX} s after the cancel was acknowledged", run)
 
     def _last_look(self) -> None:
         """When all has ended, nobody holds, executes or expects anything, and every run is as it should be."""
-        self._client_tasks[-1].cancel()
         until = self.loop.time() + AFTERWARDS_S
         while self.loop.time() < until and self.loop.step() and not self.judge.violations:
             pass
@@ -320,7 +330,8 @@ class World:
                 )
         for place, effects in self.judge.ledger.effects.items():
             if effects.under_way:
-                what = f"{place[1]} in {place[2]!r} is still executed by {effects.under_way}"
+                workers = [worker_id for _, worker_id in effects.under_way]
+                what = f"{place[1]} in {place[2]!r} is still executed by {workers}"
                 self.judge.accuse("handlers in flight are told to stop", what, place[0])
         for instance_id, run in self.judge.runs.items():
             self._compare_with_oracle(instance_id, run)

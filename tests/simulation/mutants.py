@@ -1,0 +1,209 @@
+"""The holes of the engine's ancestor, and some of our own, put back one at a time.
+
+A simulation that does not find these finds nothing. Each mutant names its hole and the smallest
+change of today's source that opens it again; `hunting` sets the simulation on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.simulation.patching import Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A defect on purpose."""
+
+    name: str
+    hole: str
+    patches: tuple[Patch, ...]
+
+
+def _mutant(name: str, hole: str, *patches: tuple[str, str, str]) -> Mutant:
+    return Mutant(name, hole, tuple(Patch(*patch) for patch in patches))
+
+
+_DECIDE = "rules.decide:_Thought"
+_DATABASE = "store.memory_database:MemoryDatabase"
+_ORCHESTRATOR = "orchestrator:Orchestrator"
+
+MUTANTS = (
+    _mutant(
+        "cause-without-consequences",
+        "the result row is written, and what follows from it is left for later",
+        (f"{_DECIDE}.answer", "    self.draw_consequences()", "    pass"),
+    ),
+    _mutant(
+        "lost-commit-forgotten",
+        "the stimuli of a commit of unknown fate are not decided again",
+        (f"{_ORCHESTRATOR}._refold", "held.inbox[:0] = draft.stimuli", "pass"),
+    ),
+    _mutant(
+        "lost-commit-believed",
+        "a commit of unknown fate is taken for written",
+        ("rules.turn:was_written", "return all(", "return True or all("),
+    ),
+    _mutant(
+        "foreign-rows-believed",
+        "somebody else's rows are taken for those of our lost commit",
+        ("rules.turn:_same_row", "return stored is not None and (", "return stored is not None or ("),
+    ),
+    _mutant(
+        "birth-decided-twice",
+        "a start that was stored after all is decided again",
+        ("rules.decide:decide", "isinstance(stimulus, Started) and state.last_seq > 0", "False"),
+    ),
+    _mutant(
+        "job-only-in-memory",
+        "a dispatch that is in the log but not in a queue is performed by nobody",
+        (f"{_ORCHESTRATOR}.adopt", "owes_all=True", "owes_all=False"),
+    ),
+    _mutant(
+        "nothing-performed-after-unclear-commit",
+        "after an unclear commit nothing outstanding is performed",
+        (f"{_ORCHESTRATOR}._refold", "held.owes_all = True", "pass"),
+    ),
+    _mutant(
+        "attempt-ignored",
+        "a late result of attempt 1 is taken for attempt 2's",
+        ("rules.instance:InstanceState.awaits", " and activation.attempt == attempt", ""),
+    ),
+    _mutant(
+        "version-ignored",
+        "two writers that each see only themselves both commit",
+        ("store.memory_database:_guard_holds", "row.version == turn.expected_version\n        and ", ""),
+    ),
+    _mutant(
+        "claim-keeps-version",
+        "a worker that lost its lease without knowing wins its next commit",
+        (f"{_DATABASE}.claim", "version=row.version + 1", "version=row.version"),
+        ("store.memory_database:_guard_holds", "        and row.worker_id == turn.worker_id\n", ""),
+    ),
+    _mutant(
+        "foreign-write-keeps-version",
+        "a row is appended beside the version check, and log order is not commit order",
+        (f"{_DATABASE}._append_foreign", "before.version + 1", "before.version"),
+    ),
+    _mutant(
+        "all-join-hangs-below-a-condition",
+        "`all` waits until every edge is live",
+        ("rules.scheduling:is_node_ready", "live + scope.dead.get(node.id, 0) < node.in_count", "live < node.in_count"),
+    ),
+    _mutant(
+        "skip-stays-where-it-is",
+        "a skipped node does not kill its edges",
+        (f"{_DECIDE}.skip", "    self.todo.append((scope, node))", "    pass"),
+    ),
+    _mutant(
+        "all-join-runs-early",
+        "`all` is dispatched by its first live edge",
+        ("rules.scheduling:is_node_ready", "if live and node.join_any", "if live"),
+    ),
+    _mutant(
+        "any-join-runs-again",
+        "`any` is dispatched again by a late edge",
+        (
+            "rules.scheduling:calculate_next_nodes",
+            "target.id not in scope.ended and target.id not in scope.open",
+            "True",
+        ),
+    ),
+    _mutant(
+        "iterations-collide",
+        "iterations of a loop body share one scope",
+        (f"{_DECIDE}.iteration_ended", "[{run.next_index}]", "[0]"),
+    ),
+    _mutant(
+        "parked-without-a-time",
+        "due times live in timers only: a parked run is woken by nobody",
+        (
+            "rules.turn:_set_lease",
+            "turn.release, turn.available_at = True, due",
+            "turn.release, turn.available_at = True, None",
+        ),
+    ),
+    _mutant(
+        "short-timers-forgotten",
+        "a wait that keeps its worker is not put on the heap",
+        (f"{_ORCHESTRATOR}._perform", "self.delays.schedule(turn.instance_id, won.next_due)", "pass"),
+    ),
+    _mutant(
+        "parked-while-it-runs",
+        "a run is parked although a handler's answer is outstanding",
+        ("rules.turn:_set_lease", "state.next_due(), _is_idle(state, now)", "state.next_due(), True"),
+    ),
+    _mutant(
+        "retry-never-woken",
+        "a failed try has a due time and nobody is told of it",
+        (f"{_DECIDE}.attempt_failed", "    self.wake(activation)", "    pass"),
+    ),
+    _mutant(
+        "timer-by-our-own-clock",
+        "a timer fires by the worker's clock, early by the store's",
+        ("rules.turn:_draft", "not_before=max(", "not_before=None and max("),
+    ),
+    _mutant(
+        "live-runs-taken-at-start-up",
+        "a start-up takes the live runs of other workers",
+        (f"{_DATABASE}.claim", "if _is_due(row, now) or", "if row.worker_id is not None or _is_due(row, now) or"),
+    ),
+    _mutant(
+        "given-up-for-its-troubles",
+        "a run is failed because its workers crashed, whatever progress it made",
+        ("rules.evolve:evolve", "state.recoveries = 0", "pass"),
+    ),
+    _mutant(
+        "complete-overwrites-cancel",
+        "what comes after the end of a run is decided all the same",
+        ("rules.decide:decide", "if state.is_terminal:", "if False:"),
+    ),
+    _mutant(
+        "lease-kept-in-spite-of-everything",
+        "a worker that cannot reach the store runs on beside its successor",
+        ("leases:Leases.drop_unextended", "if extended_at < latest:", "if False:"),
+    ),
+    _mutant(
+        "foreign-writes-unnoticed",
+        "a cancel or signal from another process waits for our next commit",
+        ("foreign:ForeignWatch.look", "if changed:", "if False:"),
+    ),
+    _mutant(
+        "handlers-not-stopped",
+        "a handler whose result nobody awaits runs on",
+        (f"{_ORCHESTRATOR}._perform", "self._task_worker.stop_job(turn.instance_id, stop)", "pass"),
+    ),
+    _mutant(
+        "job-run-twice-at-once",
+        "dispatching an attempt again in the same process runs it again",
+        (f"{_ORCHESTRATOR}._dispatch", "activation is None or dispatch in held.performing", "activation is None"),
+        ("task_worker:TaskWorker.add_node_job", "if known is None or known.stopped:", "if True:"),
+        ("task_worker:TaskWorker._process", "execution is None or execution.job is not job", "execution is None"),
+    ),
+    _mutant(
+        "signal-consumed-twice",
+        "a signal that a wait has taken stays where it is",
+        ("rules.evolve:_take_signal", "    del signals[seq]\n", ""),
+    ),
+    _mutant(
+        "signal-key-ignored",
+        "a signal that is sent again with its key is delivered again",
+        (f"{_DECIDE}.receive", "signal.key is not None and signal.key in state.signal_answers", "False"),
+        (f"{_DATABASE}.append_signal", 'key is not None and ("signal", key) in record.unique', "False"),
+    ),
+    _mutant(
+        "start-key-ignored",
+        "a start that is repeated with its key starts another run",
+        (f"{_DATABASE}.commit", "if holder is not None or record is not None:", "if record is not None:"),
+    ),
+    _mutant(
+        "context-of-the-day",
+        "a retry sees what was written since the first try",
+        ("rules.evolve:_node_dispatched", "if activation is None:", "if True:"),
+    ),
+    _mutant(
+        "results-dropped-at-refresh",
+        "what arrives while a foreign change is read in is not decided afterwards",
+        (f"{_ORCHESTRATOR}.refresh", "            self._enqueue(held)", "            pass"),
+    ),
+)

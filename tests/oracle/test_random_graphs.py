@@ -64,7 +64,7 @@ def judge(case: Case, *, order: int, duplicate: bool) -> None:
     run = asyncio.run(run_of(case, registry, order=order, duplicate=duplicate))
     observed = observe(run)
     problems = [*disagreements(prediction, observed), *disorder(case.document, run.log)]
-    assert not problems, explain(case, prediction, observed, problems)
+    assert not problems, explain(case, prediction, observed, [f"order={order}, duplicate={duplicate}", *problems])
 
 
 def explain(case: Case, prediction: Prediction, observed: Observed, problems: list[str]) -> str:

@@ -37,13 +37,17 @@ from anabranch.engine.rules.stimuli import (
 from anabranch.engine.rules.turn import Draft, Holding, Planned, Won, owed_dispatches, plan_turns, settle, was_written
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import TaskWorker
-from anabranch.errors import RunError, StoreUnavailable, ValueNotStorable
+from anabranch.errors import AnabranchError, RunError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
 # 250 ms between tries while the store is away: soon enough to lose no lease over a short
 # restart, rare enough not to disturb one.
 STORE_RETRY_MS = 250
+
+# 30 s: as long as an absent database is waited for at start. Then whoever starts a run hears
+# that it is not known to be stored, instead of waiting for the database with it.
+START_PATIENCE_S = 30.0
 
 NO_OUTCOME = Outcome(won=frozenset(), store_now=0)
 
@@ -83,6 +87,16 @@ class _Held:
     """After adoption or a re-read: the next settlement performs everything outstanding, not only what is new."""
     extended_at: float = 0.0
     """Monotonic seconds just before the last request that extended the lease."""
+
+    def tell_birth(self, birth: Birth | AnabranchError) -> None:
+        """Answer whoever started it, unless they have stopped waiting. It is no birth any more."""
+        born, self.born = self.born, None
+        if born is None or born.done():
+            return
+        if isinstance(birth, Birth):
+            born.set_result(birth)
+        else:
+            born.set_exception(birth)
 
 
 class Orchestrator:
@@ -188,7 +202,13 @@ class Orchestrator:
         self._held[head.instance_id] = held
         self._enqueue(held)
         assert held.born is not None
-        return await held.born
+        try:
+            async with asyncio.timeout(START_PATIENCE_S):
+                return await held.born
+        except TimeoutError:
+            self._let_go(held)
+            message = f"run {head.instance_id} could not be stored within {START_PATIENCE_S:.0f} s"
+            raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
     def adopt(self, claimed: Claimed, plan: Plan, *, asked_at: float) -> None:
         """Take over an instance that a claim has just given us."""
@@ -334,8 +354,7 @@ class Orchestrator:
             self._task_worker.stop_job(turn.instance_id, stop)
         self._answer(held, draft)
         if held.born is not None:
-            held.born.set_result(Birth(turn.instance_id, turn.status, created=True))
-            held.born = None
+            held.tell_birth(Birth(turn.instance_id, turn.status, created=True))
         if draft.parks:
             self._let_go(held)
             return
@@ -398,8 +417,7 @@ class Orchestrator:
     def _answer_repeated_birth(self, draft: Draft, existing_id: str) -> None:
         held = self._held.get(draft.holding.instance_id)
         if held is not None and held.born is not None:
-            held.born.set_result(Birth(existing_id, Status.PENDING, created=False))
-            held.born = None
+            held.tell_birth(Birth(existing_id, Status.PENDING, created=False))
             self._let_go(held)
 
     def _replace_refused(self, draft: Draft, reason: str) -> bool:
@@ -410,8 +428,7 @@ class Orchestrator:
         if held is None or held.holding is not draft.holding:
             return False
         if held.born is not None:
-            held.born.set_exception(ValueNotStorable(f"the database does not take the input: {reason}"))
-            held.born = None
+            held.tell_birth(ValueNotStorable(f"the database does not take the input: {reason}"))
         results = [_refused_result(stimulus, reason) for stimulus in draft.stimuli if isinstance(stimulus, NodeResult)]
         for stimulus, future in held.asked:
             if not isinstance(stimulus, NodeResult) and not future.done():
@@ -496,8 +513,7 @@ class Orchestrator:
         row = loaded.row
         self._tell_unseen(held, draft, loaded)
         if held.born is not None:
-            held.born.set_result(Birth(row.head.instance_id, row.status, created=True))
-            held.born = None
+            held.tell_birth(Birth(row.head.instance_id, row.status, created=True))
         if row.worker_id != self.worker_id or row.status.is_terminal:
             self._let_go(held)
             return

@@ -22,13 +22,16 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed, HandlerOutcome, NodeResult
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, NonRetryable, RunError, TemplateError, ValueNotStorable, ValueTooLarge
 
 logger = logging.getLogger("anabranch.handlers")
 
 # 4,096 characters of an error's message: enough to read why; a megabyte of HTML is not a reason.
 MESSAGE_CHARACTERS_MAX = 4_096
+
+# `start` repeats the input, which may be as large as any value, inside an object of its own.
+START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
 
 # Errors of ours that another try cannot mend: the same config and context give the same again.
 _FINAL_ERRORS = (TemplateError, ValueNotStorable, ValueTooLarge)
@@ -168,12 +171,13 @@ async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers
         handler = handlers.handler(node.type)
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
-        return _checked(await handler.execute(node.config, helpers.context, helpers))
+        bytes_max = START_OUTPUT_BYTES_MAX if node.type == "start" else VALUE_BYTES_MAX
+        return _checked(await handler.execute(node.config, helpers.context, helpers), bytes_max)
     except Exception as failure:  # noqa: BLE001 -- whatever a handler raises is its outcome
         return _failed(helpers, failure)
 
 
-def _checked(returned: HandlerReturn) -> HandlerOutcome:
+def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
     """What a handler returned, as a value that may enter the log. Raises what makes it unfit."""
     if isinstance(returned, AwaitsSignal):
         return returned
@@ -187,7 +191,9 @@ def _checked(returned: HandlerReturn) -> HandlerOutcome:
             f"queue_delay is {delay_ms}; it goes from 0 to {DURATION_MS_MAX} ms", code="NODE_CONFIG_INVALID"
         )
     return Completed(
-        Payload.of(returned.output), returned.next_handle, None if delay_ms is None else math.ceil(delay_ms)
+        Payload.of(returned.output, bytes_max=bytes_max),
+        returned.next_handle,
+        None if delay_ms is None else math.ceil(delay_ms),
     )
 
 

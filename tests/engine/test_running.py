@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from anabranch.errors import InvalidInput, InvalidRequest, NotFound, RunIsTerminal, TooManyPending
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
@@ -94,6 +95,14 @@ async def test_an_output_that_cannot_be_stored_fails_its_node_at_once(process: P
 
     assert run["status"] == "FAILED"
     assert (run["error"]["code"], run["error"]["nodeID"], run["error"]["attempt"]) == (code, "bad", 1)
+
+
+async def test_an_input_of_the_full_size_is_run(process: Process) -> None:
+    input_ = "x" * (VALUE_BYTES_MAX - 2)
+
+    run = await process.ended(await process.run(drawn("large-input", node("only")), input_))
+
+    assert run["status"] == "COMPLETED"
 
 
 async def test_an_error_message_that_no_database_takes_is_made_storable(process: Process) -> None:
@@ -223,6 +232,18 @@ async def test_a_deadline_before_the_start_is_refused(process: Process) -> None:
     now = process.engine.clock.now()
     with pytest.raises(InvalidRequest, match="deadlineAt"):
         await process.run(drawn("nonsense", node("only")), None, available_at=now + 2_000, deadline_at=now + 1_000)
+
+
+async def test_a_start_whose_caller_gave_up_goes_on(process: Process) -> None:
+    saved, _ = await process.service.save_workflow(drawn("abandoned", node("only")), tenant_id=TENANT)
+    start = asyncio.create_task(process.service.execute_workflow(saved.name, None, tenant_id=TENANT))
+    while not process.engine.orchestrator.held_ids:  # its commit takes longer than a turn of the loop
+        await asyncio.sleep(0)
+    start.cancel()
+
+    await process.log.saw("INSTANCE_COMPLETED")
+    run = await process.run(drawn("unharmed", node("only")))
+    assert (await process.ended(run))["status"] == "COMPLETED"
 
 
 async def test_an_idempotency_key_stands_for_one_run(process: Process) -> None:

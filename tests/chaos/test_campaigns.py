@@ -1,4 +1,4 @@
-"""Small campaigns in the suite: killed, frozen, stopped processes on both databases. `make chaos` runs the larger ones."""
+"""Small campaigns in the suite: processes killed, frozen and stopped. `make chaos` runs the larger ones."""
 
 from __future__ import annotations
 

@@ -97,6 +97,15 @@ async def until(condition: Callable[[], object]) -> None:
                 await asyncio.wait_for(asyncio.Event().wait(), 0.01)
 
 
+async def turns_until(condition: Callable[[], object]) -> None:
+    """Return at the first turn of the event loop at which the condition holds: before what takes longer has ended."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the condition did not come to hold")
+
+
 async def _gone(*_: Any, **__: Any) -> Any:
     raise StoreUnavailable("this process is dead")
 

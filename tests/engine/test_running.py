@@ -12,7 +12,7 @@ from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from anabranch.errors import InvalidInput, InvalidRequest, NotFound, RunIsTerminal, TooManyPending
 from tests.engine import nodes
-from tests.engine.conftest import TENANT, MakeProcess, Process, until
+from tests.engine.conftest import TENANT, MakeProcess, Process, turns_until, until
 from tests.engine.drawing import QUICK_RETRY, drawn, node
 
 
@@ -248,8 +248,7 @@ async def test_a_deadline_before_the_start_is_refused(process: Process) -> None:
 async def test_a_start_whose_caller_gave_up_goes_on(process: Process) -> None:
     saved, _ = await process.service.save_workflow(drawn("abandoned", node("only")), tenant_id=TENANT)
     start = asyncio.create_task(process.service.execute_workflow(saved.name, None, tenant_id=TENANT))
-    while not process.engine.orchestrator.held_ids:  # its commit takes longer than a turn of the loop
-        await asyncio.sleep(0)
+    await turns_until(lambda: process.engine.orchestrator.held_ids)
     start.cancel()
 
     await process.log.saw("INSTANCE_COMPLETED")

@@ -1,4 +1,4 @@
-"""The workflows that simulated clients start: random graphs with slow nodes, waits and long delays, and a few drawn by hand.
+"""The workflows that simulated clients start: random graphs, made slower, and a few drawn by hand.
 
 A case is made once in a process and shared by all worlds: its definition never changes. The random
 graphs are those of the oracle's tests. Half of them stay predictable, so that the oracle can judge
@@ -188,9 +188,12 @@ def _approval() -> dict[str, Any]:
 
 
 def _two_waits() -> dict[str, Any]:
-    document = _graph(["start>one", "start>two", "one>join", "two>join", "two:timeout>join"], work=5)
+    document = _graph(
+        ["start>before", "before>zero", "zero>one", "zero>two", "one>join", "two>join", "two:timeout>join"], work=200
+    )
     return _with(
         document,
+        zero={"type": "waitForEvent", "config": {"event": "paid"}},
         one={"type": "waitForEvent", "config": {"event": "paid"}},
         two={"type": "waitForEvent", "config": {"event": "paid", "timeout": "3s"}},
     )
@@ -223,11 +226,11 @@ def _failing_items() -> dict[str, Any]:
 
 def _stubborn() -> dict[str, Any]:
     retry = {"maxAttempts": 4, "backoff": {"kind": "exp", "base": "400ms", "max": "3s", "jitter": 0.2}}
-    document = _graph(["start>a", "a>b", "b:error>c", "b>d"], work=30)
+    document = _graph(["start>a", "a>b", "b:error>c", "b>d", "start>clock", "clock>tick", "tick>tock"], work=300)
     return _with(
         document,
-        a={"config": {"ms": 30, "fails": 3}, "retry": retry},
-        b={"config": {"ms": 30, "fails": 9}, "retry": retry, "errorHandling": "continue"},
+        a={"config": {"ms": 300, "fails": 3}, "retry": retry},
+        b={"config": {"ms": 300, "fails": 9}, "retry": retry, "errorHandling": "continue"},
     )
 
 

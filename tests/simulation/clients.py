@@ -71,13 +71,13 @@ class Client:
         while not self.stopped and runs_max > 0:
             await asyncio.sleep(self._rng.choice(PAUSES_S) * self._rng.random() * 2)
             dice = self._rng.random()
-            if dice < 0.5 or not self._known.runs:
+            if dice < 0.35 or not self._known.runs:
                 runs_max -= 1
                 await self._start()
-            elif dice < 0.62:
+            elif dice < 0.45:
                 await self._start_again()
             elif dice < 0.8:
-                await self.signal(self._rng.choice(self._known.runs[-8:]), self._rng.choice(EVENTS))
+                await self._signal_something()
             elif dice < 0.9:
                 await self._signal_at_the_last_moment()
             elif dice < 0.95:
@@ -99,8 +99,10 @@ class Client:
         self._count += 1
         key = f"{self._name}-{self._count}"
         payload = {"kind": self._rng.randint(0, 1), "from": key}
+        sent_twice = self._rng.random() < 0.2
         try:
-            await self._call(lambda s: s.send_signal(run, event, payload, tenant_id=TENANT, key=key))
+            for _ in range(1 + sent_twice):
+                await self._call(lambda s: s.send_signal(run, event, payload, tenant_id=TENANT, key=key))
         except RunIsTerminal:
             self._expect(self._status(run).is_terminal, "RUN_IS_TERMINAL is said of terminal runs only", run)
             return
@@ -147,6 +149,13 @@ class Client:
         same = started.instance_id == first and not started.created
         self._expect(same, f"a repeated start is answered with the first run: {started}, not {first}", first)
 
+    async def _signal_something(self) -> None:
+        """A signal that the run may wait for some day, or one that it knows nothing of."""
+        run = self._rng.choice(self._known.runs[-8:])
+        nodes = self._judge.facts(run).case.document["nodes"]
+        events = [node["config"]["event"] for node in nodes if node["type"] == "waitForEvent"]
+        await self.signal(run, self._rng.choice([*events, *events, *EVENTS]))
+
     async def _signal_at_the_last_moment(self) -> None:
         """Answer a wait when its time is just running out."""
         runs = [(run, self._judge.facts(run).waits) for run in self._known.runs]
@@ -180,7 +189,7 @@ class Client:
                 pass
             except (RunIsTerminal, NotFound):
                 raise
-            except Exception as failure:  # noqa: BLE001 - whatever it is, the contract does not know it
+            except Exception as failure:
                 self._judge.accuse("no call ends in an error that the contract does not know", repr(failure))
                 raise
             self._judge.rarities["client asked again after a lost answer"] += 1

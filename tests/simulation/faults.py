@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from tests.simulation.network import CommitFault
 
-# One fault in about 120 callbacks: the engine recovers from some, and is hit again while it recovers from others.
-STEPS_PER_FAULT = 120
+# One fault in about 60 callbacks: the engine recovers from some, and is hit again while it recovers from others.
+STEPS_PER_FAULT = 60
 
 
 class FaultKind(StrEnum):
@@ -27,6 +27,7 @@ class FaultKind(StrEnum):
     COMMIT_LOST_BEFORE = "commit-lost-before"
     COMMIT_LOST_AFTER = "commit-lost-after"
     COMMIT_LATE = "commit-late"
+    BIRTH_LATE = "birth-late"
     COMMIT_LOCKED = "commit-locked"
     COMMIT_STOLEN = "commit-stolen"
     CALL_LOST = "call-lost"
@@ -34,6 +35,7 @@ class FaultKind(StrEnum):
     DATABASE_SLOW = "database-slow"
     RESULTS_DOUBLED = "results-doubled"
     RESULTS_LATE = "results-late"
+    FAILURES_ECHOED = "failures-echoed"
     CLOCK_JUMP = "clock-jump"
     DATABASE_CLOCK_JUMP = "database-clock-jump"
 
@@ -73,8 +75,10 @@ def draw_plan(rng: random.Random, *, steps: int, slots: int, lease_s: float) -> 
     weights = [rng.choice((1, 1, 2, 5)) for _ in kinds]
     strikes = sorted(rng.randrange(steps) for _ in range(round(steps / STEPS_PER_FAULT * rng.uniform(0.2, 1.5))))
     plan = []
-    for number, step in enumerate(strikes, start=1):
-        kind = rng.choices(kinds, weights)[0]
+    last_kind = rng.choice(list(COMMIT_FAULTS))
+    for number, step in enumerate(strikes + [steps - 1] * slots, start=1):
+        # The last thing that happens to everybody is a bad commit: nothing comes after it that would mend what it did.
+        kind = last_kind if step == steps - 1 else rng.choices(kinds, weights)[0]
         seconds, count = _SIZES[kind](rng, lease_s), rng.choice((1, 1, 2, 4))
         plan.append(Fault(number, step, kind, rng.randrange(slots), seconds, count))
     return plan
@@ -99,6 +103,11 @@ def _shortly(rng: random.Random, lease_s: float) -> float:
     return rng.choice((0.005, 0.05, 0.5, 1.5)) * rng.uniform(0.5, 1.5)
 
 
+def _lately(rng: random.Random, lease_s: float) -> float:
+    """Just while the sender reads what became of it, or a little before or after it tries again."""
+    return rng.choice((0.001, 0.004, 0.01, 0.2, 0.26, 1.5)) * rng.uniform(0.5, 1.5)
+
+
 def _jump(rng: random.Random, lease_s: float) -> float:
     """A clock set forwards or back, by NTP or by a person."""
     return rng.choice((-1, 1)) * rng.choice((0.01, 0.2, 1.0, lease_s, 15.0)) * rng.uniform(0.5, 1.0)
@@ -111,7 +120,8 @@ _SIZES: dict[FaultKind, Callable[[random.Random, float], float]] = {
     FaultKind.DYING: _shortly,
     FaultKind.COMMIT_LOST_BEFORE: _shortly,
     FaultKind.COMMIT_LOST_AFTER: _shortly,
-    FaultKind.COMMIT_LATE: _shortly,
+    FaultKind.COMMIT_LATE: _lately,
+    FaultKind.BIRTH_LATE: _lately,
     FaultKind.COMMIT_LOCKED: _shortly,
     FaultKind.COMMIT_STOLEN: _shortly,
     FaultKind.CALL_LOST: _shortly,
@@ -119,6 +129,7 @@ _SIZES: dict[FaultKind, Callable[[random.Random, float], float]] = {
     FaultKind.DATABASE_SLOW: _around_a_lease,
     FaultKind.RESULTS_DOUBLED: _shortly,
     FaultKind.RESULTS_LATE: _shortly,
+    FaultKind.FAILURES_ECHOED: _shortly,
     FaultKind.CLOCK_JUMP: _jump,
     FaultKind.DATABASE_CLOCK_JUMP: _jump,
 }

@@ -228,9 +228,10 @@ def only_the_holder_advances_a_run(run: Facts, commit: Commit) -> Iterator[str]:
 def a_live_lease_is_not_taken(run: Facts, commit: Commit) -> Iterator[str]:
     """An instance is adopted when its lease ran out, its time has come or it was handed over; not before."""
     before = commit.before
-    if commit.operation == "claim" and commit.sender is not THIEF and before is not None:
-        if before.available_at is None or before.available_at > commit.now:
-            yield f"claimed at {commit.now} although not available before {before.available_at}"
+    if commit.operation != "claim" or commit.sender is THIEF or before is None:
+        return
+    if before.available_at is None or before.available_at > commit.now:
+        yield f"claimed at {commit.now} although not available before {before.available_at}"
 
 
 def memory_equals_the_folded_log(run: Facts, commit: Commit) -> Iterator[str]:

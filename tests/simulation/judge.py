@@ -6,6 +6,7 @@ Called by the memory database inside each transaction, by the ledger before each
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -32,8 +33,8 @@ from tests.spec.laws import differences
 # short signature is compared at every one.
 FULL_COMPARISON_EVERY = 16
 
-# A lease's guard looks twelve times in a lease: a twelfth after the two thirds it must have seen, two are patience.
-LEASE_GUARD_PATIENCE = 2 / 3 + 2 / 12
+# A lease's guard looks twelve times in a lease: after two twelfths it must have seen whatever there was to see.
+GUARD_SHARE = 2 / 12
 
 # Deriving all that is outstanding before and after a decision doubles its price.
 DECISION_CHECK_EVERY = 4
@@ -84,7 +85,8 @@ class Judge:
         """The database's clock when the last row was written."""
         self._cases = cases
         self._recoveries_max = recoveries_max
-        self._lease_ms = lease_ms
+        self._lease_s = lease_ms / 1000
+        self._guard_s = self._lease_s * GUARD_SHARE
         self._loop = loop
         self._runs: dict[str, _Watched] = {}
         self._digest = hashlib.blake2b(digest_size=16)
@@ -162,17 +164,21 @@ class Judge:
     def a_worker_lets_go_of_what_it_could_not_extend(self, worker_id: str | None, instance_id: str) -> None:
         """A worker that could not extend its lease for 2/3 of its length stops its handlers and drops the state."""
         process = None if worker_id is None else self.processes.get(worker_id)
-        patience_s = LEASE_GUARD_PATIENCE * self._lease_ms / 1000
-        if process is None or process.frozen or self._loop.time() - process.thawed_at < patience_s:
+        held = None if process is None else process.engine.orchestrator._held.get(instance_id)
+        if process is None or held is None or held.born is not None:
             return
-        held = process.engine.orchestrator._held.get(instance_id)
-        if held is not None and held.born is None:
-            age_s = process.clock.monotonic() - held.extended_at
-            if age_s > patience_s:
-                what = (
-                    f"{worker_id} still runs it {age_s:.2f} s after its lease was extended, as somebody else claims it"
-                )
+        claimed_at, extended_at = self._loop.time(), held.extended_at
+        age_s = process.clock.monotonic() - extended_at
+
+        def look_again() -> None:
+            stood_still = process.dead or process.frozen or process.thawed_at >= claimed_at - self._guard_s
+            still_there = process.engine.orchestrator._held.get(instance_id) is held
+            if still_there and held.extended_at == extended_at and not stood_still:
+                what = f"{worker_id} runs it on after somebody claimed it, {age_s:.2f} s after its last extension"
                 self.accuse(self.a_worker_lets_go_of_what_it_could_not_extend, what, instance_id)
+
+        if age_s > self._lease_s * 2 / 3:
+            self._loop.call_later(self._guard_s, look_again, context=contextvars.Context())
 
     # -- within ---------------------------------------------------------------------------
     def _change(self, transaction: Transaction, change: Change) -> None:

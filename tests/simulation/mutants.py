@@ -111,8 +111,8 @@ MUTANTS = (
     ),
     _mutant(
         "iterations-collide",
-        "iterations of a loop body share one scope",
-        (f"{_DECIDE}.iteration_ended", "[{run.next_index}]", "[0]"),
+        "iterations of an inner loop share the scopes of another's",
+        (f"{_DECIDE}.iteration_ended", "if activation.scope.path else", "if False else"),
     ),
     _mutant(
         "parked-without-a-time",
@@ -147,6 +147,11 @@ MUTANTS = (
         "live-runs-taken-at-start-up",
         "a start-up takes the live runs of other workers",
         (f"{_DATABASE}.claim", "if _is_due(row, now) or", "if row.worker_id is not None or _is_due(row, now) or"),
+    ),
+    _mutant(
+        "given-up-at-the-first-takeover",
+        "whoever takes over somebody's run at a start-up fails it",
+        (f"{_DECIDE}.adopt", "recoveries > adopted.recoveries_max", "recoveries"),
     ),
     _mutant(
         "given-up-for-its-troubles",
@@ -199,7 +204,11 @@ MUTANTS = (
     _mutant(
         "context-of-the-day",
         "a retry sees what was written since the first try",
-        ("rules.evolve:_node_dispatched", "if activation is None:", "if True:"),
+        (
+            "rules.evolve:_node_dispatched",
+            "activation.phase = Phase.DISPATCHED",
+            "activation.phase, activation.context = Phase.DISPATCHED, state.context_of(scope)",
+        ),
     ),
     _mutant(
         "results-dropped-at-refresh",

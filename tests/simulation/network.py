@@ -64,18 +64,28 @@ class Weather(Faults):
         """Until then each way takes up to so long."""
         self.commits: deque[tuple[CommitFault, float]] = deque()
         """The fates of the next commits, with a number of seconds for those that need one."""
+        self.births: deque[float] = deque()
+        """The fates of the next commits with a birth in them: reported lost, and happening after so many seconds."""
         self.calls: deque[bool] = deque()
         """The fates of the next other calls: answered never (True), or not even served (False)."""
         self.locks_rows = False
         self.results: deque[float | None] = deque()
         """The fates of the next results: delivered again after so many seconds, or (None) only after a while."""
+        self.echoes = 0
+        """So many of the next failures are delivered again and again, while they are tried again."""
+
+    def clear_up(self) -> None:
+        """Nothing new goes wrong. What was in store for the next calls still comes."""
+        self.away_until = self.slow_until = 0.0
 
     def clear(self) -> None:
         """From now on nothing goes wrong."""
-        self.away_until = self.slow_until = 0.0
+        self.clear_up()
         self.commits.clear()
+        self.births.clear()
         self.calls.clear()
         self.results.clear()
+        self.echoes = 0
 
     async def before(self, operation: str) -> None:
         """The way to the database."""
@@ -125,7 +135,7 @@ class Connection(MemoryStore):
     async def commit(self, turns: Sequence[Turn]) -> Outcome:
         """As the database does, unless the weather has a fate for this one."""
         weather = self._weather
-        fault, seconds = weather.commits.popleft() if weather.commits else (None, 0.0)
+        fault, seconds = self._fate(turns)
         if fault is CommitFault.STOLEN:
             self._steal(turns[0].instance_id, lease_ms=round(seconds * 1000))
         if fault is CommitFault.LOST_BEFORE or fault is CommitFault.LATE:
@@ -162,6 +172,12 @@ class Connection(MemoryStore):
         for one in claimed:
             self._weather.rarities["lapsed lease claimed" if one.lapsed else "free instance claimed"] += 1
         return claimed
+
+    def _fate(self, turns: Sequence[Turn]) -> tuple[CommitFault | None, float]:
+        weather = self._weather
+        if weather.births and any(turn.birth is not None for turn in turns):
+            return CommitFault.LATE, weather.births.popleft()
+        return weather.commits.popleft() if weather.commits else (None, 0.0)
 
     def _steal(self, instance_id: str, *, lease_ms: int) -> None:
         token = SENDER.set(THIEF)

@@ -27,8 +27,8 @@ WORK = NodeType(
     handles=lambda config: ("default",),
     check=lambda config: (),
 )
-"""Takes up to `config.ms` (or `config.exactlyMs`) and fails as `config.fails` (so many first tries, or FATAL) says, in scopes that end with
-`config.where`."""
+"""Takes up to `config.ms`, or `config.exactlyMs`; fails as `config.fails` says (so many first tries, or FATAL) in
+scopes that end with `config.where`."""
 
 Place = tuple[str, str, str]
 """(instance id, node id, scope): one activation."""

@@ -5,8 +5,8 @@ more, applying it fails loudly: a mutant must not die out unnoticed when the cod
 """
 
 from __future__ import annotations
-
 import __future__
+
 import importlib
 import inspect
 import sys

@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.rules.stimuli import NodeResult
+from anabranch.engine.rules.stimuli import Failed, NodeResult
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.service.workflow_service import WorkflowService
 from tests.simulation.loop import Owner, SimulatedLoop
@@ -24,6 +24,10 @@ RETENTION_DAYS_MAX = 365
 
 # A result that arrives up to 2 s late is later than most retries, and than some leases.
 RESULT_LATE_S_MAX = 2.0
+
+# A failure that is heard of every tenth of a second for three seconds is heard of during most retries.
+ECHOES = 30
+ECHO_EVERY_S = 0.1
 
 
 class ConnectionLost(Exception):
@@ -157,6 +161,11 @@ class SimulatedProcess:
         if self.dying:
             weather.rarities["result lost with its process"] += 1
             return
+        if weather.echoes and isinstance(result.outcome, Failed):
+            weather.echoes -= 1
+            weather.rarities["failure echoed"] += 1
+            for number in range(ECHOES):
+                self.loop.call_later(ECHO_EVERY_S * number, self._deliver, instance_id, result)
         if not weather.results:
             self._deliver(instance_id, result)
             return

@@ -31,6 +31,7 @@ EXPECTED = (
     "dead path of ten",
     "deadline exceeded",
     "doubled result",
+    "failure echoed",
     "failure handled by an edge",
     "foreign signal to a held run",
     "free instance claimed",

@@ -1,0 +1,63 @@
+"""Each hole of the engine's ancestor, put back, is found; so the simulation looks where it must."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.faults import Fault
+from tests.simulation.hunting import HUNT_STEPS_MAX, hunt, repeat, report, shrink
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.patching import Patch, patched
+from tests.simulation.world import simulate
+
+# The promise of the project: sixteen holes at least.
+MUTANTS_MIN = 16
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_simulation_finds(mutant: Mutant) -> None:
+    catch = hunt(mutant)
+    assert catch is not None, (
+        f"{mutant.name} survived {HUNT_STEPS_MAX} steps: {mutant.hole}, and nobody notices.\n"
+        "Either it is no defect any more, or the worlds do not go where it shows."
+    )
+
+
+def test_there_are_enough_mutants_and_no_two_alike() -> None:
+    assert len(MUTANTS) >= MUTANTS_MIN
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({mutant.patches for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_a_failure_is_shrunk_repeated_and_reported() -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == "job-only-in-memory")
+    found = hunt(mutant)
+    assert found is not None
+    with patched(mutant.patches):
+        smallest = shrink(found.outcome)
+        again = repeat(smallest.seed, [fault.number for fault in smallest.struck])
+    assert len(smallest.struck) <= len(found.outcome.struck)
+    assert [str(each) for each in again.violations] == [str(each) for each in smallest.violations]
+    text = report(smallest)
+    assert f"python -m tests.simulation --seed {smallest.seed} --faults " in text
+    assert "INPUT_SET" in text, "the log of the run is shown"
+
+
+def test_a_mutant_is_gone_when_its_hunt_is_over() -> None:
+    hunt(next(mutant for mutant in MUTANTS if mutant.name == "all-join-runs-early"))
+    assert not simulate(3).violations
+
+
+def test_a_mutant_whose_code_has_moved_says_so() -> None:
+    with (
+        pytest.raises(LookupError, match="write the patch of this mutant anew"),
+        patched([Patch("rules.scheduling:is_node_ready", "no such code", "")]),
+    ):
+        pass
+
+
+def test_leaving_out_every_fault_leaves_a_world_without_any() -> None:
+    def none(plan: list[Fault]) -> list[Fault]:
+        return []
+
+    assert simulate(5, choose=none).struck == ()

@@ -13,8 +13,11 @@ TEST_WORKERS ?= 2
 # Which tests, and any other flag of pytest: make test PYTEST="tests/spec -x"
 PYTEST ?=
 
+# Four hours of simulation: more than 100 million steps where two cores make 7,000 a second.
+SOAK_SECONDS ?= 14400
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos soak lock clean
+.PHONY: help setup demo test check format bench simulate chaos soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
@@ -40,10 +43,15 @@ format: $(READY) ## let ruff put the files into shape
 bench: $(READY) ## measure the hot path
 	$(PYTHON) -m benchmarks
 
+simulate: $(READY) ## simulate the engine for two minutes on virtual time with all its faults, and hunt the mutants
+	$(PYTHON) -m tests.simulation
+
 chaos: $(READY) ## kill and pause real workers, and count what they did; minutes
 	$(PYTHON) -m tests.chaos
 
-soak: $(READY) ## the same for a long time, with thousands of runs
+soak: $(READY) ## simulate, judge random graphs and kill processes for a night
+	$(PYTHON) -m tests.simulation --seconds $(SOAK_SECONDS)
+	ANABRANCH_ORACLE_GRAPHS=50000 $(PYTHON) -m pytest -q tests/oracle/test_random_graphs.py
 	$(PYTHON) -m tests.chaos --soak
 
 lock: $(READY) ## pin the newest versions that pyproject.toml allows (needs uv on the PATH)

@@ -22,6 +22,28 @@ NO_ENTRIES: Entries = Map()
 _MISSING: Any = object()
 
 
+class Prefix:
+    """The first items of a list that goes on growing: copied when somebody looks, not when it is bound."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+        self._length = len(items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prefix) and self.copy() == other.copy()
+
+    __hash__ = None  # type: ignore[assignment]  # a list by other means
+
+    def __repr__(self) -> str:
+        return f"Prefix({self.copy()!r})"
+
+    def copy(self) -> list[Any]:
+        """The items there were when this was made."""
+        return self._items[: self._length]
+
+
 class Context(Mapping[str, Any]):
     """A frozen view of the names visible to one activation. Values are shared: do not change them."""
 
@@ -40,7 +62,8 @@ class Context(Mapping[str, Any]):
         """The value of a name, or `default`."""
         for binding in self._bindings:
             if name in binding:
-                return binding[name]
+                value = binding[name]
+                return value.copy() if isinstance(value, Prefix) else value
         newest = None
         for entries in self._maps:
             entry = entries.get(name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.engine.rules.context import Context
+from anabranch.engine.rules.context import Context, Prefix
 from anabranch.engine.rules.plan import LoopSpec
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError, ValueTooLarge
@@ -34,8 +34,7 @@ class LoopRun:
         self.outcomes: dict[int, Payload | None] = {}
         """By index; None where the item is left out of the list."""
         self._results: list[Any] = []
-        """`while` only: the values so far. Every round sees this very list: it grows only between two rounds, and a
-        copy for each would make long loops quadratic."""
+        """`while` only: the values so far. Each round sees them up to its own beginning."""
         self.bytes = 2
         """JSON bytes of the collected list so far."""
         self.error: RunError | None = None
@@ -45,7 +44,7 @@ class LoopRun:
         """The loop names of an iteration."""
         if self.items is not None:
             return {"item": self.items[index], "index": index, "count": self.count}
-        return {"item": None, "index": index, "count": None, "results": self._results}
+        return {"item": None, "index": index, "count": None, "results": Prefix(self._results)}
 
     def output(self) -> Payload:
         """The loop's output: the collected values in item order."""

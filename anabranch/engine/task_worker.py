@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import Coroutine, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +34,9 @@ MESSAGE_CHARACTERS_MAX = 4_096
 
 # `start` repeats the input, which may be as large as any value, inside an object of its own.
 START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
+
+# The form of an error's code: a handler may bring codes of its own.
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 # Errors of ours that another try cannot mend: the same config and context give the same again.
 _FINAL_ERRORS = (TemplateError, ValueNotStorable, ValueTooLarge)
@@ -125,12 +130,14 @@ class TaskWorker:
         if started.result is not None:
             return started.result
         execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
-        try:
+        outcome: HandlerOutcome | None = None
+        with suppress(TimeoutError):
             async with execution.limit:
-                return await started
-        except TimeoutError:
+                outcome = await started
+        if outcome is None or execution.limit.expired():  # a handler that catches its cancellation is late all the same
             message = f"the handler did not return within its timeout of {timeout_ms} ms"
             return Failed(_error(helpers, "NODE_TIMEOUT", "NodeTimeout", message), retryable=True)
+        return outcome
 
 
 class _Started:
@@ -173,7 +180,14 @@ async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
         bytes_max = START_OUTPUT_BYTES_MAX if node.type == "start" else VALUE_BYTES_MAX
         return _checked(await handler.execute(node.config, helpers.context, helpers), bytes_max)
-    except Exception as failure:  # noqa: BLE001 -- whatever a handler raises is its outcome
+    except (GeneratorExit, KeyboardInterrupt):
+        raise
+    except asyncio.CancelledError as cancelled:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # we are stopped; otherwise something that the handler awaited was
+        return _failed(helpers, cancelled)
+    except BaseException as failure:  # noqa: BLE001 -- whatever a handler raises is its outcome, sys.exit() too
         return _failed(helpers, failure)
 
 
@@ -197,18 +211,27 @@ def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
     )
 
 
-def _failed(helpers: Helpers, failure: Exception) -> Failed:
+def _failed(helpers: Helpers, failure: BaseException) -> Failed:
     if isinstance(failure, NonRetryable):
         cause = failure.__cause__ or failure
-        return Failed(_error(helpers, failure.code, type(cause).__name__, str(failure)), retryable=False)
+        code = str(failure.code)  # a stranger's: it may be anything
+        code = code if _CODE.fullmatch(code) else "HANDLER_ERROR"
+        return Failed(_error(helpers, code, type(cause).__name__, _message(failure)), retryable=False)
     if isinstance(failure, AnabranchError):
         error = _error(helpers, failure.code, type(failure).__name__, failure.message)
         return Failed(error, retryable=not isinstance(failure, _FINAL_ERRORS))
-    return Failed(_error(helpers, "HANDLER_ERROR", type(failure).__name__, str(failure)), retryable=True)
+    return Failed(_error(helpers, "HANDLER_ERROR", type(failure).__name__, _message(failure)), retryable=True)
+
+
+def _message(failure: BaseException) -> str:
+    try:
+        return str(failure)
+    except Exception:  # noqa: BLE001 -- a stranger's __str__
+        return "its message cannot be read"
 
 
 def _error(helpers: Helpers, code: str, type_name: str, message: str) -> RunError:
-    return RunError(code, type_name, _storable(message), helpers.node_id, helpers.scope, helpers.attempt)
+    return RunError(code, _storable(type_name), _storable(message), helpers.node_id, helpers.scope, helpers.attempt)
 
 
 def _storable(message: str) -> str:

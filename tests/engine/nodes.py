@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from typing import Any
 
@@ -55,6 +56,43 @@ class Gate:
         return HandlerResult({"key": helpers.idempotency_key})
 
 
+class ReturnsConfig(BaseModel):
+    kind: str
+
+
+class Unreadable(Exception):
+    """Cannot even be turned into text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@node_type("testMisbehaves", config=ReturnsConfig, timeout="40ms")
+class Misbehaves:
+    """Ends in ways that no handler should."""
+
+    async def execute(self, config: ReturnsConfig, context: Any, helpers: Any) -> HandlerResult:
+        if config.kind == "cancelled":
+            part = asyncio.create_task(asyncio.Event().wait())
+            part.cancel()
+            await part
+        if config.kind == "cancelled at once":
+            raise asyncio.CancelledError("by itself")
+        if config.kind == "exit":
+            sys.exit(3)
+        if config.kind == "unreadable":
+            raise Unreadable
+        if config.kind == "odd code":
+            raise NonRetryable("odd", code=object())  # type: ignore[arg-type]
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if config.kind == "swallows":
+                return HandlerResult("as if nothing had happened")
+            raise RuntimeError("something else") from None
+        return HandlerResult(None)
+
+
 @node_type("testSlowToStop", config=GateConfig, timeout="30ms")
 class SlowToStop:
     """Takes its time to clean up when it is stopped: until its gate opens."""
@@ -67,10 +105,6 @@ class SlowToStop:
             await gates.setdefault(config.gate, asyncio.Event()).wait()
             raise
         return HandlerResult(None)
-
-
-class ReturnsConfig(BaseModel):
-    kind: str
 
 
 @node_type("testReturns", config=ReturnsConfig)

@@ -57,6 +57,29 @@ async def test_a_signal_from_another_process_reaches_a_held_and_a_parked_run(mak
     assert ended[1]["output"] == {"got": "now"}
 
 
+async def test_of_two_signals_to_one_parked_wait_the_first_is_delivered(make_process: MakeProcess) -> None:
+    owner = await make_process()
+    other = await make_process(works=False)
+    document = drawn(
+        "promised",
+        node("first", "waitForEvent", config={"event": "go"}),
+        node("second", "waitForEvent", config={"event": "go"}),
+    )
+    run_id = await owner.run(document)
+    await owner.log.saw("NODE_WAITING", "first")
+    await owner.engine.stop()
+
+    async def send(payload: str, key: str | None = None) -> bool:
+        return await other.service.send_signal(run_id, "go", payload, tenant_id=TENANT, key=key)
+
+    delivered = [await send("one"), await send("two", "k"), await send("repeated", "k")]
+    heir = await make_process()
+    run = await heir.ended(run_id)
+
+    assert delivered == [True, False, False], "the wait was promised to the first one"
+    assert run["status"] == "COMPLETED", "and the second was kept for the wait that came later"
+
+
 async def test_a_run_of_a_lost_worker_is_taken_over_with_the_same_attempt_and_key(make_process: MakeProcess) -> None:
     lost = await make_process(lease_ms=SHORT_LEASE_MS)
     run_id = await lost.run(hanging("taken-over", "door"))

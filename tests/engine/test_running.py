@@ -193,6 +193,31 @@ async def test_a_cancelled_run_stops_its_handlers_and_stays_cancelled(process: P
         await process.service.send_signal(run_id, "late", None, tenant_id=TENANT)
 
 
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("cancelled", "HANDLER_ERROR"),
+        ("cancelled at once", "HANDLER_ERROR"),
+        ("exit", "HANDLER_ERROR"),
+        ("unreadable", "HANDLER_ERROR"),
+        ("odd code", "HANDLER_ERROR"),
+        ("swallows", "NODE_TIMEOUT"),
+        ("replaces", "NODE_TIMEOUT"),
+    ],
+)
+async def test_a_handler_that_misbehaves_fails_its_node_and_nothing_else(
+    make_process: MakeProcess, kind: str, code: str
+) -> None:
+    process = await make_process(concurrency=1)
+    bad = node("bad", "testMisbehaves", config={"kind": kind}, retry={"maxAttempts": 1})
+
+    run = await process.ended(await process.run(drawn("misbehaves", bad)))
+    after = await process.ended(await process.run(drawn("after", node("only"))))
+
+    assert (run["status"], run["error"]["code"]) == ("FAILED", code)
+    assert after["status"] == "COMPLETED", "the only consumer has survived"
+
+
 async def test_a_handler_that_cleans_up_after_its_timeout_may_be_told_to_stop_once_more(process: Process) -> None:
     run_id = await process.run(drawn("slow-to-stop", node("slow", "testSlowToStop", config={"gate": "cleaned"})))
     await until(lambda: nodes.stopped == ["slow"])

@@ -9,6 +9,7 @@ are started and claimed. Otherwise two full queues would wait for each other.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,6 +18,12 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.context import Context
 from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.stimuli import NodeResult
+
+logger = logging.getLogger("anabranch.engine")
+
+# 5 s for handlers to end after they were cancelled: time to close a connection. One that ignores
+# its cancellation must not keep all the other runs' leases from being handed over.
+CANCEL_PATIENCE_S = 5.0
 
 # A consumer gives way to the event loop after this many jobs in a row: handlers that never
 # wait would otherwise keep the committer from running until the queue is empty.
@@ -76,12 +83,15 @@ class TaskQueue:
         await self._idle.wait()
 
     async def stop(self) -> None:
-        """Cancel what still executes; may be called twice, or before start."""
+        """Cancel what still executes, and leave alone what does not heed it; may be called twice, or before start."""
         self.close()
         consumers, self._consumers = self._consumers, []
         for consumer in consumers:
             consumer.cancel()
-        await asyncio.gather(*consumers, return_exceptions=True)
+        if consumers:
+            _, deaf = await asyncio.wait(consumers, timeout=CANCEL_PATIENCE_S)
+            if deaf:
+                logger.warning("%d handlers do not end although they were cancelled; they are left behind", len(deaf))
 
     def _wake_one(self) -> None:
         while self._idlers:
@@ -105,6 +115,9 @@ class TaskQueue:
             self._idle.clear()
             try:
                 await self._process(job)
+            except Exception:
+                # Its lease lapses in the end; this consumer must not be lost with it.
+                logger.exception("a job went wrong outside its handler", extra={"instance_id": job.instance_id})
             finally:
                 self._busy -= 1
                 if self._busy == 0:

@@ -14,13 +14,13 @@ from typing import Any
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, Loaded, WorkflowVersion
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.json_schema import ValueSchema
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.plan import Plan
-from anabranch.engine.rules.signals import fits
 from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
 from anabranch.engine.rules.validate import Report, validate
 from anabranch.engine.rules.values import Payload
@@ -261,7 +261,7 @@ class WorkflowService:
         if result.seq is None and not result.repeated:
             status = await self.get_run_status(instance_id, tenant_id=tenant_id)
             raise RunIsTerminal(f"run {instance_id} is {status.status.value} already")
-        return await self._was_delivered(instance_id, tenant_id, key=key, seq=result.seq)
+        return await self._was_delivered(row, key=key, seq=result.seq)
 
     # -- within ---------------------------------------------------------------------------
     async def _read_version(self, key: tuple[str, str, int | None]) -> WorkflowVersion | None:
@@ -341,35 +341,22 @@ class WorkflowService:
         loaded = await self._store.load([instance_id])
         return loaded.get(instance_id) or Loaded(row, [])
 
-    async def _was_delivered(self, instance_id: str, tenant_id: str, *, key: str | None, seq: int | None) -> bool:
-        """Was a fitting wait open when a signal that we did not decide ourselves arrived?"""
-        events = await self.get_events(instance_id, tenant_id=tenant_id)
+    async def _was_delivered(self, row: InstanceRow, *, key: str | None, seq: int | None) -> bool:
+        """Was a fitting wait open when a signal that we did not decide ourselves arrived?
+
+        Only a fold knows: a wait that is still open may have been promised an earlier signal.
+        """
+        events = await self.get_events(row.head.instance_id, tenant_id=row.head.tenant_id)
         arrived = next(
             event
             for event in events
             if event.type is EventType.SIGNAL_RECEIVED
             and (event.seq == seq if seq is not None else event.payload.value.get("key") == key)
         )
-        return _fitting_wait_open(events, arrived)
-
-
-def _fitting_wait_open(events: Sequence[Event], arrived: Event) -> bool:
-    open_waits: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for event in events[: arrived.seq - 1]:
-        place = (event.node_id, event.scope)
-        if event.type is EventType.NODE_WAITING and "event" in event.payload.value:
-            if "signalSeq" in event.payload.value:
-                open_waits.pop(place, None)
-            else:
-                open_waits[place] = event.payload.value
-        elif event.type in (EventType.NODE_COMPLETED, EventType.NODE_FAILED, EventType.NODE_SKIPPED):
-            open_waits.pop(place, None)
-    signal = arrived.payload.value
-    payload = Payload.trusted(signal["payload"])
-    return any(
-        wait["event"] == signal["event"] and fits(Payload.trusted(wait["match"]) if "match" in wait else None, payload)
-        for wait in open_waits.values()
-    )
+        plan = await self._engine.plans.plan_of(row.head)
+        before = fold(plan, row.head, events[: arrived.seq - 1])
+        signal = arrived.payload.value
+        return before.oldest_wait(signal["event"], Payload.trusted(signal["payload"])) is not None
 
 
 def _input_payload(input_: Any, plan: Plan) -> Payload:

@@ -27,6 +27,8 @@ class ForeignWatch:
         self._orchestrator = orchestrator
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
+        self._uncompared: set[str] = set()
+        """Held instances that another process may have written to since we last looked at them."""
 
     async def start(self) -> None:
         """Begin to look."""
@@ -40,17 +42,26 @@ class ForeignWatch:
             await asyncio.gather(task, return_exceptions=True)
 
     async def look(self) -> None:
-        """Refresh every held instance whose version is not the one we know."""
-        known = {instance_id: version for instance_id, version, _, _ in self._orchestrator.settled_leases()}
-        if not known or not await self._store.foreign_changes_possible():
+        """Refresh every held instance whose version is not the one we know.
+
+        An instance with a turn in flight cannot be compared, and the store may not answer: what was
+        not compared since something may have changed is compared at the next look.
+        """
+        held = self._orchestrator.held
+        if await self._store.foreign_changes_possible():
+            self._uncompared.update(held.ids)
+        self._uncompared.intersection_update(held.ids)
+        known = {instance_id: version for instance_id, version, _ in held.settled_leases()}
+        known = {instance_id: version for instance_id, version in known.items() if instance_id in self._uncompared}
+        if not known:
             return
         stored = await self._store.versions(list(known))
-        changed = [
-            instance_id
-            for instance_id, version, _, _ in self._orchestrator.settled_leases()
-            if known.get(instance_id) == version
-            and stored.get(instance_id, (None, None)) != (version, self._orchestrator.worker_id)
+        comparable = [
+            instance_id for instance_id, version, _ in held.settled_leases() if known.get(instance_id) == version
         ]
+        ours = self._orchestrator.worker_id
+        changed = [each for each in comparable if stored.get(each, (None, None)) != (known[each], ours)]
+        self._uncompared.difference_update(comparable)
         if changed:
             await self._orchestrator.refresh(changed)
 

@@ -48,7 +48,7 @@ class Leases:
     async def extend_due(self) -> None:
         """Extend, in one statement, every lease with less than half of it left."""
         horizon = self._clock.now() + self._lease_ms // 2
-        due = [instance_id for instance_id, _, until, _ in self._orchestrator.settled_leases() if until < horizon]
+        due = [instance_id for instance_id, _, until in self._orchestrator.held.settled_leases() if until < horizon]
         if not due:
             return
         asked_at = self._clock.monotonic()
@@ -57,7 +57,7 @@ class Leases:
             worker_id=self._orchestrator.worker_id, instance_ids=due, lease_ms=self._lease_ms
         )
         for instance_id in kept:
-            self._orchestrator.lease_extended(instance_id, until=asked_at_ms + self._lease_ms, asked_at=asked_at)
+            self._orchestrator.held.lease_extended(instance_id, until=asked_at_ms + self._lease_ms, asked_at=asked_at)
         lost = [instance_id for instance_id in due if instance_id not in kept]
         if lost:
             await self._orchestrator.refresh(lost)
@@ -65,9 +65,9 @@ class Leases:
     def drop_unextended(self) -> None:
         """Drop what was not extended for two thirds of its lease."""
         latest = self._clock.monotonic() - self._lease_ms / 1000 * 2 / 3
-        for instance_id, extended_at in self._orchestrator.extensions():
+        for instance_id, extended_at in self._orchestrator.held.extensions():
             if extended_at < latest:
-                self._orchestrator.drop(instance_id, "its lease could not be extended")
+                self._orchestrator.held.drop(instance_id, "its lease could not be extended")
 
     async def _extend_forever(self) -> None:
         while True:
@@ -83,4 +83,7 @@ class Leases:
         """Apart from extending, which may hang as long as the database does."""
         while True:
             await self._clock.sleep(self._lease_ms // LOOKS_PER_LEASE // 2)
-            self.drop_unextended()
+            try:
+                self.drop_unextended()
+            except Exception:
+                logger.exception("dropping what could not be extended went wrong; tried again")

@@ -76,7 +76,6 @@ class Engine:
         )
         self.orchestrator = Orchestrator(
             store=store,
-            plans=self.plans,
             task_worker=task_worker,
             clock=self.clock,
             observer=self.observers,
@@ -102,7 +101,7 @@ class Engine:
     @property
     def has_room(self) -> bool:
         """May another instance be born here?"""
-        return self.options.works and not self._stopped and len(self.orchestrator.held_ids) < self.options.held_max
+        return self.options.works and not self._stopped and len(self.orchestrator.held) < self.options.held_max
 
     async def start(self) -> None:
         """Return when ready to work. The store must have been started. Raises StoreUnavailable."""

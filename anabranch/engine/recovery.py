@@ -48,6 +48,8 @@ class Recovery:
         self._held_max = held_max
         self._only = only
         self._task: asyncio.Task[None] | None = None
+        self._postponed: list[tuple[Claimed, float]] = []
+        """Claimed, but the store did not answer what plan they follow; with the time of the claim."""
 
     def restrict(self, instance_ids: Sequence[str]) -> None:
         """From now on adopt only these instances."""
@@ -66,7 +68,8 @@ class Recovery:
 
     async def claim_once(self, *, steal: bool = False) -> int:
         """Claim what may be claimed and there is room for; how many were adopted. Raises StoreUnavailable."""
-        room = min(CLAIM_MAX, self._held_max - len(self._orchestrator.held_ids))
+        await self._adopt_postponed()
+        room = min(CLAIM_MAX, self._held_max - len(self._orchestrator.held))
         if room <= 0:
             return 0
         asked_at = self._clock.monotonic()
@@ -81,13 +84,21 @@ class Recovery:
             await self._adopt(one, asked_at)
         return len(claimed)
 
+    async def _adopt_postponed(self) -> None:
+        """What was claimed and could not be taken up since the store went away, while its lease is young."""
+        postponed, self._postponed = self._postponed, []
+        for claimed, asked_at in postponed:
+            if self._clock.monotonic() - asked_at < self._lease_ms / 1000 / 2:
+                await self._adopt(claimed, asked_at)
+
     async def _adopt(self, claimed: Claimed, asked_at: float) -> None:
         head = claimed.loaded.row.head
         try:
             plan = await self._plans.plan_of(head)
             self._orchestrator.adopt(claimed, plan, asked_at=asked_at)
-        except StoreUnavailable:
-            raise
+        except StoreUnavailable as failure:
+            self._orchestrator.note_failure(failure)
+            self._postponed.append((claimed, asked_at))
         except Exception:
             # It stays claimed until the lease lapses: a pause, so that the next try is not at once.
             logger.exception("a run could not be taken up; tried again later", extra={"instance_id": head.instance_id})

@@ -136,7 +136,7 @@ class SimulatedProcess:
         engine = self.engine
         parts = [
             *engine.orchestrator._lanes,
-            engine.orchestrator.delays._task,
+            engine.orchestrator.held.delays._task,
             engine.recovery._task,
             engine._foreign._task,
             *engine._leases._tasks,

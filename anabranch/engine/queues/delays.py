@@ -13,6 +13,13 @@ from contextlib import suppress
 
 from anabranch.engine.ports import Clock
 
+# 500 ms: the store's clock may be set forward while we sleep; a timer is then half a second late at most.
+SLEEP_MS_MAX = 500
+
+# The heap is rebuilt when replaced entries outnumber the live ones by this many: deadlines of a
+# month would otherwise stay in it for a month after their runs have ended.
+STALE_ENTRIES_MAX = 1_000
+
 
 class DelayQueue:
     """Calls `on_due(instance_id)` at or after the time asked for. A later request replaces the earlier."""
@@ -43,6 +50,9 @@ class DelayQueue:
         elif self._due_at.get(instance_id) != due_at:
             self._due_at[instance_id] = due_at
             heapq.heappush(self._heap, (due_at, instance_id))
+            if len(self._heap) > 2 * len(self._due_at) + STALE_ENTRIES_MAX:
+                self._heap = [(due_at, instance_id) for instance_id, due_at in self._due_at.items()]
+                heapq.heapify(self._heap)
             if self._heap[0] == (due_at, instance_id):
                 self._changed.set()
 
@@ -55,7 +65,7 @@ class DelayQueue:
                 if self._due_at.get(instance_id) == due_at:
                     del self._due_at[instance_id]
                     self._on_due(instance_id)
-            wait_s = (self._heap[0][0] - now) / 1000 if self._heap else None
+            wait_s = min(self._heap[0][0] - now, SLEEP_MS_MAX) / 1000 if self._heap else None
             # Not wait_for: up to Python 3.11 it swallows a cancel that comes with the event, and a
             # stop would wait for this task for ever, with every lease kept alive.
             with suppress(TimeoutError):

@@ -181,7 +181,7 @@ def settle(planned: Planned, outcome: Outcome) -> Settled:
             settled.won.append(_won(draft, turn))
         elif turn.instance_id in outcome.refused:
             settled.refused.append((draft, outcome.refused[turn.instance_id]))
-        elif turn.instance_id in outcome.existing:
+        elif outcome.existing.get(turn.instance_id, turn.instance_id) != turn.instance_id:
             settled.existing.append((draft, outcome.existing[turn.instance_id]))
         else:
             settled.unknown.append(draft)

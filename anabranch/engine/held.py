@@ -1,0 +1,234 @@
+"""The instances that this process holds: their unread stimuli, who waits for what of each, and letting go.
+
+The orchestrator's memory. `orchestrator` decides, commits and performs; `unclear` reads anew what
+may have changed without us; both go through this room, and so do `leases` and `foreign`, which
+only look. Nothing here talks to the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.engine.ports import Clock
+from anabranch.engine.queues import DelayQueue
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.stimuli import NodeResult, Stimulus, TimersDue
+from anabranch.engine.rules.turn import Draft, Holding
+from anabranch.engine.task_worker import TaskWorker
+from anabranch.errors import AnabranchError, StoreUnavailable
+
+logger = logging.getLogger("anabranch.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """How a start ended: the instance that stands for it, and whether this call made it."""
+
+    instance_id: str
+    status: Status
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a signal or cancel offered to a held instance ended; `held` False: it is not ours any more."""
+
+    held: bool
+    status: Status = Status.RUNNING
+    delivered: bool | None = False
+    """For a signal: was a fitting wait open? None: the run ended before it, so it was not kept."""
+    refused: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A held instance with its unread stimuli and what we perform for it."""
+
+    holding: Holding
+    inbox: list[Stimulus] = field(default_factory=list)
+    asked: list[tuple[Stimulus, asyncio.Future[Answer]]] = field(default_factory=list)
+    performing: set[Dispatch] = field(default_factory=set)
+    born: asyncio.Future[Birth] | None = None
+    in_flight: bool = False
+    queued: bool = False
+    owes_all: bool = False
+    """After adoption or a re-read: the next settlement performs everything outstanding, not only what is new."""
+    one_at_a_time: bool = False
+    """The store refused a turn: its stimuli are decided one by one, to find out which of them it does not take."""
+    extended_at: float = 0.0
+    """Monotonic seconds just before the last request that extended the lease."""
+
+    def take_stimuli(self) -> list[Stimulus]:
+        """What is to be decided next; the rest stays in the inbox."""
+        if self.one_at_a_time and len(self.inbox) > 1:
+            return [self.inbox.pop(0)]
+        self.one_at_a_time = False
+        stimuli, self.inbox = self.inbox, []
+        return stimuli
+
+    def tell_birth(self, birth: Birth | AnabranchError) -> None:
+        """Answer whoever started it, unless they have stopped waiting. It is no birth any more."""
+        born, self.born = self.born, None
+        if born is None or born.done():
+            return
+        if isinstance(birth, Birth):
+            born.set_result(birth)
+        else:
+            born.set_exception(birth)
+
+    def tell_asked(self, draft: Draft) -> None:
+        """Tell those who asked what became of their signal or cancel."""
+        if not self.asked:
+            return
+        decided = {id(stimulus): decision for stimulus, decision in zip(draft.stimuli, draft.decisions, strict=True)}
+        waiting = []
+        for stimulus, future in self.asked:
+            decision = decided.get(id(stimulus))
+            if decision is None:
+                waiting.append((stimulus, future))
+            elif not future.done():
+                status = draft.holding.state.status
+                future.set_result(
+                    Answer(held=True, status=status, delivered=decision.delivered, refused=decision.refused)
+                )
+        self.asked = waiting
+
+    def refuse_asked(self, stimulus: Stimulus, code: str) -> None:
+        """Tell whoever asked for this that it cannot be."""
+        for asked, future in self.asked:
+            if asked is stimulus and not future.done():
+                future.set_result(Answer(held=True, refused=code))
+        self.asked = [(asked, future) for asked, future in self.asked if asked is not stimulus]
+
+    def forget_answered(self, draft: Draft) -> None:
+        """What has its answer is not performed any more."""
+        for stimulus in draft.stimuli:
+            if isinstance(stimulus, NodeResult):
+                self.performing.discard(Dispatch(stimulus.node_id, stimulus.scope, stimulus.attempt))
+
+    def turn_away(self) -> None:
+        """Send whoever still waits for an answer to the store."""
+        for _, future in self.asked:
+            if not future.done():
+                future.set_result(Answer(held=False))
+        instance_id = self.holding.instance_id
+        self.tell_birth(StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored"))
+
+
+class HeldInstances:
+    """Held instances by id, and which of them have something to decide, in the order in which it arrived."""
+
+    def __init__(self, clock: Clock, task_worker: TaskWorker) -> None:
+        self._task_worker = task_worker
+        self._held: dict[str, Held] = {}
+        self._ready: deque[str] = deque()
+        self.arrived = asyncio.Event()
+        """Set when something becomes ready."""
+        self.delays = DelayQueue(clock, self._timer_due)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the held instances."""
+        return list(self._held)
+
+    @property
+    def has_ready(self) -> bool:
+        """Is there something to decide?"""
+        return bool(self._ready)
+
+    def get(self, instance_id: str) -> Held | None:
+        """The held instance, or None: it is not advanced here."""
+        return self._held.get(instance_id)
+
+    def still_has(self, held: Held) -> bool:
+        """Was it neither let go nor replaced since?"""
+        return self._held.get(held.holding.instance_id) is held
+
+    def add(self, held: Held) -> None:
+        """Hold it, in place of what was held under its id."""
+        stale = self._held.get(held.holding.instance_id)
+        if stale is not None:
+            self.let_go(stale)
+        self._held[held.holding.instance_id] = held
+        self.enqueue(held)
+
+    def offer(self, held: Held, stimulus: Stimulus) -> None:
+        """Put a stimulus into its inbox."""
+        held.inbox.append(stimulus)
+        self.enqueue(held)
+
+    def enqueue(self, held: Held) -> None:
+        """Let a lane decide what is in its inbox, if that is not arranged already."""
+        if held.inbox and not held.queued and not held.in_flight and self.still_has(held):
+            held.queued = True
+            self._ready.append(held.holding.instance_id)
+            self.arrived.set()
+
+    def take_work(self, taken: list[Held]) -> Iterator[tuple[Holding, Sequence[Stimulus]]]:
+        """Ready holdings with their stimuli, marked in flight and noted in `taken` as they are taken."""
+        while self._ready:
+            held = self._held.get(self._ready.popleft())
+            if held is None or not held.queued:
+                continue
+            held.queued = False
+            if held.in_flight:
+                continue  # being refreshed: it is queued again after that
+            held.in_flight = True
+            taken.append(held)
+            yield held.holding, held.take_stimuli()
+
+    def put_back(self, taken: Sequence[Held]) -> None:
+        """No turn of these is in flight any more."""
+        for held in taken:
+            held.in_flight = False
+            self.enqueue(held)
+
+    def let_go(self, held: Held) -> None:
+        """Forget an instance: its handlers are stopped, its timers cleared, who still asks is told to ask the store."""
+        instance_id = held.holding.instance_id
+        if self.still_has(held):
+            del self._held[instance_id]
+            self.delays.schedule(instance_id, None)
+            if held.performing:
+                self._task_worker.stop_instance(instance_id)
+        held.queued = False
+        held.turn_away()
+
+    def drop(self, instance_id: str, why: str) -> None:
+        """Stop the handlers of an instance and forget it: it is, or may soon be, another worker's."""
+        held = self._held.get(instance_id)
+        if held is not None:
+            logger.warning("dropped a run: %s", why, extra={"instance_id": instance_id})
+            self.let_go(held)
+
+    # -- leases ---------------------------------------------------------------------------
+    def settled_leases(self) -> Iterator[tuple[str, int, int]]:
+        """(id, version, lease end ms) of those that are stored and have no turn in flight."""
+        for instance_id, held in self._held.items():
+            if not held.in_flight and held.born is None:
+                yield instance_id, held.holding.version, held.holding.lease_until
+
+    def extensions(self) -> list[tuple[str, float]]:
+        """(id, monotonic time of the last extension) of every held instance that is stored."""
+        return [(instance_id, held.extended_at) for instance_id, held in self._held.items() if held.born is None]
+
+    def lease_extended(self, instance_id: str, *, until: int, asked_at: float) -> None:
+        """Note that a held instance's lease now runs until then."""
+        held = self._held.get(instance_id)
+        if held is not None:
+            held.holding.lease_until = max(held.holding.lease_until, until)
+            held.extended_at = asked_at
+
+    # -- within ---------------------------------------------------------------------------
+    def _timer_due(self, instance_id: str) -> None:
+        held = self._held.get(instance_id)
+        if held is not None:
+            self.offer(held, TimersDue())

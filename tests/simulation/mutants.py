@@ -24,7 +24,6 @@ def _mutant(name: str, hole: str, *patches: tuple[str, str, str]) -> Mutant:
     return Mutant(name, hole, tuple(Patch(*patch) for patch in patches))
 
 
-_DECIDE = "rules.decide:_Thought"
 _DATABASE = "store.memory_database:MemoryDatabase"
 _ORCHESTRATOR = "orchestrator:Orchestrator"
 
@@ -32,12 +31,12 @@ MUTANTS = (
     _mutant(
         "cause-without-consequences",
         "the result row is written, and what follows from it is left for later",
-        (f"{_DECIDE}.answer", "    self.draw_consequences()", "    pass"),
+        ("rules.decide:_answer", "    _draw_consequences(thought)", "    pass"),
     ),
     _mutant(
         "lost-commit-forgotten",
         "the stimuli of a commit of unknown fate are not decided again",
-        (f"{_ORCHESTRATOR}._refold", "held.inbox[:0] = draft.stimuli", "pass"),
+        ("unclear:Rereader._refold", "held.inbox[:0] = draft.stimuli", "pass"),
     ),
     _mutant(
         "lost-commit-believed",
@@ -62,7 +61,7 @@ MUTANTS = (
     _mutant(
         "nothing-performed-after-unclear-commit",
         "after an unclear commit nothing outstanding is performed",
-        (f"{_ORCHESTRATOR}._refold", "held.owes_all = True", "pass"),
+        ("unclear:Rereader._refold", "held.owes_all = True", "pass"),
     ),
     _mutant(
         "attempt-ignored",
@@ -93,7 +92,7 @@ MUTANTS = (
     _mutant(
         "skip-stays-where-it-is",
         "a skipped node does not kill its edges",
-        (f"{_DECIDE}.skip", "    self.todo.append((scope, node))", "    pass"),
+        ("rules.thought:Thought.skip", "    self.todo.append((scope, node))", "    pass"),
     ),
     _mutant(
         "all-join-runs-early",
@@ -112,7 +111,7 @@ MUTANTS = (
     _mutant(
         "iterations-collide",
         "iterations of an inner loop share the scopes of another's",
-        (f"{_DECIDE}.iteration_ended", "if activation.scope.path else", "if False else"),
+        ("rules.iterations:iteration_ended", "if activation.scope.path else", "if False else"),
     ),
     _mutant(
         "parked-without-a-time",
@@ -126,7 +125,7 @@ MUTANTS = (
     _mutant(
         "short-timers-forgotten",
         "a wait that keeps its worker is not put on the heap",
-        (f"{_ORCHESTRATOR}._perform", "self.delays.schedule(turn.instance_id, won.next_due)", "pass"),
+        (f"{_ORCHESTRATOR}._perform", "self._held.delays.schedule(turn.instance_id, won.next_due)", "pass"),
     ),
     _mutant(
         "parked-while-it-runs",
@@ -136,7 +135,7 @@ MUTANTS = (
     _mutant(
         "retry-never-woken",
         "a failed try has a due time and nobody is told of it",
-        (f"{_DECIDE}.attempt_failed", "    self.wake(activation)", "    pass"),
+        ("rules.outcomes:attempt_failed", "    thought.wake(activation)", "    pass"),
     ),
     _mutant(
         "timer-by-our-own-clock",
@@ -151,7 +150,7 @@ MUTANTS = (
     _mutant(
         "given-up-at-the-first-takeover",
         "whoever takes over somebody's run at a start-up fails it",
-        (f"{_DECIDE}.adopt", "recoveries > adopted.recoveries_max", "recoveries"),
+        ("rules.decide:_adopt", "recoveries > adopted.recoveries_max", "recoveries"),
     ),
     _mutant(
         "given-up-for-its-troubles",
@@ -193,7 +192,7 @@ MUTANTS = (
     _mutant(
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
-        (f"{_DECIDE}.receive", "signal.key is not None and signal.key in state.signal_answers", "False"),
+        ("rules.decide:_receive", "signal.key is not None and signal.key in state.signal_answers", "False"),
         (f"{_DATABASE}.append_signal", 'key is not None and ("signal", key) in record.unique', "False"),
     ),
     _mutant(
@@ -213,6 +212,10 @@ MUTANTS = (
     _mutant(
         "results-dropped-at-refresh",
         "what arrives while a foreign change is read in is not decided afterwards",
-        (f"{_ORCHESTRATOR}.refresh", "            self._enqueue(held)", "            pass"),
+        (
+            f"{_ORCHESTRATOR}.refresh",
+            "self._held.put_back(held_now)",
+            "[setattr(held, 'in_flight', False) for held in held_now]",
+        ),
     ),
 )

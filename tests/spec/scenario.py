@@ -16,12 +16,13 @@ from typing import Any
 
 from anabranch.engine.rules.commands import Dispatch, Wake
 from anabranch.engine.rules.compile import compile_plan
-from anabranch.engine.rules.decide import Decision, decide, signal_payload
+from anabranch.engine.rules.decide import Decision, decide
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.instance import InstanceHead, InstanceState
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.signals import signal_payload
 from anabranch.engine.rules.stimuli import (
     Adopted,
     AwaitsSignal,

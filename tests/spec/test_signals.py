@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.decide import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.endings import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, fits
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from tests.spec.drawings import drawn, loop

@@ -25,7 +25,7 @@ with the first event in it and closes with its last ending; its value is derived
 *A commit carries turns.* `plan_turns` decides many instances' stimuli in memory, one guarded
 turn each; `settle` sorts them by what the store answered. Between the two lies the only await.
 
-Where to change what: a join mode in `scheduling`, a loop rule in `loops` and `decide`, a new
+Where to change what: a join mode in `scheduling`, a loop rule in `loops` and `iterations`, a new
 event in `events` and `evolve`, what a template may do in `template`, what is refused at save in
 `validate`.
 """

@@ -1,6 +1,6 @@
 """Loops: what their iterations see, and what becomes of the results.
 
-Pure. `instance` folds the opening and closing of iterations through `LoopRun`; `decide` asks
+Pure. `evolve` folds the opening and closing of iterations through `LoopRun`; `iterations` asks
 it which to open next and whether the loop is done. An iteration is open from the first event
 in its scope until its last activation has ended; its value is derived then, never stored on
 its own, so a recovery derives the same one.

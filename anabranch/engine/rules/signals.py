@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from anabranch.engine.rules.values import Payload
 
 # 10,000 signals nobody waits for: enough for any backlog a person would want, small enough
@@ -49,3 +51,13 @@ def json_equal(left: Any, right: Any) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(json_equal(left[key], right[key]) for key in left)
     return bool(left == right)
+
+
+def signal_payload(event: str, payload: Payload, key: str | None) -> Payload:
+    """The payload of a SIGNAL_RECEIVED row: `{event, key?, payload}`."""
+    note: dict[str, Any] = {"event": event}
+    if key is not None:
+        note["key"] = key
+    raw = orjson.dumps({**note, "payload": orjson.Fragment(payload.raw)})
+    note["payload"] = payload.value
+    return Payload(note, raw)

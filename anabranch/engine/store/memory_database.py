@@ -13,9 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import Claimed, ForeignResult, InstanceHead, InstanceRow, Loaded, Outcome, Turn
-from anabranch.engine.rules.decide import signal_payload
 from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
-from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.memory_definitions import MemoryDefinitions
 from anabranch.errors import TooManySignals

@@ -17,9 +17,8 @@ from contextlib import suppress
 from sqlalchemy import Connection
 
 from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Loaded, Outcome, Turn
-from anabranch.engine.rules.decide import signal_payload
 from anabranch.engine.rules.events import EventType
-from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store import statements
 from anabranch.engine.store.definitions import Definitions

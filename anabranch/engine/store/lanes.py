@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from anabranch.engine.store.dialect import Dialect
 from anabranch.engine.store.faults import DataRefused, DuplicateRefused, Fault
@@ -55,7 +55,9 @@ class Lanes:
         self._engine.dispose()
 
     def _attempt(self, work: Callable[[Connection], Answer], reads_only: bool) -> Answer:  # noqa: FBT001
-        for tries_left in reversed(range(TRIES_MAX)):
+        tries_left = TRIES_MAX
+        while True:
+            tries_left -= 1
             may_be_stale = reads_only and getattr(self._own, "connection", None) is not None
             try:
                 return work(self._connection())
@@ -68,16 +70,20 @@ class Lanes:
                     raise refusal(self._dialect.describe(error)) from error
                 if fault is Fault.UNAVAILABLE:
                     self._drop_connections()
-                    if may_be_stale:
-                        continue
-                if fault is Fault.UNAVAILABLE or not tries_left:
+                if not tries_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
                     raise StoreUnavailable(self._dialect.describe(error)) from error
-        raise AssertionError("the last try returns or raises")
+            except StatementError:
+                raise  # a statement or value that never reached the driver: a fault of ours
+            except SQLAlchemyError as error:
+                # No word of the database's: the connection is in a state that nothing can be done with.
+                self._close_own()
+                raise StoreUnavailable(self._dialect.describe(error)) from error
 
     def _connection(self) -> Connection:
-        if getattr(self._own, "outage", self._outages) != self._outages:
-            self._close_own()
         connection: Connection | None = getattr(self._own, "connection", None)
+        if connection is not None and (connection.invalidated or self._own.outage != self._outages):
+            self._close_own()
+            connection = None
         if connection is None:
             connection = self._engine.connect()
             self._own.connection = connection

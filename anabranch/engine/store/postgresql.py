@@ -50,6 +50,7 @@ _COMMITTING = (
 )
 
 _TRY_AGAIN_CLASS = "40"  # transaction rollback: deadlock, serialisation
+_LOCK_NOT_AVAILABLE = "55P03"  # the server's lock_timeout: whoever has the lock may be gone by the next try
 _REFUSED_CLASSES = {"22", "23", "54"}  # data exception, integrity violation, program limit exceeded
 _UNAVAILABLE_CLASSES = {"08", "25", "28", "3D", "53", "57", "58", "XX"}
 _DUPLICATE = "23505"
@@ -190,7 +191,7 @@ class PostgresqlDialect:
         if state is None:
             original = error.orig if isinstance(error, DBAPIError) else error
             return Fault.UNAVAILABLE if isinstance(original, psycopg.OperationalError) else Fault.BUG
-        if state[:2] == _TRY_AGAIN_CLASS:
+        if state[:2] == _TRY_AGAIN_CLASS or state == _LOCK_NOT_AVAILABLE:
             return Fault.TRY_AGAIN
         if state[:2] in _REFUSED_CLASSES:
             return Fault.REFUSED
@@ -219,9 +220,15 @@ def _is_uuid(text: str) -> bool:
 
 
 def _roll_back(connection: Connection) -> None:
+    """Undo what a transaction did, unless its connection is gone: then the server does it."""
+    if connection.invalidated:
+        return
     driver = connection.connection.driver_connection
-    if isinstance(driver, psycopg.Connection) and not driver.closed:
+    assert isinstance(driver, psycopg.Connection), "the engine connects with psycopg"
+    try:
         driver.rollback()
+    except psycopg.Error:  # what led here is what is to be told; this connection is not used again
+        connection.invalidate()
 
 
 def _sqlstate(error: Exception) -> str | None:

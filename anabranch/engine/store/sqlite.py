@@ -241,9 +241,15 @@ def _prepare_connection(connection: sqlite3.Connection, _record: object) -> None
 
 
 def _roll_back(connection: Connection) -> None:
+    """Undo what a transaction did; a connection that cannot even do that is given up, which undoes it too."""
+    if connection.invalidated:
+        return
     driver = connection.connection.driver_connection
-    if isinstance(driver, sqlite3.Connection) and driver.in_transaction:
+    assert isinstance(driver, sqlite3.Connection), "the engine connects with sqlite3"
+    try:
         driver.rollback()
+    except sqlite3.Error:  # what led here is what is to be told
+        connection.invalidate()
 
 
 def _one_list(connection: Connection, statement: TextClause, **parameters: Any) -> list[Any]:

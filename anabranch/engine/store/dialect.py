@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine
 
@@ -118,6 +118,3 @@ class Dialect(Protocol):
 
     def describe(self, error: Exception) -> str:
         """One line: which database, where, and its own words for what is wrong."""
-
-
-Parameters = dict[str, Any]

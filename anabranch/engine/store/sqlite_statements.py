@@ -119,7 +119,7 @@ BIRTHS_KNOWN = text("""
 Uses ux_instance_idempotency and the primary key.
 """
 
-APPEND_EVENT = APPEND_EVENT = text("""
+APPEND_EVENT = text("""
     INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
     VALUES (:instance_id, :seq, '', '', :event_type, :payload, 0, :now)
 """)

@@ -60,7 +60,7 @@ class Claimed:
 
     loaded: Loaded
     lapsed: bool
-    """True if another worker's lease had run out; False if it was released, parked or never held."""
+    """True if another worker's lease had run out; False if it was released, parked, never held, or taken alive."""
     lapsed_at: int | None = None
     """When that lease ended (ms)."""
 
@@ -128,7 +128,7 @@ class Store(Protocol):
         The claim raises the version although it appends no event: a worker that lost its lease
         without knowing must lose its next commit too. Rows another claim holds locked are
         skipped. `only` restricts it to these ids (`anabranch run`); `steal` takes them from a
-        live lease too (`run --resume`), and one taken from another worker counts as lapsed.
+        live lease too (`run --resume`), which does not count as lapsed: its worker had not crashed.
         """
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:

@@ -125,7 +125,7 @@ async def test_steal_takes_a_live_lease_and_its_holder_loses(store: Store) -> No
         worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, only=[held.head.instance_id], steal=True
     )
     assert claimed.loaded.row.worker_id == OTHER_WORKER
-    assert claimed.lapsed, "taken from another worker counts as lapsed"
+    assert (claimed.lapsed, claimed.lapsed_at) == (False, None), "its worker was alive: that is no recovery"
     assert (await store.commit([turn(held, dispatched("a"))])).won == set()
     await assert_unchanged(store, neighbour)
 
@@ -135,6 +135,15 @@ async def test_a_lease_that_ran_out_is_claimed_as_lapsed(store: Store, lapsed_ms
     ended_at = await store.now() - lapsed_ms
     await born(store, turn_changes={"available_at": ended_at})
     (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    assert (claimed.lapsed, claimed.lapsed_at) == (True, ended_at)
+
+
+async def test_a_lease_that_ran_out_counts_as_lapsed_also_where_live_ones_are_taken(store: Store) -> None:
+    ended_at = await store.now() - 1
+    held = await born(store, turn_changes={"available_at": ended_at})
+    (claimed,) = await store.claim(
+        worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, only=[held.head.instance_id], steal=True
+    )
     assert (claimed.lapsed, claimed.lapsed_at) == (True, ended_at)
 
 

@@ -31,11 +31,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One row of a claim: who held it before, and until when."""
+    """One row of a claim, and when the lease of another worker on it had run out; None if none had."""
 
     instance_id: str
-    held_by: str | None
-    available_at: int | None
+    lapsed_at: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class MemoryDatabase:
         changes: list[Change] = []
         for row in heapq.nsmallest(limit, due, key=_overdue_order):
             record = self._open[row.head.instance_id]
-            lapsed = row.worker_id is not None and row.worker_id != worker_id
+            lapsed = row.worker_id not in (None, worker_id) and _is_due(row, now)
             record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=now + lease_ms)
             loaded = Loaded(record.row, list(record.events))
             claimed.append(Claimed(loaded, lapsed, row.available_at if lapsed else None))

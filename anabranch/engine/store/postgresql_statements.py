@@ -128,7 +128,9 @@ def claim(*, only: bool, steal: bool) -> TextClause:
     among = "AND instance_id = ANY(CAST(:ids AS uuid[]))" if only else ""
     return text(f"""
         WITH due AS (
-            SELECT instance_id, worker_id, available_at FROM workflow_instances
+            SELECT instance_id, available_at,
+                CASE WHEN worker_id <> :worker_id AND available_at <= {NOW_MS} THEN available_at END AS lapsed_at
+            FROM workflow_instances
             WHERE {IS_OPEN} AND ({due}) {among}
             ORDER BY available_at, instance_id LIMIT :limit FOR UPDATE SKIP LOCKED
         ), taken AS (
@@ -136,7 +138,7 @@ def claim(*, only: bool, steal: bool) -> TextClause:
             SET version = i.version + 1, worker_id = :worker_id, available_at = {NOW_MS} + :lease_ms
             FROM due WHERE i.instance_id = due.instance_id
         )
-        SELECT instance_id, worker_id, available_at FROM due ORDER BY available_at, instance_id
+        SELECT instance_id, lapsed_at FROM due ORDER BY available_at, instance_id
     """)
 
 

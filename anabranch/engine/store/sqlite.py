@@ -148,7 +148,7 @@ class SqliteDialect:
         with self.transaction(connection):
             now = self.now(connection)
             due = statements.claimable(only=only is not None, steal=steal)
-            parameters: dict[str, Any] = {"now": now, "limit": limit}
+            parameters: dict[str, Any] = {"worker_id": worker_id, "now": now, "limit": limit}
             if only is not None:
                 parameters["ids"] = self.ids(only)
             taken = [Taken(*row) for row in _one_list(connection, due, **parameters)]

@@ -166,8 +166,10 @@ def claimable(*, only: bool, steal: bool) -> TextClause:
     due = "available_at <= :now" + (" OR worker_id IS NOT NULL" if steal else "")
     among = "AND instance_id IN (SELECT value FROM json_each(:ids))" if only else ""
     return text(f"""
-        SELECT json_group_array(json_array(instance_id, worker_id, available_at)) FROM (
-            SELECT instance_id, worker_id, available_at FROM workflow_instances
+        SELECT json_group_array(json_array(instance_id, lapsed_at)) FROM (
+            SELECT instance_id,
+                CASE WHEN worker_id <> :worker_id AND available_at <= :now THEN available_at END AS lapsed_at
+            FROM workflow_instances
             WHERE {IS_OPEN} AND ({due}) {among}
             ORDER BY available_at, instance_id LIMIT :limit)
     """)

@@ -16,13 +16,13 @@ from contextlib import suppress
 
 from sqlalchemy import Connection
 
-from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Loaded, Outcome, Turn
+from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Outcome, Turn
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store import statements
 from anabranch.engine.store.definitions import Definitions
-from anabranch.engine.store.dialect import Dialect, ForeignEvent, Taken
+from anabranch.engine.store.dialect import Dialect, ForeignEvent
 from anabranch.engine.store.faults import DataRefused, DuplicateRefused
 from anabranch.engine.store.inquiries import Inquiries, find_instance, is_uuid
 from anabranch.engine.store.revision import check_revision
@@ -118,7 +118,7 @@ class SqlStore(Inquiries, Definitions):
         # with, and their logs would then be older than they are.
         loaded = await self.load([one.instance_id for one in taken])
         return [
-            _claimed(one, loaded[one.instance_id], worker_id)
+            Claimed(loaded[one.instance_id], one.lapsed_at is not None, one.lapsed_at)
             for one in taken
             if one.instance_id in loaded and loaded[one.instance_id].row.worker_id == worker_id
         ]
@@ -224,8 +224,3 @@ class SqlStore(Inquiries, Definitions):
 
         if not is_uuid(instance_id) or not await self.write(delete):
             raise NotFound(f"there is no ended test run {instance_id}")
-
-
-def _claimed(taken: Taken, loaded: Loaded, worker_id: str) -> Claimed:
-    lapsed = taken.held_by is not None and taken.held_by != worker_id
-    return Claimed(loaded, lapsed, taken.available_at if lapsed else None)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from anabranch.engine.store.dialect import Dialect
 from anabranch.engine.store.opening import dialect_of
-from anabranch.engine.store.revision import check_revision, revision_of
+from anabranch.engine.store.revision import check_revision, refuse_unversioned, revision_of
 from anabranch.engine.store.schema import SCHEMA_REVISION
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import CONNECT_PAUSE_S, CONNECT_WAIT_S
@@ -39,11 +39,13 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
     """Bring a database to this program's schema; returns its version. Does nothing if it is there.
 
     Makes the file and the directories above it for SQLite. Raises SchemaMismatch for a newer
-    schema, StoreUnavailable for an absent or read-only database, SettingsError for a bad URL.
+    schema and for tables without a version, StoreUnavailable for an absent or read-only
+    database, SettingsError for a bad URL.
     """
     dialect = dialect_of(url)
     with _connected(dialect, wait_s=connect_wait_s) as connection, _alone(dialect, connection):
         if revision_of(connection) != SCHEMA_REVISION:
+            refuse_unversioned(connection, place=dialect.place)
             _refuse_newer(dialect, connection)
             try:
                 with _ALEMBIC:

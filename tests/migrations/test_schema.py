@@ -141,6 +141,30 @@ async def test_a_store_does_not_start_without_tables(empty_url: str) -> None:
         await open_store(empty_url).start()
 
 
+def test_tables_without_a_version_are_refused_and_left_alone(empty_url: str) -> None:
+    upgrade(empty_url)
+    _on(empty_url, lambda connection: connection.execute(text("DELETE FROM alembic_version")))
+    before = _on(empty_url, _picture)
+    for attempt in (upgrade, lambda url: ensure_schema(url, auto_migrate=True)):
+        with pytest.raises(SchemaMismatch, match=r"workflow_instances.*no schema version") as caught:
+            attempt(empty_url)
+        assert "of its own" in caught.value.advice, "it says what to do"
+    assert _on(empty_url, _picture) == before
+
+
+async def test_a_store_does_not_start_on_tables_without_a_version(empty_url: str) -> None:
+    _on(empty_url, lambda connection: connection.execute(text("CREATE TABLE workflows (name TEXT)")))
+    with pytest.raises(SchemaMismatch, match=r"workflows.*no schema version"):
+        await open_store(empty_url).start()
+
+
+def test_a_version_that_another_program_left_is_told_apart_from_a_newer_one(empty_url: str) -> None:
+    upgrade(empty_url)
+    _set_version(empty_url, "ae1027a6acf")
+    with pytest.raises(SchemaMismatch, match=r"ae1027a6acf.*another program"):
+        ensure_schema(empty_url, auto_migrate=False)
+
+
 def _on(url: str, work: Callable[[Connection], Answer]) -> Answer:
     engine = dialect_of(url).engine(commits=False)
     try:

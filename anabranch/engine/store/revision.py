@@ -5,12 +5,18 @@ Called by a store when it starts and by `anabranch.migrations`; reads one tiny t
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import Connection, inspect, text
 
-from anabranch.engine.store.schema import SCHEMA_REVISION
+from anabranch.engine.store.schema import SCHEMA_REVISION, metadata
 from anabranch.errors import SchemaMismatch
 
 VERSION_TABLE = "alembic_version"
+
+_OUR_REVISION = re.compile(r"[0-9]{4}")
+
+_OWN_DATABASE = "Give anabranch a database of its own in ANABRANCH_DATABASE_URL"
 
 _REVISION = text("SELECT version_num FROM alembic_version")
 
@@ -25,12 +31,17 @@ def revision_of(connection: Connection) -> str | None:
 
 def check_revision(connection: Connection, *, place: str) -> None:
     """Return if the schema is this program's; raises SchemaMismatch, which names both versions."""
+    refuse_unversioned(connection, place=place)
     found = revision_of(connection)
     if found == SCHEMA_REVISION:
         return
     wants = f"this program works with version {SCHEMA_REVISION}"
     if found is None:
         raise SchemaMismatch(f"{place} has no tables yet; {wants}", hint="Run `anabranch migrate`.")
+    if not _OUR_REVISION.fullmatch(found):
+        raise SchemaMismatch(
+            f"{place} has schema version {found}, which is one of another program; {wants}", hint=f"{_OWN_DATABASE}."
+        )
     if found < SCHEMA_REVISION:
         raise SchemaMismatch(
             f"{place} has schema version {found}; {wants}",
@@ -40,3 +51,18 @@ def check_revision(connection: Connection, *, place: str) -> None:
         f"{place} has schema version {found}, which is newer; {wants}",
         hint="A newer anabranch has migrated this database: use that release or a later one.",
     )
+
+
+def refuse_unversioned(connection: Connection, *, place: str) -> None:
+    """Raise SchemaMismatch if there are tables with our names, but nothing says of which version they are.
+
+    They may be another program's, or ours from a backup without its version table: nobody but
+    the operator can know, and a migration would stop half-way over them.
+    """
+    # Tables first: a migrator that is at work meanwhile commits both at once.
+    tables = sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
+    if tables and revision_of(connection) is None:
+        raise SchemaMismatch(
+            f"{place} has tables named {', '.join(tables)}, but no schema version in {VERSION_TABLE}",
+            hint=f"{_OWN_DATABASE}, or, if they are anabranch's, restore {VERSION_TABLE} from the same backup.",
+        )

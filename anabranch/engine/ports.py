@@ -158,7 +158,7 @@ class Store(Protocol):
 
     # -- reading --------------------------------------------------------------------------
     async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
-        """Rows with their events after `after_seq`, each pair from one snapshot; never one by one."""
+        """Rows with their events after `after_seq`, each pair from one snapshot, however long the logs are."""
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         """The row alone. With a tenant, another tenant's reads as absent."""

@@ -1,11 +1,13 @@
 """Reading: instances, pages of logs, lists, counts. Nothing here writes.
 
 The part of a store that REST, sockets and the command line ask; `state_manager.SqlStore`
-inherits it. Each answer is one statement, so it shows one moment.
+inherits it. Each answer shows one moment: it is one statement, or pages of a log, which is only
+ever added to.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 
@@ -14,8 +16,16 @@ from sqlalchemy import Connection
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.store import statements
+from anabranch.engine.store.faults import DataRefused
 from anabranch.engine.store.rooms import SqlRoom
 from anabranch.engine.store.rows import instance_row
+
+log = logging.getLogger("anabranch.store")
+
+# 256 events a statement: their payloads are joined into one value, which databases bound at
+# 1 GB. With 1 MB a payload there is room to spare, and most logs are one page. Where it is too
+# much all the same, smaller pages are tried.
+LOG_PAGE_EVENTS = 256
 
 
 class Inquiries(SqlRoom):
@@ -26,8 +36,17 @@ class Inquiries(SqlRoom):
         return await self.read(self.dialect.now)
 
     async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
-        """Rows with their events after `after_seq`, each pair from one snapshot; never one by one."""
-        return await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
+        """Rows with their events after `after_seq`, each pair from one snapshot.
+
+        One query for all of them. Only where the database cannot answer it, because some log is
+        too long for one value, they are read one by one: nobody is kept waiting by a neighbour.
+        """
+        try:
+            return await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
+        except DataRefused as refusal:
+            log.info("reading %d runs one by one: %s", len(instance_ids), refusal.message)
+        found = [await self._load_by_pages(instance_id, after_seq=after_seq) for instance_id in instance_ids]
+        return {loaded.row.head.instance_id: loaded for loaded in found if loaded is not None}
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         """The row alone. With a tenant, another tenant's reads as absent."""
@@ -40,9 +59,22 @@ class Inquiries(SqlRoom):
         """Events in seq order."""
         if not is_uuid(instance_id):
             return []
-        return await self.read(
-            lambda connection: self.dialect.read_log(connection, instance_id, after_seq=after_seq, limit=limit)
-        )
+        events: list[Event] = []
+        page_max = LOG_PAGE_EVENTS
+        while len(events) < limit:
+            page = min(page_max, limit - len(events))
+            try:
+                found = await self._read_page(instance_id, after_seq=after_seq, limit=page)
+            except DataRefused:
+                if page == 1:
+                    raise
+                page_max = page // 2
+                continue
+            events += found
+            if len(found) < page:
+                break
+            after_seq = found[-1].seq
+        return events
 
     async def list_instances(
         self,
@@ -90,6 +122,20 @@ class Inquiries(SqlRoom):
     async def count_pending(self) -> int:
         """PENDING instances, counted up to the back-pressure limit and no further."""
         return await self.read(lambda connection: int(connection.execute(statements.COUNT_PENDING).scalar_one()))
+
+    async def _load_by_pages(self, instance_id: str, *, after_seq: int) -> Loaded | None:
+        """A row and its log up to there: what was in the log when the row was read is in it for good."""
+        row = await self.get_instance(instance_id)
+        if row is None:
+            return None
+        wanted = max(0, row.last_seq - after_seq)
+        events = await self.read_log(instance_id, after_seq=after_seq, limit=wanted)
+        return Loaded(row, events) if len(events) == wanted else None  # fewer: the run was removed meanwhile
+
+    async def _read_page(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+        return await self.read(
+            lambda connection: self.dialect.read_log(connection, instance_id, after_seq=after_seq, limit=limit)
+        )
 
     async def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:
         if not is_uuid(instance_id):

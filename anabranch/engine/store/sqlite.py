@@ -50,8 +50,9 @@ CACHE_KIB = 65_536
 # 1,024 rows a statement: with 20 columns still below the 32,766 parameters that SQLite takes.
 ROWS_PER_STATEMENT = 1_024
 
-# 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB; even
-# runs whose whole 16 MB of context is in the log stay below it.
+# 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB. Runs
+# with 16 MB of context stay below it unless their logs hold much that the context has forgotten
+# (what ran in loops); `Inquiries.load` then reads them one by one.
 LOGS_PER_STATEMENT = 32
 
 _UNAVAILABLE = {

@@ -15,8 +15,9 @@ import argparse
 import json
 import multiprocessing
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tests.simulation.cases import RANDOM_CASES, drawn_cases, probe_case, random_case_of
 from tests.simulation.hunting import (
@@ -44,6 +45,9 @@ SEEDS_PER_LOT = 8
 
 WORKERS = 2
 
+# One lot in hand and one waiting for each worker.
+LOTS_AHEAD = 2 * WORKERS
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; 0 if all is well."""
@@ -56,9 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Forked, so that the prepared cases are shared; before any thread exists.
     with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
         began = time.monotonic()
-        tally = Tally()
-        for part in pool.imap_unordered(_lot, _lots(options.first_seed, began, options.seconds, tally)):
+        tally, room = Tally(), threading.Semaphore(LOTS_AHEAD)
+        for part in pool.imap_unordered(_lot, _lots(options.first_seed, began, options.seconds, tally, room)):
             tally.merge(part)
+            room.release()
         seconds = time.monotonic() - began
         _show(tally, seconds)
         catches = dict(pool.imap_unordered(_hunted, range(len(MUTANTS)), chunksize=1)) if options.mutants else {}
@@ -106,10 +111,11 @@ def _prepare() -> None:
         random_case_of(number)
 
 
-def _lots(first: int, began: float, seconds: float, tally: Tally):
+def _lots(first: int, began: float, seconds: float, tally: Tally, room: threading.Semaphore) -> Iterator[list[int]]:
     """Seeds that once failed, then new ones until the time is over and enough was done."""
     yield known_seeds()
     while time.monotonic() - began < seconds or tally.steps < STEPS_MIN:
+        room.acquire()  # the pool would take all the lots there are at once
         yield list(range(first, first + SEEDS_PER_LOT))
         first += SEEDS_PER_LOT
 

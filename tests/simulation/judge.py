@@ -140,15 +140,15 @@ class Judge:
             what = f"attempt {helpers.attempt} of {node_id} in {scope!r} runs twice at once in {worker_id}"
             self.accuse("dispatch inside a process is idempotent", what, instance_id)
 
-    def checked(self, decide: Callable[[InstanceState, Stimulus, int], Decision]) -> Callable[..., Decision]:
+    def checked(self, decide: Callable[..., Decision]) -> Callable[..., Decision]:
         """The same decisions, some of them held against what is outstanding before and after."""
 
-        def decide_and_check(state: InstanceState, stimulus: Stimulus, now: int) -> Decision:
+        def decide_and_check(state: InstanceState, stimulus: Stimulus, now: int, **limits: int) -> Decision:
             self._decisions += 1
             if self._decisions % DECISION_CHECK_EVERY:
-                return decide(state, stimulus, now)
+                return decide(state, stimulus, now, **limits)
             before = outstanding(state)
-            decision = decide(state, stimulus, now)
+            decision = decide(state, stimulus, now, **limits)
             added = outstanding(state) - before
             if set(decision.commands) != added:
                 what = f"{type(stimulus).__name__}: commanded {decision.commands}, newly outstanding is {added}"

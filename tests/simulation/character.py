@@ -1,0 +1,76 @@
+"""What is peculiar to a world: how many processes, how they are set, which workflows its clients know.
+
+Drawn from the seed by `world`. Small limits (two held instances, one turn a batch, a lease of less
+than a second) are as likely as big ones: most defects hide where something is full or nearly over.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from anabranch.engine.lifecycle import EngineOptions
+from tests.simulation.cases import RANDOM_CASES, SimulatedCase, drawn_cases, probe_case, random_case_of
+
+
+@dataclass(frozen=True, slots=True)
+class Character:
+    """The settings of one world."""
+
+    slots: int
+    chaos_steps: int
+    lease_ms: int
+    concurrency: int
+    held_max: int
+    batch_turns_max: int
+    commits_in_flight_max: int
+    recoveries_max: int
+    clients: int
+    runs_per_client: int
+    skew_ms: int
+    """So far wrong a clock may be when its process starts."""
+    idle_slot: int | None
+    """A slot that takes requests and runs nothing."""
+    cases: tuple[SimulatedCase, ...]
+    """What the clients start."""
+
+    @property
+    def all_cases(self) -> tuple[SimulatedCase, ...]:
+        """Everything that is saved, the probe included."""
+        return (*self.cases, probe_case())
+
+    def options(self, slot: int) -> EngineOptions:
+        """How the engine in this slot behaves."""
+        return EngineOptions(
+            lease_ms=self.lease_ms,
+            concurrency=self.concurrency,
+            held_max=self.held_max,
+            recoveries_max=self.recoveries_max,
+            batch_turns_max=self.batch_turns_max,
+            works=slot != self.idle_slot,
+        )
+
+
+def draw_character(rng: random.Random) -> Character:
+    """The character that these dice give."""
+    slots = rng.choice((1, 2, 2, 3, 3, 4, 5))
+    return Character(
+        slots=slots,
+        chaos_steps=rng.choice((700, 1_500, 4_000, 8_000)),
+        lease_ms=rng.choice((900, 1_500, 4_000)),
+        concurrency=rng.choice((1, 2, 8)),
+        held_max=rng.choice((2, 6, 100)),
+        batch_turns_max=rng.choice((1, 3, 256)),
+        commits_in_flight_max=rng.choice((1, 2)),
+        recoveries_max=rng.choice((1, 2, 10)),
+        clients=rng.choice((1, 2, 3)),
+        runs_per_client=rng.choice((4, 8, 16)),
+        skew_ms=rng.choice((0, 20, 500)),
+        idle_slot=slots - 1 if slots > 1 and rng.random() < 0.2 else None,
+        cases=_draw_cases(rng),
+    )
+
+
+def _draw_cases(rng: random.Random) -> tuple[SimulatedCase, ...]:
+    drawn = rng.sample(drawn_cases(), rng.randint(1, 3))
+    return (*drawn, *(random_case_of(number) for number in rng.sample(range(RANDOM_CASES), rng.randint(1, 4))))

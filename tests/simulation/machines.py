@@ -1,0 +1,226 @@
+"""The machines of a world: its slots, the processes that live in them one after the other, and what befalls them.
+
+Called by `world`. Faults are planned in `faults`; here they strike, between two callbacks.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.errors import StoreUnavailable
+from tests.simulation.character import Character
+from tests.simulation.faults import COMMIT_FAULTS, Fault, FaultKind
+from tests.simulation.judge import Judge
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import Weather
+from tests.simulation.nodes import SimulatedTypes
+from tests.simulation.processes import SimulatedProcess, SkewedClock
+
+# 2027-01-15: any day will do that looks like one in the logs.
+EPOCH_MS = 1_800_000_000_000
+
+# How long the slot of a process that could not start, or was dying, stays empty.
+RESTART_S = 0.05
+
+# Most results say nothing new when they come again; many must, for one of them to be dangerous.
+DOUBLED_AT_ONCE = 6
+
+_OUTSIDE = contextvars.Context()
+"""A context that belongs to no process."""
+
+
+class DatabaseClock:
+    """The clock by which leases and timers are judged. It may be set, too."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._wrong_by_ms = 0
+        self.set_back_by_ms = 0
+        """How far it was set back altogether: so much later may anything be due."""
+
+    def now(self) -> int:
+        """Milliseconds since the epoch."""
+        return EPOCH_MS + int(self._loop.time() * 1000) + self._wrong_by_ms
+
+    def jump(self, milliseconds: int) -> None:
+        """Be set forwards or back."""
+        self._wrong_by_ms += milliseconds
+        self.set_back_by_ms += max(0, -milliseconds)
+
+
+class Machines:
+    """Slots with processes in them."""
+
+    def __init__(
+        self,
+        *,
+        loop: SimulatedLoop,
+        database: MemoryDatabase,
+        database_clock: DatabaseClock,
+        judge: Judge,
+        types: SimulatedTypes,
+        character: Character,
+        rarities: Counter[str],
+        seed: int,
+    ) -> None:
+        self._loop = loop
+        self._database = database
+        self._judge = judge
+        self._types = types
+        self._character = character
+        self._rarities = rarities
+        self._rng = random.Random(f"machines {seed}")
+        self._generation = 0
+        self._ended = False
+        self._weather = [Weather(seed=seed * 31 + slot, rarities=rarities) for slot in range(character.slots)]
+        self._slots: list[SimulatedProcess | None] = [None] * character.slots
+        self.database_clock = database_clock
+        self.struck: list[Fault] = []
+        """Faults that happened to something."""
+
+    def start(self) -> None:
+        """A process in every slot."""
+        for slot in range(self._character.slots):
+            self._launch(slot)
+
+    def clear_up(self) -> None:
+        """Nothing new goes wrong; what stood still goes on."""
+        for weather in self._weather:
+            weather.clear_up()
+        for process in self.living():
+            self._thaw(process)
+
+    def clear(self) -> None:
+        """From now on nothing goes wrong at all."""
+        for weather in self._weather:
+            weather.clear()
+
+    def end(self) -> None:
+        """Unwind whatever still runs, and start nothing any more."""
+        self._ended = True
+        for process in self.living():
+            self._loop.kill(process.owner)
+
+    def living(self) -> Iterator[SimulatedProcess]:
+        """Those that have neither crashed nor gone."""
+        return (process for process in self._slots if process is not None and not process.dead)
+
+    def reachable(self) -> list[SimulatedProcess]:
+        """Those that answer requests."""
+        return [process for process in self.living() if process.ready]
+
+    def strike(self, fault: Fault) -> None:
+        """Let a planned fault happen, if there is anything for it to happen to."""
+        process, weather = self._slots[fault.slot], self._weather[fault.slot]
+        if process is None or process.dead:
+            return
+        self.struck.append(fault)
+        until = self._loop.time() + fault.seconds
+        match fault.kind:
+            case FaultKind.CRASH:
+                self._rarities["process crashed"] += 1
+                self._crash(fault.slot, process, fault.seconds)
+            case FaultKind.STOP:
+                if process.ready:
+                    grace_s = 0.0 if fault.count > 1 else 0.2
+                    process.run(self._stop(fault.slot, process, grace_s=grace_s, down_s=fault.seconds))
+            case FaultKind.FREEZE:
+                self._freeze(process, fault.seconds)
+            case FaultKind.DYING:
+                process.dying = True
+                self._from_outside(fault.seconds, self._crash, fault.slot, process, RESTART_S)
+            case FaultKind.CALL_LOST:
+                weather.calls.extend([fault.number % 2 == 0] * fault.count)
+            case FaultKind.DATABASE_AWAY:
+                for each in self._weather if fault.count > 2 else (weather,):
+                    each.away_until = until
+            case FaultKind.DATABASE_SLOW:
+                weather.slow_until, weather.slow_s = until, fault.seconds / 4
+            case FaultKind.RESULTS_DOUBLED:
+                weather.results.extend([fault.seconds] * fault.count * DOUBLED_AT_ONCE)
+            case FaultKind.RESULTS_LATE:
+                weather.results.extend([None] * fault.count)
+            case FaultKind.FAILURES_ECHOED:
+                weather.echoes += fault.count
+            case FaultKind.CLOCK_JUMP:
+                self._rarities["clock of a process jumped"] += 1
+                process.clock.jump(round(fault.seconds * 1000))
+            case FaultKind.DATABASE_CLOCK_JUMP:
+                self._rarities["clock of the database jumped"] += 1
+                self.database_clock.jump(round(fault.seconds * 1000))
+            case FaultKind.BIRTH_LATE:
+                weather.births.extend([fault.seconds] * fault.count)
+            case _:
+                weather.commits.extend([(COMMIT_FAULTS[fault.kind], fault.seconds)] * fault.count)
+
+    # -- processes ------------------------------------------------------------------------
+    def _launch(self, slot: int) -> None:
+        """Start a new process in this slot."""
+        if self._ended:
+            return
+        self._generation += 1
+        worker_id = f"w{slot}.{self._generation}"
+        character = self._character
+        clock = SkewedClock(
+            self._loop,
+            rate=1 + self._rng.uniform(-0.005, 0.005),
+            wrong_by_ms=self._rng.randint(-character.skew_ms, character.skew_ms),
+            database_now=self._database.now(),
+        )
+        process = SimulatedProcess(
+            loop=self._loop,
+            database=self._database,
+            weather=self._weather[slot],
+            handlers=self._types,
+            options=character.options(slot),
+            clock=clock,
+            worker_id=worker_id,
+            commits_in_flight_max=character.commits_in_flight_max,
+        )
+        self._slots[slot] = process
+        self._judge.processes[worker_id] = process
+        process.run(self._start(slot, process))
+
+    async def _start(self, slot: int, process: SimulatedProcess) -> None:
+        try:
+            await process.engine.start()
+        except StoreUnavailable:
+            self._from_outside(RESTART_S, self._crash, slot, process, RESTART_S)
+        else:
+            process.ready = True
+
+    def _crash(self, slot: int, process: SimulatedProcess, down_s: float) -> None:
+        """The process is gone, if it was not already; another follows."""
+        if process.dead:
+            return
+        process.crash()
+        self._judge.processes.pop(process.worker_id, None)
+        self._judge.ledger.forget_process(process.worker_id)
+        self._slots[slot] = None
+        self._from_outside(down_s, self._launch, slot)
+
+    async def _stop(self, slot: int, process: SimulatedProcess, *, grace_s: float, down_s: float) -> None:
+        process.ready = False
+        await process.engine.stop(grace_s=grace_s)
+        self._from_outside(0.0, self._crash, slot, process, down_s)
+
+    def _from_outside(self, after_s: float, act: Callable[..., None], *arguments: Any) -> None:
+        """Do something that no process does."""
+        self._loop.call_later(after_s, act, *arguments, context=_OUTSIDE.copy())
+
+    def _freeze(self, process: SimulatedProcess, seconds: float) -> None:
+        if process.frozen:
+            return
+        if seconds * 1000 > self._character.lease_ms:
+            self._rarities["process frozen past its lease"] += 1
+        process.freeze()
+        self._from_outside(seconds, self._thaw, process)
+
+    def _thaw(self, process: SimulatedProcess) -> None:
+        if process.frozen and not process.dead:
+            process.thaw()

@@ -111,7 +111,7 @@ MUTANTS = (
     _mutant(
         "iterations-collide",
         "iterations of an inner loop share the scopes of another's",
-        ("rules.iterations:iteration_ended", "if activation.scope.path else", "if False else"),
+        ("rules.iterations:go_on", "if activation.scope.path else", "if False else"),
     ),
     _mutant(
         "parked-without-a-time",

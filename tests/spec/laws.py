@@ -18,6 +18,7 @@ from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.instance import Activation, InstanceState, Scope
+from anabranch.engine.rules.loops import LoopRun
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def picture(state: InstanceState) -> dict[str, Any]:
         ),
         "kept signals": {event: [_signal(s) for s in kept.values()] for event, kept in state.kept.items()},
         "kept count": state.kept_count,
+        "unfinished": list(state.unfinished),
         "waits": {event: list(waits) for event, waits in state.waits.items()},
         "promises": {seq: _key(wait) for seq, wait in state.promises.items()},
         "signal answers": state.signal_answers,
@@ -137,12 +139,19 @@ def _activation(activation: Activation) -> dict[str, Any]:
         else {
             "items": run.items,
             "count": run.count,
-            "next": run.next_index,
             "open": list(run.open),
-            "outcomes": {index: None if o is None else o.raw for index, o in run.outcomes.items()},
-            "bytes": run.bytes,
             "error": run.error,
+            # How far a loop without a body has come is in no row: a takeover runs it from the beginning.
+            **(_progress(run) if activation.node.loop is not None and activation.node.loop.body.nodes else {}),
         },
+    }
+
+
+def _progress(run: LoopRun) -> dict[str, Any]:
+    return {
+        "next": run.next_index,
+        "outcomes": {index: None if o is None else o.raw for index, o in run.outcomes.items()},
+        "bytes": run.bytes,
     }
 
 

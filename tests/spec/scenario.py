@@ -20,6 +20,7 @@ from anabranch.engine.rules.decide import Decision, decide
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.instance import InstanceHead, InstanceState
+from anabranch.engine.rules.iterations import LOOP_WORK_MAX
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.signals import signal_payload
@@ -176,19 +177,20 @@ class Happened:
 class Scenario:
     """One instance: its state, its log, its clock."""
 
-    def __init__(self, plan: Plan, head: InstanceHead, *, checked: bool) -> None:
+    def __init__(self, plan: Plan, head: InstanceHead, *, checked: bool, work_max: int) -> None:
         self.plan = plan
         self.head = head
         self.now = BIRTH_MS
         self.state = InstanceState(plan, head)
         self.log: list[Event] = []
         self._checked = checked
+        self._work_max = work_max
 
     # -- when -----------------------------------------------------------------------------
     def when(self, stimulus: Stimulus) -> Happened:
         """Decide a stimulus now, and check that the laws hold afterwards."""
         before = Before.of(self.state) if self._checked else None
-        decision = decide(self.state, stimulus, self.now)
+        decision = decide(self.state, stimulus, self.now, work_max=self._work_max)
         self.log += decision.events
         if before is not None:
             check_decision(self.state, self.log, before, decision, now=self.now)
@@ -286,6 +288,7 @@ def given(
     available_in_ms: int = 0,
     deadline_in_ms: int | None = None,
     checked: bool = True,
+    work_max: int = LOOP_WORK_MAX,
 ) -> Scenario:
     """An instance that has just been born; `checked=False` puts the checks off to `check()`, for big ones."""
     plan = document if isinstance(document, Plan) else compile_plan(document, types)
@@ -299,7 +302,7 @@ def given(
         available_at=BIRTH_MS + available_in_ms,
         deadline_at=None if deadline_in_ms is None else BIRTH_MS + deadline_in_ms,
     )
-    return Scenario(plan, head, checked=checked).then(Started(Payload.of(input_), begin=begin))
+    return Scenario(plan, head, checked=checked, work_max=work_max).then(Started(Payload.of(input_), begin=begin))
 
 
 def begun(document: Mapping[str, Any] | Plan, input_: Any = None, **options: Any) -> Scenario:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import ENDINGS, EventType
 from anabranch.engine.rules.evolve import outstanding
+from anabranch.engine.rules.iterations import LOOP_WORK_MAX
 from anabranch.engine.rules.stimuli import NodeResult
 from tests.spec import scenario
 from tests.spec.scenario import HANDED_OVER, LAPSED, TAIL, Scenario, asks_for, cancel, completed, failed, signal
@@ -25,6 +26,9 @@ from tests.spec.shapes import random_shape
 STIMULI = 40
 STEPS_TO_FINISH_MAX = 2_000
 
+# Mostly loops open what they may; some decisions have worked enough after one iteration.
+PATIENCE = (LOOP_WORK_MAX, LOOP_WORK_MAX, 1)
+
 dice = st.randoms(use_true_random=False)
 patiently = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
@@ -32,14 +36,15 @@ patiently = settings(deadline=None, max_examples=60, suppress_health_check=[Heal
 @patiently
 @given(dice)
 def test_the_laws_hold_after_every_stimulus(rng: random.Random):
-    run = scenario.given(random_shape(rng), deadline_in_ms=rng.choice([None, None, None, 30_000]))
+    deadline_in_ms = rng.choice([None, None, None, 30_000])
+    run = scenario.given(random_shape(rng), deadline_in_ms=deadline_in_ms, work_max=rng.choice(PATIENCE))
     Weather(rng, run).blow(STIMULI)
 
 
 @patiently
 @given(dice)
 def test_every_run_comes_to_an_end_once_the_trouble_stops(rng: random.Random):
-    run = scenario.given(random_shape(rng))
+    run = scenario.given(random_shape(rng), work_max=rng.choice(PATIENCE))
     Weather(rng, run).blow(STIMULI)
     finish(run)
     if run.status == "COMPLETED" and not _terminated(run):

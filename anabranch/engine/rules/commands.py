@@ -20,7 +20,10 @@ class Dispatch(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """Offer the instance a `TimersDue` stimulus at this time (ms): a delay, retry, wait or deadline is due then."""
+    """Offer the instance a `TimersDue` stimulus at this time (ms): a delay, retry, wait or deadline is due then.
+
+    For a loop that a decision left unfinished it is the past: it goes on at once.
+    """
 
     node_id: str
     scope: str

@@ -14,7 +14,7 @@ write into one `Thought`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
@@ -22,7 +22,7 @@ from anabranch.engine.rules.endings import complete
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, Event, EventType
 from anabranch.engine.rules.instance import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.iterations import iteration_ended
+from anabranch.engine.rules.iterations import LOOP_WORK_MAX, go_on
 from anabranch.engine.rules.outcomes import attempt_failed, open_wait, returned
 from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.scheduling import Readiness, calculate_next_nodes
@@ -61,18 +61,24 @@ class Decision:
     """For a signal: was a fitting wait open when it (or the first one with its key) arrived?"""
     refused: str | None = None
     """For a signal: the code of why it was not taken."""
+    worked: int = 0
+    """What running loops has cost, in the units of `template_work`."""
 
 
 NOTHING = Decision()
 
 
-def decide(state: InstanceState, stimulus: Stimulus, now: int) -> Decision:
-    """What follows from a stimulus at `now` (ms): events, commands, what to stop. Evolves `state` by those events."""
+def decide(state: InstanceState, stimulus: Stimulus, now: int, *, work_max: int = LOOP_WORK_MAX) -> Decision:
+    """What follows from a stimulus at `now` (ms): events, commands, what to stop. Evolves `state` by those events.
+
+    Once loops have cost `work_max` they open no more iterations: the state owes a wake-up that is
+    due at once, and the next `TimersDue` (or takeover) goes on.
+    """
     if state.is_terminal:
         return NOTHING  # late results are not an error: someone finished first
     if isinstance(stimulus, Started) and state.last_seq > 0:
         return NOTHING  # an earlier try to be born, thought to be lost, has reached the store after all
-    thought = Thought(state, now)
+    thought = Thought(state, now, work_max)
     if _deadline_passed(thought):
         return _concluded(thought)
     match stimulus:
@@ -86,6 +92,7 @@ def decide(state: InstanceState, stimulus: Stimulus, now: int) -> Decision:
         case TimersDue():
             _begin_if_due(thought)
             _fire_timers(thought)
+            _finish_loops(thought)
         case SignalSent():
             return _receive(thought, stimulus)
         case TailLoaded():
@@ -127,6 +134,7 @@ def _adopt(thought: Thought, adopted: Adopted) -> None:
         thought.emit(EventType.INSTANCE_RECOVERED, payload=Payload.trusted({"recoveries": recoveries}))
     _begin_if_due(thought)
     _fire_timers(thought)
+    _finish_loops(thought)
 
 
 def _answer(thought: Thought, activation: Activation, outcome: HandlerOutcome) -> None:
@@ -151,8 +159,7 @@ def _receive(thought: Thought, signal: SignalSent) -> Decision:
         return Decision(refused="TOO_MANY_SIGNALS")
     thought.emit(EventType.SIGNAL_RECEIVED, payload=signal_payload(signal.event, signal.payload, signal.key))
     _draw_consequences(thought)
-    done = _concluded(thought)
-    return Decision(done.events, done.commands, done.stops, done.not_before, delivered=waited_for)
+    return replace(_concluded(thought), delivered=waited_for)
 
 
 def _begin_if_due(thought: Thought) -> None:
@@ -177,6 +184,15 @@ def _fire_timers(thought: Thought) -> None:
         else:
             assert activation.output is not None
             complete(thought, activation, activation.output, activation.next_handle)
+        _draw_consequences(thought)
+
+
+def _finish_loops(thought: Thought) -> None:
+    """Go on with loops that an earlier decision left unfinished, one after the other."""
+    for loop in list(thought.state.unfinished.values()):
+        if thought.has_worked_enough or thought.state.is_terminal:
+            return
+        go_on(thought, loop)
         _draw_consequences(thought)
 
 
@@ -214,7 +230,7 @@ def _follow(thought: Thought, scope: Scope, node: PlanNode) -> None:
             thought.skip(target, scope)
     if scope.remaining == 0:
         if scope.owner is not None:
-            iteration_ended(thought, scope.owner)
+            go_on(thought, scope.owner)
         else:
             thought.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(thought.state.output()))
 
@@ -231,6 +247,9 @@ def _take_promise(thought: Thought, wait: Activation) -> None:
 def _concluded(thought: Thought) -> Decision:
     """What the thought came to, without commands that it made and unmade itself."""
     if not thought.events:
-        return NOTHING
+        return Decision(worked=thought.worked) if thought.worked else NOTHING
+    for place, loop in thought.state.unfinished.items():
+        if place not in thought.unfinished_before:
+            thought.wake(loop)
     commands = [command for command in thought.commands if thought.state.owes(command)]
-    return Decision(thought.events, commands, thought.stops, thought.not_before)
+    return Decision(thought.events, commands, thought.stops, thought.not_before, worked=thought.worked)

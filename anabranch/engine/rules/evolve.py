@@ -41,6 +41,9 @@ def outstanding(state: InstanceState) -> set[Command]:
     for due_at, seq, activation in state.timers:
         if activation.due_at is not None and activation.due_seq == seq:
             owed.add(Wake(activation.node.id, activation.scope.path, activation.attempt, due_at))
+    for loop in state.unfinished.values():
+        if loop.due_at is not None:
+            owed.add(Wake(loop.node.id, loop.scope.path, loop.attempt, loop.due_at))
     owed.update(Wake("", "", 0, due_at) for due_at in state.own_due_times())
     return owed
 
@@ -116,7 +119,8 @@ def _loop_opened(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
     state.running.pop((event.node_id, event.scope), None)
     activation.phase = Phase.LOOPING
-    activation.loop = loops.LoopRun(event.payload.value["items"], event.payload.value["count"])
+    activation.loop = loops.LoopRun(event.payload.value["items"], event.payload.value["count"], event.created_at)
+    _note_room(state, activation)
 
 
 def _node_completed(state: InstanceState, event: Event) -> None:
@@ -217,6 +221,7 @@ def _open_scope(state: InstanceState, path: str) -> Scope:
     scope = Scope(path, owner.node.loop.body, parent, owner, index)
     scope.bindings = owner.loop.bindings(index)
     owner.loop.opened(index, scope)
+    _note_room(state, owner)
     state.scopes[path] = scope
     return scope
 
@@ -229,6 +234,8 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
         activation.due_at = None
         if activation.event is not None:
             _close_wait(state, activation)
+        if activation.loop is not None:
+            state.unfinished.pop((event.node_id, event.scope), None)
     scope.ended.add(event.node_id)
     return scope, state.plan.nodes[event.node_id]
 
@@ -251,6 +258,19 @@ def _leave(state: InstanceState, scope: Scope, node: PlanNode, handle: str | Non
         del state.scopes[scope.path]
         assert scope.owner.loop is not None
         scope.owner.loop.closed(scope, state.context_of(scope))
+        _note_room(state, scope.owner)
+
+
+def _note_room(state: InstanceState, loop: Activation) -> None:
+    """Remember whether a loop could open an iteration now: if it is left at that, it is due until it has."""
+    assert loop.loop is not None and loop.node.loop is not None
+    key = (loop.node.id, loop.scope.path)
+    if loop.loop.may_open(loop.node.loop):
+        state.unfinished[key] = loop
+        loop.due_at = loop.loop.opened_at
+    else:
+        state.unfinished.pop(key, None)
+        loop.due_at = None
 
 
 def _set_timer(state: InstanceState, activation: Activation, due_at: str | None, seq: int) -> None:

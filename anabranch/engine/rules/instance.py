@@ -160,6 +160,7 @@ class InstanceState:
         "started",
         "terminal",
         "timers",
+        "unfinished",
         "waits",
     )
 
@@ -178,6 +179,8 @@ class InstanceState:
         """Activations whose attempt is unanswered, by (node id, scope)."""
         self.timers: list[tuple[int, int, Activation]] = []
         """A heap of (due time, seq, activation); entries that no longer hold are dropped when met."""
+        self.unfinished: dict[tuple[str, str], Activation] = {}
+        """Loops that may open an iteration at once, by (node id, scope): a decision had worked enough before."""
         self.ends: list[tuple[str | None, Any]] = []
         """What the root End nodes collected, in seq order."""
         self.recoveries = 0
@@ -228,11 +231,15 @@ class InstanceState:
         return command.due_at in self.own_due_times()
 
     def next_due(self) -> int | None:
-        """When the next delay, retry, wait or deadline is due, or the instance may begin; None: never by itself."""
+        """When the next delay, retry, wait or deadline is due, or the instance may begin; None: never by itself.
+
+        A loop that is not finished with opening iterations is due since it opened.
+        """
         times = list(self.own_due_times())
         timer = self.next_timer()
         if timer is not None and timer.due_at is not None:
             times.append(timer.due_at)
+        times += [loop.due_at for loop in self.unfinished.values() if loop.due_at is not None]
         return min(times, default=None)
 
     def next_timer(self) -> Activation | None:

@@ -1,7 +1,8 @@
 """The course of a loop: its source recorded, its iterations opened, the loop ended.
 
 Pure. `outcomes` opens a loop when its handler has returned; `decide` goes on with it whenever
-one of its iterations has ended. What iterations see and what they are worth is `loops`' matter.
+one of its iterations has ended, or a decision had to stop before it was finished. What
+iterations see and what they are worth is `loops`' matter.
 """
 
 from __future__ import annotations
@@ -12,9 +13,23 @@ from anabranch.engine.rules import loops
 from anabranch.engine.rules.endings import abandon, complete, fail
 from anabranch.engine.rules.events import DONE_HANDLE, EventType
 from anabranch.engine.rules.instance import Activation
+from anabranch.engine.rules.template_work import WORK_MAX, Work
 from anabranch.engine.rules.thought import Thought, error_about
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError
+
+# 16 MB: what one template may work through is what all loops of a batch of decisions may, about
+# a tenth of a second in which nobody else is served. What is left is done by the next ones.
+LOOP_WORK_MAX = WORK_MAX
+
+# What a microsecond or two, a dispatch and a small template take, measured against the budget's
+# 160 bytes a microsecond: 10,000 iterations of one node still open at once.
+ITERATION_UNITS = 250
+DISPATCH_UNITS = 1_250
+TEMPLATE_UNITS = 3_000
+
+# A `while` template that looks at `ctx.results` copies them first.
+RESULTS_COPIED_PER_UNIT = 4
 
 
 def open_loop(thought: Thought, activation: Activation, source: Payload) -> None:
@@ -25,19 +40,28 @@ def open_loop(thought: Thought, activation: Activation, source: Payload) -> None
     count = None if items is None else len(items)
     raw = b'{"items":%s,"count":%s}' % (source.raw if items is not None else b"null", orjson.dumps(count))
     thought.emit(EventType.LOOP_OPENED, activation, payload=Payload({"items": items, "count": count}, raw))
-    iteration_ended(thought, activation)
+    go_on(thought, activation)
 
 
-def iteration_ended(thought: Thought, activation: Activation) -> None:
-    """Go on with a loop: open further iterations, or end it. Harmless if it has ended already."""
+def go_on(thought: Thought, activation: Activation) -> None:
+    """Go on with a loop: open further iterations, or end it. Harmless if it has ended already.
+
+    Stops where it is once the thought has worked enough: the state then owes a wake-up for it.
+    """
     run, spec = activation.loop, activation.node.loop
     if run is None or spec is None or activation.scope.open.get(activation.node.id) is not activation:
         return
     prefix = f"{activation.scope.path}/{activation.node.id}" if activation.scope.path else activation.node.id
-    while run.may_open(spec) and _condition_holds(thought, activation, run):
+    while run.may_open(spec):
+        if thought.has_worked_enough:
+            return
+        thought.worked += ITERATION_UNITS
+        if not _condition_holds(thought, activation, run):
+            break
         if not spec.body.nodes:
-            run.pass_through(activation, thought.state.context_of(activation.scope))
+            _pass_through(thought, activation, run)
             continue
+        thought.worked += DISPATCH_UNITS * len(spec.body.first)
         path = f"{prefix}[{run.next_index}]"
         for node in spec.body.first:
             thought.dispatch(node, path)
@@ -55,13 +79,29 @@ def _condition_holds(thought: Thought, activation: Activation, run: loops.LoopRu
     if spec is None or spec.condition is None:
         return True
     context = thought.state.context_of(activation.scope).within(run.bindings(run.next_index))
+    work = Work()
     try:
-        goes_on = bool(spec.condition.resolve(context))
+        goes_on = bool(spec.condition.resolve(context, work))
     except AnabranchError as error:
         run.error = loops.error_of(error, activation)
         return False
+    finally:
+        _count(thought, run, work)
     if goes_on and run.next_index >= spec.iterations_max:
         message = f"loop {activation.node.id!r} wants more than its {spec.iterations_max} iterations (maxIterations)"
         run.error = error_about(activation, "LOOP_LIMIT", "LoopLimit", message)
         return False
     return goes_on
+
+
+def _pass_through(thought: Thought, activation: Activation, run: loops.LoopRun) -> None:
+    """The next iteration of a loop without a body: all there is to it is its `yield`."""
+    work = Work()
+    run.pass_through(activation, thought.state.context_of(activation.scope), work)
+    if activation.node.loop is not None and activation.node.loop.yields is not None:
+        _count(thought, run, work)
+
+
+def _count(thought: Thought, run: loops.LoopRun, work: Work) -> None:
+    """Count a resolved template into what this decision has cost."""
+    thought.worked += TEMPLATE_UNITS + work.spent + run.results_count // RESULTS_COPIED_PER_UNIT

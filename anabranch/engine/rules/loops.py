@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.rules.context import Context, Prefix
 from anabranch.engine.rules.plan import LoopSpec
+from anabranch.engine.rules.template_work import Work
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError, ValueTooLarge
 
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 class LoopRun:
     """One execution of a loop node: open iterations and the outcomes of closed ones."""
 
-    __slots__ = ("_results", "bytes", "count", "error", "items", "next_index", "open", "outcomes")
+    __slots__ = ("_results", "bytes", "count", "error", "items", "next_index", "open", "opened_at", "outcomes")
 
-    def __init__(self, items: list[Any] | None, count: int | None) -> None:
+    def __init__(self, items: list[Any] | None, count: int | None, opened_at: int) -> None:
+        self.opened_at = opened_at
         self.items = items
         """The source; None in `while`."""
         self.count = count
@@ -46,6 +48,11 @@ class LoopRun:
             return {"item": self.items[index], "index": index, "count": self.count}
         return {"item": None, "index": index, "count": None, "results": Prefix(self._results)}
 
+    @property
+    def results_count(self) -> int:
+        """How many results a round of `while` can see."""
+        return len(self._results)
+
     def output(self) -> Payload:
         """The loop's output: the collected values in item order."""
         outcomes = (self.outcomes.get(index) for index in range(self.next_index))
@@ -62,12 +69,15 @@ class LoopRun:
         del self.open[scope.index]
         self.record(scope.owner, scope.index, *_value_of(scope, scope.owner.node.loop, context))
 
-    def pass_through(self, owner: Activation, outer: Context) -> None:
-        """Run the next iteration of a loop without body nodes: nothing in it can wait, so it leaves no rows."""
+    def pass_through(self, owner: Activation, outer: Context, work: Work) -> None:
+        """Run the next iteration of a loop without body nodes: nothing in it can wait, so it leaves no rows.
+
+        Without rows there is nothing to fold: whoever takes the instance over runs them all again.
+        """
         spec, index = owner.node.loop, self.next_index
         assert spec is not None
         self.next_index = index + 1
-        self.record(owner, index, *_yielded(spec, owner, outer.within(self.bindings(index))))
+        self.record(owner, index, *_yielded(spec, owner, outer.within(self.bindings(index)), work))
 
     def record(self, owner: Activation, index: int, value: Payload, error: RunError | None) -> None:
         """Enter the outcome of an iteration as `onItemError` wants it."""
@@ -112,7 +122,7 @@ def _value_of(scope: Scope, spec: LoopSpec, context: Context) -> tuple[Payload, 
     if scope.error is not None:
         return NULL, scope.error
     if spec.yields is not None:
-        return _yielded(spec, scope.owner, context)
+        return _yielded(spec, scope.owner, context, Work())
     if scope.back is not None:
         return scope.back, None
     if not scope.sinks:
@@ -122,10 +132,10 @@ def _value_of(scope: Scope, spec: LoopSpec, context: Context) -> tuple[Payload, 
     return Payload.trusted({(node.output_variable or node.id): output.value for node, output in scope.sinks}), None
 
 
-def _yielded(spec: LoopSpec, owner: Activation, context: Context) -> tuple[Payload, RunError | None]:
+def _yielded(spec: LoopSpec, owner: Activation, context: Context, work: Work) -> tuple[Payload, RunError | None]:
     if spec.yields is None:
         return NULL, None
     try:
-        return Payload.of(spec.yields.resolve(context)), None
+        return Payload.of(spec.yields.resolve(context, work)), None
     except AnabranchError as error:
         return NULL, error_of(error, owner)

@@ -82,7 +82,7 @@ class NodeResult:
 
 @dataclass(frozen=True, slots=True)
 class TimersDue:
-    """The clock moved: whatever is due now fires, oldest due time first."""
+    """The clock moved: whatever is due now fires, oldest due time first; then unfinished loops go on."""
 
 
 @dataclass(frozen=True, slots=True)

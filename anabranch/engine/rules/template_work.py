@@ -52,6 +52,11 @@ class Work:
         if self._spent > WORK_MAX:
             raise Refused(f"it works through more than {WORK_MAX} bytes of data; prepare them in a node before")
 
+    @property
+    def spent(self) -> int:
+        """What the resolution has cost so far."""
+        return self._spent
+
     def weigh(self, value: Any) -> int:
         """About how many bytes of JSON a value has. Measured once per list or object."""
         if isinstance(value, str):

@@ -21,13 +21,17 @@ from anabranch.errors import RunError
 class Thought:
     """The notes of one decision about one state, which each of them evolves."""
 
-    def __init__(self, state: InstanceState, now: int) -> None:
+    def __init__(self, state: InstanceState, now: int, work_max: int) -> None:
         self.state = state
         self.now = now
         self.events: list[Event] = []
         self.commands: list[Command] = []
         self.stops: list[Dispatch] = []
         self.not_before: int | None = None
+        self.worked = 0
+        """What running loops has cost so far, in the units of `template_work`."""
+        self.work_max = work_max
+        self.unfinished_before = frozenset(state.unfinished)
         self.todo: deque[tuple[Scope, PlanNode]] = deque()
         """Ended activations whose consequences are not drawn yet: a queue, since graphs are deeper than stacks."""
 
@@ -104,6 +108,11 @@ class Thought:
         """Ask to be woken when the activation is due, if it ever is."""
         if activation.due_at is not None:
             self.commands.append(Wake(activation.node.id, activation.scope.path, activation.attempt, activation.due_at))
+
+    @property
+    def has_worked_enough(self) -> bool:
+        """Loops wait for the next decision, so that other instances get their turn."""
+        return self.worked >= self.work_max
 
     def fired(self, due_at: int) -> None:
         """Remember the latest due time that this decision rests on."""

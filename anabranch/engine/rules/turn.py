@@ -16,6 +16,7 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision, decide
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.instance import InstanceHead, InstanceState
+from anabranch.engine.rules.iterations import LOOP_WORK_MAX
 from anabranch.engine.rules.stimuli import Stimulus
 
 # 256 turns or 4 MB a commit: throughput stops growing between 100 and 500 turns a batch, and
@@ -149,21 +150,23 @@ def plan_turns(
     """Decide the stimuli of each holding in order, until the batch is full.
 
     Takes from `work` only what fits: at most `turns_max` turns, and no further one once 4 MB
-    are reached. Each holding may appear once; its state is evolved at once and must be thrown
-    away if its turn does not win.
+    are reached or loops have worked for `LOOP_WORK_MAX`. Each holding may appear once; its
+    state is evolved at once and must be thrown away if its turn does not win.
     """
     planned = Planned([], [])
     size = 0
+    work_left = LOOP_WORK_MAX
     for holding, stimuli in work:
         try:
-            draft = _draft(holding, stimuli, now=now, lease_ms=lease_ms)
+            draft = _draft(holding, stimuli, now=now, lease_ms=lease_ms, work_max=work_left)
         except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
             draft = Draft(holding, stimuli, [], None, defect)
         planned.drafts.append(draft)
+        work_left -= sum(decision.worked for decision in draft.decisions)
         if draft.turn is not None:
             planned.turns.append(draft.turn)
             size += sum(len(event.payload.raw) for event in draft.turn.events)
-        if len(planned.turns) >= turns_max or size >= BATCH_BYTES_MAX:
+        if len(planned.turns) >= turns_max or size >= BATCH_BYTES_MAX or work_left <= 0:
             break
     return planned
 
@@ -210,10 +213,13 @@ def owed_dispatches(state: InstanceState) -> list[Dispatch]:
     return [Dispatch(node_id, scope, activation.attempt) for (node_id, scope), activation in state.running.items()]
 
 
-def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms: int) -> Draft:
+def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms: int, work_max: int) -> Draft:
     state = holding.state
     was_started = state.started
-    decisions = [decide(state, stimulus, now) for stimulus in stimuli]
+    decisions: list[Decision] = []
+    for stimulus in stimuli:
+        decisions.append(decide(state, stimulus, now, work_max=work_max))
+        work_max -= decisions[-1].worked
     events = [event for decision in decisions for event in decision.events]
     draft = Draft(holding, stimuli, decisions, None)
     if not events and not _is_idle(state, now):

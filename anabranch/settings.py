@@ -83,7 +83,7 @@ class Settings(BaseModel):
     """Runs that one worker holds in memory at once, 1 to 1,000,000; further ones wait in the database."""
 
     pending_max: int = Field(default=100_000, ge=1, le=10_000_000)
-    """PENDING runs after which a start is refused with TOO_MANY_PENDING, 1 to 10,000,000."""
+    """PENDING runs after which a start that has to wait is refused with TOO_MANY_PENDING, 1 to 10,000,000."""
 
     recovery_limit: int = Field(default=RECOVERIES_MAX, ge=1, le=1_000)
     """Takeovers of a crashed worker's run without any progress after which the run is FAILED, 1 to 1,000."""

@@ -189,8 +189,8 @@ class Store(Protocol):
     async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
         """Open instances held under a lease that has run out, longest overdue first."""
 
-    async def count_pending(self) -> int:
-        """PENDING instances, counted up to the back-pressure limit and no further."""
+    async def count_pending(self, *, up_to: int) -> int:
+        """PENDING instances, due now or later, counted up to that many and no further."""
 
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(

@@ -30,11 +30,11 @@ from anabranch.errors import (
     InvalidWorkflow,
     NotFound,
     RunIsTerminal,
-    TooManyPending,
     TooManySignals,
     ValueNotStorable,
     ValueTooLarge,
 )
+from anabranch.service.pending_limit import PendingLimit
 from anabranch.service.run_view import activations, log_entry, run_details, run_summary
 from anabranch.service.shared_reads import SharedReads
 
@@ -62,7 +62,7 @@ class WorkflowService:
         self._store = engine.store
         self._node_types = node_types
         self._retention_days_max = retention_days_max
-        self._pending_max = pending_max
+        self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
         self._versions = SharedReads(self._read_version)
 
     # -- definitions ----------------------------------------------------------------------
@@ -150,8 +150,8 @@ class WorkflowService:
             deadline_at=deadline_at,
         )
         hold = self._engine.has_room
-        if not hold and await self._store.count_pending() >= self._pending_max:
-            raise TooManyPending(f"{self._pending_max} runs wait to start already")
+        if not hold or head.available_at > head.created_at:
+            await self._pending_limit.take_place()
         birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold)
         status = birth.status
         if not birth.created:

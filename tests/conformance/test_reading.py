@@ -13,6 +13,7 @@ from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from anabranch.errors import NotFound
 from tests.conformance.building import (
+    HOUR_MS,
     TENANT,
     assert_unchanged,
     birth,
@@ -195,14 +196,17 @@ async def test_completed_and_dispatched_nodes_are_those_of_the_root(store: Store
     assert await store.get_completed_node_ids(new_id()) == set()
 
 
-async def test_pending_instances_are_counted(store: Store) -> None:
-    assert await store.count_pending() == 0
+async def test_pending_instances_are_counted_as_far_as_asked(store: Store) -> None:
+    assert await store.count_pending(up_to=100) == 0
     now = await store.now()
     await store.commit([birth(new_head(now=now), worker_id=None) for _ in range(3)])
     await born(store)
     cancelled = await born(store, worker_id=None)
     await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
-    assert await store.count_pending() == 3
+    await born(store, turn_changes={"status": Status.PENDING, "available_at": now + HOUR_MS}, worker_id=None)
+    assert await store.count_pending(up_to=100) == 4
+    assert await store.count_pending(up_to=4) == 4
+    assert await store.count_pending(up_to=3) == 3
 
 
 # -- test runs ------------------------------------------------------------------------------------

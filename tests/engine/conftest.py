@@ -59,12 +59,12 @@ class Log:
 class Process:
     """An engine with its façade and what it announced."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, pending_max: int) -> None:
         self.engine = engine
         self.log = Log()
         engine.observers.add(self.log)
         self.service = WorkflowService(
-            engine=engine, node_types=load_types(), retention_days_max=365, pending_max=1_000
+            engine=engine, node_types=load_types(), retention_days_max=365, pending_max=pending_max
         )
 
     async def run(self, document: dict[str, Any], input_: Any = None, **options: Any) -> str:
@@ -136,11 +136,11 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
     """Starts one more engine on the test's database."""
     started: list[Process] = []
 
-    async def make(**options: Any) -> Process:
+    async def make(*, pending_max: int = 1_000, **options: Any) -> Process:
         store = open_store(database_url)
         await store.start()
         engine = Engine(store=store, handlers=load_types(), options=EngineOptions(**options))
-        process = Process(engine)
+        process = Process(engine, pending_max=pending_max)
         started.append(process)
         await engine.start()
         return process

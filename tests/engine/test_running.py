@@ -312,14 +312,26 @@ async def test_a_process_that_only_accepts_leaves_the_running_to_others(make_pro
 
 
 async def test_starts_beyond_the_pending_limit_are_refused(make_process: MakeProcess) -> None:
-    door = await make_process(works=False)
-    door.service._pending_max = 2
+    door = await make_process(works=False, pending_max=2)
     document = drawn("crowd", node("only"))
     for _ in range(2):
         await door.run(document)
 
     with pytest.raises(TooManyPending):
         await door.run(document)
+
+
+async def test_starts_for_later_count_as_pending_although_there_is_room(make_process: MakeProcess) -> None:
+    process = await make_process(pending_max=2)
+    document = drawn("later", node("only"))
+    tomorrow = process.engine.clock.now() + 86_400_000
+    for _ in range(2):
+        await process.run(document, available_at=tomorrow)
+
+    with pytest.raises(TooManyPending):
+        await process.run(document, available_at=tomorrow)
+    run = await process.ended(await process.run(document))
+    assert run["status"] == "COMPLETED", "what begins at once does not wait, so the limit is none for it"
 
 
 async def test_another_tenants_run_reads_as_absent(process: Process) -> None:

@@ -119,9 +119,10 @@ class Inquiries(SqlRoom):
         )
         return [instance_row(tuple(row)) for row in rows]
 
-    async def count_pending(self) -> int:
-        """PENDING instances, counted up to the back-pressure limit and no further."""
-        return await self.read(lambda connection: int(connection.execute(statements.COUNT_PENDING).scalar_one()))
+    async def count_pending(self, *, up_to: int) -> int:
+        """PENDING instances, due now or later, counted up to that many and no further."""
+        limit = {"up_to": up_to}
+        return await self.read(lambda connection: int(connection.execute(statements.COUNT_PENDING, limit).scalar_one()))
 
     async def _load_by_pages(self, instance_id: str, *, after_seq: int) -> Loaded | None:
         """A row and its log up to there: what was in the log when the row was read is in it for good."""

@@ -21,10 +21,6 @@ from anabranch.errors import NotFound
 
 __all__ = ["Change", "Faults", "InstanceRecord", "MemoryDatabase", "MemoryStore", "Transaction"]
 
-# 100,000 runs waiting to start are refused a neighbour anyway, so nobody needs the exact
-# number beyond it.
-PENDING_COUNTED_MAX = 100_000
-
 
 class Faults:
     """What can go wrong between a process and its database; this one lets everything pass.
@@ -205,11 +201,11 @@ class MemoryStore:
         await self.faults.before("get_stale_running_instances")
         return self.database.stale_rows()[:limit]
 
-    async def count_pending(self) -> int:
+    async def count_pending(self, *, up_to: int) -> int:
         """See `ports.Store.count_pending`."""
         await self.faults.before("count_pending")
         pending = (row for row in self.database.open_rows() if row.status is Status.PENDING)
-        return sum(1 for _ in islice(pending, PENDING_COUNTED_MAX))
+        return sum(1 for _ in islice(pending, up_to))
 
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(

@@ -26,9 +26,6 @@ from anabranch.engine.store.schema import (
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 
-# 100,000 runs that wait to start: the limit of back-pressure, so nobody needs to count further.
-PENDING_COUNTED_MAX = 100_000
-
 SIGNALS_KEPT = f"""
     SELECT coalesce(sum(CASE
         WHEN event_type = '{EventType.SIGNAL_RECEIVED}' THEN 1
@@ -78,9 +75,9 @@ STALE_INSTANCES = text(f"""
 """Held instances whose lease has run out, longest overdue first. Uses ix_instance_available."""
 
 COUNT_PENDING = text(f"""
-    SELECT count(*) FROM (SELECT 1 FROM workflow_instances WHERE {IS_PENDING} LIMIT {PENDING_COUNTED_MAX}) AS pending
+    SELECT count(*) FROM (SELECT 1 FROM workflow_instances WHERE {IS_PENDING} LIMIT :up_to) AS pending
 """)
-"""PENDING instances, up to the limit. Uses ix_instance_pending."""
+"""PENDING instances, up to a limit. Uses ix_instance_pending."""
 
 ROOT_NODES = text("""
     SELECT DISTINCT node_id FROM workflow_instance_logs

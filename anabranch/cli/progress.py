@@ -21,6 +21,7 @@ from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.instants import to_iso
+from anabranch.service.run_view import ENDED, NODE_STATUS
 
 # Ten times a second looks alive; more is only work.
 REFRESH_S = 0.1
@@ -28,16 +29,6 @@ REFRESH_S = 0.1
 # The heading, the line of counts, and room for the prompt that scrolls up.
 LINES_BESIDES_NODES = 4
 
-_STATES = {
-    EventType.NODE_DISPATCHED: "running",
-    EventType.LOOP_OPENED: "running",
-    EventType.NODE_WAITING: "waiting",
-    EventType.NODE_ATTEMPT_FAILED: "retrying",
-    EventType.NODE_COMPLETED: "success",
-    EventType.NODE_FAILED: "error",
-    EventType.NODE_SKIPPED: "skipped",
-}
-_ENDED = ("success", "error", "skipped")
 _STYLES = {
     "running": "cyan",
     "waiting": "blue",
@@ -97,7 +88,7 @@ class Progress:
                 self._live.update(self._table(), refresh=True)
 
     def _take(self, event: Event) -> None:
-        state = _STATES.get(event.type)
+        state = NODE_STATUS.get(event.type)
         if state is None:
             return
         place = (event.node_id, event.scope)
@@ -105,7 +96,7 @@ class Progress:
         if line is None:
             line = self._lines[place] = _Line(_name(event), state, event.attempt, event.created_at)
         line.state, line.attempt = state, event.attempt
-        line.ended_at = event.created_at if state in _ENDED else None
+        line.ended_at = event.created_at if state in ENDED else None
         if not self._console.is_terminal:
             text = event_line(event)
             if text is not None:
@@ -129,7 +120,7 @@ class Progress:
 
 def event_line(event: Event) -> str | None:
     """One event as a plain line; None for those that tell a reader nothing new of a node."""
-    state = _STATES.get(event.type)
+    state = NODE_STATUS.get(event.type)
     if state is None or event.type is EventType.LOOP_OPENED:
         return None
     attempt = f" (attempt {event.attempt})" if event.attempt > 1 else ""

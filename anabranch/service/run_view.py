@@ -16,7 +16,7 @@ from anabranch.engine.rules.instants import to_iso
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
 NODES_SHOWN_MAX = 1_000
 
-_NODE_STATUS = {
+NODE_STATUS = {
     EventType.NODE_DISPATCHED: "running",
     EventType.NODE_WAITING: "waiting",
     EventType.NODE_ATTEMPT_FAILED: "retrying",
@@ -25,7 +25,10 @@ _NODE_STATUS = {
     EventType.NODE_FAILED: "error",
     EventType.NODE_SKIPPED: "skipped",
 }
-_ENDED = ("success", "error", "skipped")
+"""The status that an event gives its activation, as every door shows it; other events give none."""
+
+ENDED = ("success", "error", "skipped")
+"""The statuses of activations that have ended."""
 
 
 def run_summary(row: InstanceRow) -> dict[str, Any]:
@@ -67,7 +70,7 @@ def activations(events: Iterable[Event], status: Status) -> list[dict[str, Any]]
     """Every activation that was reached, in the order of its first event, with timings, output and error."""
     steps: dict[tuple[str, str], dict[str, Any]] = {}
     for event in events:
-        shown = _NODE_STATUS.get(event.type)
+        shown = NODE_STATUS.get(event.type)
         if shown is None:
             continue
         step = steps.get((event.node_id, event.scope))
@@ -84,13 +87,13 @@ def activations(events: Iterable[Event], status: Status) -> list[dict[str, Any]]
                 "seq": event.seq,
             }
         step["status"], step["attempt"] = shown, event.attempt
-        if shown in _ENDED:
+        if shown in ENDED:
             step["endedAt"] = to_iso(event.created_at)
         step["output"] = event.payload.value if shown == "success" else None
         step["error"] = event.payload.value["error"] if shown in ("error", "retrying") else None
     if status.is_terminal:
         for step in steps.values():
-            if step["status"] not in _ENDED:
+            if step["status"] not in ENDED:
                 step["status"] = "cancelled"  # derived: nobody awaits it any more
     return list(steps.values())
 

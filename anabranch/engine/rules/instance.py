@@ -287,10 +287,6 @@ class InstanceState:
                 return signal
         return None
 
-    def final_context(self) -> dict[str, Any]:
-        """The root context as a plain object, without the `__node_` entries."""
-        return {name: value for name, value in self.context_of(self.root).items() if not name.startswith("__")}
-
     def output(self) -> Any:
         """The merge of the root End nodes' objects so far, in seq order; None if no End was reached."""
         if not self.ends:

@@ -89,7 +89,7 @@ class WorkflowHasRuns(AnabranchError):
     """The workflow still has open runs."""
 
     code = "WORKFLOW_HAS_RUNS"
-    hint = "Wait for them, cancel them, or delete with force."
+    hint = "Wait for them or cancel them, then delete it."
 
 
 class RunIsTerminal(AnabranchError):

@@ -6,8 +6,7 @@ no HTTP. Every verb takes the tenant; another tenant's things read as absent.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,6 @@ from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.json_schema import ValueSchema
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
@@ -28,18 +26,20 @@ from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
+    NameTaken,
     NotFound,
     RunIsTerminal,
     TooManySignals,
     ValueNotStorable,
-    ValueTooLarge,
 )
+from anabranch.service.admission import check_key, checked_payload, input_payload, is_run_id, is_storable, new_run_id
 from anabranch.service.pending_limit import PendingLimit
 from anabranch.service.run_view import activations, log_entry, run_details, run_summary
 from anabranch.service.shared_reads import SharedReads
 
-# 255 characters for idempotency and signal keys: fits every database's index.
-KEY_CHARACTERS_MAX = 255
+# 5 tries to save under a name: each further one means that somebody else took or freed the
+# name in the same moment, once more.
+SAVE_TRIES_MAX = 5
 
 _DAY_MS = 86_400_000
 _LOG_PAGE = 1_000
@@ -74,8 +74,14 @@ class WorkflowService:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
         report = self._refuse_invalid(document)
         wanted = document.get("name")
-        name = wanted or await self._free_name(derive_name(document.get("title") or ""), tenant_id)
-        return await self._save(document, name, tenant_id=tenant_id), report
+        if wanted is not None:
+            return await self._save(document, wanted, tenant_id=tenant_id), report
+
+        async def save_under_a_free_name() -> WorkflowVersion:
+            name = await self._free_name(derive_name(document.get("title") or ""), tenant_id)
+            return await self._save(document, name, tenant_id=tenant_id)
+
+        return await _despite_rivals(save_under_a_free_name), report
 
     async def update_workflow(
         self, workflow: str, document: Mapping[str, Any], *, tenant_id: str, expected_version: int | None = None
@@ -96,11 +102,13 @@ class WorkflowService:
         """Save a file under its name: new, the next version, or the newest again if nothing changed."""
         report = self._refuse_invalid(document)
         name = document.get("name") or derive_name(document.get("title") or "")
-        known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
-        saved = await self._save(
-            document, name, tenant_id=tenant_id, workflow_id=None if known is None else known.workflow_id
-        )
-        return saved, report
+
+        async def save_under_this_name() -> WorkflowVersion:
+            known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
+            workflow_id = None if known is None else known.workflow_id
+            return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id)
+
+        return await _despite_rivals(save_under_this_name), report
 
     async def get_all_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
         """The newest version of every workflow, by name."""
@@ -108,7 +116,7 @@ class WorkflowService:
 
     async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One workflow by id or name. Raises NotFound."""
-        found = await self._versions.get((tenant_id, workflow, version)) if _is_storable(workflow) else None
+        found = await self._versions.get((tenant_id, workflow, version)) if is_storable(workflow) else None
         if found is None:
             of_version = "" if version is None else f" in version {version}"
             raise NotFound(f"there is no workflow {workflow!r}{of_version}")
@@ -138,9 +146,9 @@ class WorkflowService:
         """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
-        payload = _input_payload(input_, plan)
+        payload = input_payload(input_, plan)
         if idempotency_key is not None:
-            _check_key(idempotency_key, "an idempotency key")
+            check_key(idempotency_key, "an idempotency key")
         head = self._head_of(
             found,
             plan,
@@ -166,9 +174,9 @@ class WorkflowService:
 
     async def get_run_status(self, instance_id: str, *, tenant_id: str) -> InstanceRow:
         """The row alone. Raises NotFound."""
-        row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if _is_uuid(instance_id) else None
+        row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
         if row is None:
-            raise NotFound(f"there is no run {instance_id}", hint="`anabranch runs list` shows the runs.")
+            raise _no_run(instance_id)
         return row
 
     async def list_runs(
@@ -221,7 +229,7 @@ class WorkflowService:
 
     async def cancel_run(self, instance_id: str, *, tenant_id: str, reason: str) -> Status:
         """Return once CANCELLED is committed. Raises NotFound, InvalidInput; RunIsTerminal if it ended otherwise."""
-        _checked_payload(reason, "the reason")
+        checked_payload(reason, "the reason")
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if not row.status.is_terminal:
             answer = await self._engine.orchestrator.ask(instance_id, CancelRequested(reason))
@@ -239,10 +247,10 @@ class WorkflowService:
 
         Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
         """
-        _check_key(event, "an event's name")
+        check_key(event, "an event's name")
         if key is not None:
-            _check_key(key, "a signal's key")
-        body = _checked_payload(payload, "the signal's payload")
+            check_key(key, "a signal's key")
+        body = checked_payload(payload, "the signal's payload")
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.status.is_terminal:
             raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
@@ -323,7 +331,7 @@ class WorkflowService:
         if retention_days < 1:
             raise InvalidRequest("retentionDays is at least 1", details=[{"pointer": "/retentionDays"}])
         return InstanceHead(
-            instance_id=_new_id(now),
+            instance_id=new_run_id(now),
             tenant_id=found.tenant_id,
             workflow_id=found.workflow_id,
             workflow_name=found.name,
@@ -337,9 +345,11 @@ class WorkflowService:
         )
 
     async def _loaded(self, instance_id: str, tenant_id: str) -> Loaded:
-        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
-        loaded = await self._store.load([instance_id])
-        return loaded.get(instance_id) or Loaded(row, [])
+        found = await self._store.load([instance_id]) if is_run_id(instance_id) else {}
+        loaded = found.get(instance_id)
+        if loaded is None or loaded.row.head.tenant_id != tenant_id:
+            raise _no_run(instance_id)
+        return loaded
 
     async def _was_delivered(self, row: InstanceRow, *, key: str | None, seq: int | None) -> bool:
         """Was a fitting wait open when a signal that we did not decide ourselves arrived?
@@ -359,50 +369,15 @@ class WorkflowService:
         return before.oldest_wait(signal["event"], Payload.trusted(signal["payload"])) is not None
 
 
-def _input_payload(input_: Any, plan: Plan) -> Payload:
-    payload = _checked_payload(input_, "the input")
-    if plan.input_schema is not None:
-        problems = ValueSchema(plan.input_schema).problems(payload.value)
-        if problems:
-            details = [{"pointer": pointer, "message": message} for pointer, message in problems]
-            raise InvalidInput(f"the input does not fit the workflow's inputSchema: {problems[0][1]}", details=details)
-    return payload
+def _no_run(instance_id: str) -> NotFound:
+    return NotFound(f"there is no run {instance_id}", hint="`anabranch runs list` shows the runs.")
 
 
-def _checked_payload(value: Any, what: str) -> Payload:
-    try:
-        return Payload.of(value)
-    except (ValueNotStorable, ValueTooLarge) as refusal:
-        raise InvalidInput(
-            f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]
-        ) from None
-
-
-def _check_key(text: str, what: str) -> None:
-    if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
-        raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
-    if not _is_storable(text):
-        raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
-
-
-def _is_storable(text: str) -> bool:
-    """Can a column hold it? What a terminal sends that is no UTF-8 arrives here as lone surrogates."""
-    try:
-        Payload.of(text)
-    except ValueNotStorable:
-        return False
-    return True
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(uuid.UUID(text)) == text.lower()
-    except ValueError:
-        return False
-
-
-def _new_id(now_ms: int) -> str:
-    """A UUID of version 7 (RFC 9562): new runs lie side by side in the index."""
-    random_bits = uuid.uuid4().int
-    value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | (random_bits >> 50 & 0xFFF) << 64 | 0b10 << 62
-    return str(uuid.UUID(int=value | random_bits & (2**62 - 1)))
+async def _despite_rivals(save: Callable[[], Awaitable[WorkflowVersion]]) -> WorkflowVersion:
+    """Save, and look again if the name was taken, or the workflow removed, between the look and the save."""
+    for _ in range(SAVE_TRIES_MAX - 1):
+        try:
+            return await save()
+        except (NameTaken, NotFound):
+            continue
+    return await save()

@@ -1,0 +1,71 @@
+"""What is let in: keys, ids and values from outside, checked before anything is done with them.
+
+Pure but for the dice of new ids. Called by the façade at the beginning of its verbs; whatever
+has passed here the stores can keep.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from anabranch.engine.rules.json_schema import ValueSchema
+from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
+
+# 255 characters for idempotency and signal keys: fits every database's index.
+KEY_CHARACTERS_MAX = 255
+
+
+def input_payload(input_: Any, plan: Plan) -> Payload:
+    """A run's input, checked against its limits and the workflow's `inputSchema`. Raises InvalidInput."""
+    payload = checked_payload(input_, "the input")
+    if plan.input_schema is not None:
+        problems = ValueSchema(plan.input_schema).problems(payload.value)
+        if problems:
+            details = [{"pointer": pointer, "message": message} for pointer, message in problems]
+            raise InvalidInput(f"the input does not fit the workflow's inputSchema: {problems[0][1]}", details=details)
+    return payload
+
+
+def checked_payload(value: Any, what: str) -> Payload:
+    """A value that the log can keep; `what` names it in the refusal. Raises InvalidInput."""
+    try:
+        return Payload.of(value)
+    except (ValueNotStorable, ValueTooLarge) as refusal:
+        raise InvalidInput(
+            f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]
+        ) from None
+
+
+def check_key(text: str, what: str) -> None:
+    """Refuse a key or an event's name that no column and no index takes. Raises InvalidRequest."""
+    if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
+        raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
+    if not is_storable(text):
+        raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
+
+
+def is_storable(text: str) -> bool:
+    """Can a column hold it? What a terminal sends that is no UTF-8 arrives here as lone surrogates."""
+    try:
+        Payload.of(text)
+    except ValueNotStorable:
+        return False
+    return True
+
+
+def is_run_id(text: str) -> bool:
+    """Can this be the id of a run? What cannot is absent, without asking the database."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def new_run_id(now_ms: int) -> str:
+    """A UUID of version 7 (RFC 9562): new runs lie side by side in the index."""
+    random_bits = uuid.uuid4().int
+    value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | (random_bits >> 50 & 0xFFF) << 64 | 0b10 << 62
+    return str(uuid.UUID(int=value | random_bits & (2**62 - 1)))

@@ -4,12 +4,47 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import Any
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from typing import Any, NamedTuple
 
 import pytest
 
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, VALUE_DEPTH_MAX, Payload
 from anabranch.errors import ValueNotStorable, ValueTooLarge
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 1
+
+
+class Name(StrEnum):
+    ANN = "ann"
+
+
+class Text(str):
+    """Text that is more than text."""
+
+    __slots__ = ()
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Pair(NamedTuple):
+    left: int
+    right: int
 
 
 def nested(depth: int, inside: Any = 1) -> Any:
@@ -38,6 +73,7 @@ def nested(depth: int, inside: Any = 1) -> Any:
         nested(VALUE_DEPTH_MAX),
         ['"[', "]]]]", "{" * 200],
         [[] for _ in range(500)],
+        ["red", 1, "00000000-0000-0000-0000-000000000001", "2026-01-01T00:00:00Z"],
     ],
 )
 def test_plain_json_passes_unchanged(value: Any) -> None:
@@ -73,6 +109,18 @@ def test_what_is_kept_shares_nothing_with_what_was_given() -> None:
         ({"a": object()}, "/a"),
         ({1: "a"}, "key"),
         ({"a": {2, 3}}, "/a"),
+        (uuid.UUID(int=1), "type UUID"),
+        ({"a": [Colour.RED]}, "type Colour at /a/0"),
+        ([Level.HIGH], "type Level at /0"),
+        ((1, {"a": (Name.ANN,)}), "type Name at /1/a/0"),
+        ({Name.ANN: 1}, "key"),
+        ([datetime(2026, 1, 1, tzinfo=UTC)], "type datetime at /0"),
+        ({"a": Point(1, 2)}, "type Point at /a"),
+        ([Pair(1, 2)], "type Pair at /0"),
+        ({"a": OrderedDict(b=1)}, "type OrderedDict at /a"),
+        (Text("x"), "type Text"),
+        ([Decimal(1)], "type Decimal at /0"),
+        (b"bytes", "type bytes"),
         (nested(VALUE_DEPTH_MAX + 1), "levels"),
         (nested(5_000), "levels"),
         ([nested(VALUE_DEPTH_MAX), 1], "levels"),
@@ -113,3 +161,7 @@ def test_a_list_of_payloads_is_spliced() -> None:
 
     assert spliced.value == [{"a": 1}, "b"]
     assert Payload.parse(spliced.raw) == spliced
+
+
+def test_a_tuple_is_taken_as_a_list() -> None:
+    assert Payload.of(((1, 2), {"a": ()})).value == [[1, 2], {"a": []}]

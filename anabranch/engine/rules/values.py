@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -26,6 +27,11 @@ VALUE_DEPTH_MAX = 64
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+# Exactly these: what only looks like one of them (a text enum, a named tuple) would come back as another thing.
+_SCALARS = frozenset({type(None), bool, int, float, str})
+_LISTS = frozenset({list, tuple})
+_PLAIN = _SCALARS | _LISTS | {dict}
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -51,8 +57,10 @@ class Payload:
     def of(cls, value: Any, *, bytes_max: int = VALUE_BYTES_MAX) -> Payload:
         """Check a value that comes from outside and encode it.
 
-        What you get holds the value as it will be read back (tuples became lists) and shares
-        nothing with what was given. Raises ValueNotStorable, naming the place, or ValueTooLarge.
+        Plain JSON is taken: None, bool, int, float, str, list, tuple, and dict with str keys,
+        none of their subclasses. What you get holds the value as it will be read back (tuples
+        became lists) and shares nothing with what was given. Raises ValueNotStorable,
+        naming the place, or ValueTooLarge.
         """
         try:
             raw = orjson.dumps(value, option=_OPTIONS)
@@ -60,7 +68,7 @@ class Payload:
             raise ValueNotStorable(_find_problem(value) or str(refusal)) from None
         if len(raw) > bytes_max:
             raise ValueTooLarge(f"the value has {len(raw)} bytes of JSON, the limit is {bytes_max}")
-        if _has_nul(raw) or _is_deep(raw) or _is_not_finite(value, raw):
+        if _has_nul(raw) or _is_deep(raw) or not _is_plain(value) or _is_not_finite(value, raw):
             raise ValueNotStorable(_find_problem(value) or "a value that is not plain JSON")
         return cls(orjson.loads(raw), raw)
 
@@ -85,12 +93,27 @@ EMPTY = Payload({}, b"{}")
 NULL = Payload(None, b"null")
 
 
-# The three checks look at the encoded text in a few passes in C: a megabyte costs milliseconds,
-# where a walk over the value would hold up the event loop for a second.
+# The checks are a few passes in C over the encoded text, or over one level of the value at a time:
+# a megabyte costs milliseconds, where a walk from value to value would hold up the event loop.
 
 
 def _has_nul(raw: bytes) -> bool:
     return b"\\u0000" in raw and _ESCAPED_NUL.search(raw) is not None
+
+
+def _is_plain(root: Any) -> bool:
+    """Of the types of JSON only? orjson writes enums and UUIDs too, and they would come back as text or numbers."""
+    level = [root]
+    while level:
+        types = set(map(type, level))
+        if not types <= _PLAIN:
+            return False
+        if types <= _SCALARS:
+            return True
+        lists = [value for value in level if type(value) in _LISTS]
+        objects = [value for value in level if type(value) is dict]
+        level = [*chain.from_iterable(lists), *chain.from_iterable(map(dict.values, objects))]
+    return True
 
 
 def _is_not_finite(value: Any, raw: bytes) -> bool:
@@ -121,6 +144,8 @@ def _find_problem(root: Any) -> str | None:
     while stack:
         value, pointer, depth = stack.pop()
         place = f"at {pointer or '/'}"
+        if type(value) not in _PLAIN:
+            return f"a value of type {type(value).__name__} {place}"
         if value is None or isinstance(value, bool):
             continue
         if isinstance(value, str):
@@ -134,16 +159,14 @@ def _find_problem(root: Any) -> str | None:
         elif isinstance(value, float):
             if not math.isfinite(value):
                 return f"a number that is not finite ({value}) {place}"
-        elif isinstance(value, (dict, list, tuple)):
+        else:
             if depth > VALUE_DEPTH_MAX:
                 return f"more than {VALUE_DEPTH_MAX} levels of nesting {place}"
             children = value.items() if isinstance(value, dict) else enumerate(value)
             for key, child in children:
                 if isinstance(value, dict):
-                    if not isinstance(key, str):
+                    if type(key) is not str:
                         return f"a key that is not text ({key!r}) {place}"
                     stack.append((key, f"{pointer}/{key!r}", depth))
                 stack.append((child, f"{pointer}/{key}", depth + 1))
-        else:
-            return f"a value of type {type(value).__name__} {place}"
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.retry import RETRY_AFTER_MS_MAX, RetryPolicy
 from tests.spec.drawings import drawn, loop, reads
 from tests.spec.scenario import LAPSED, begun, completed, failed
 
@@ -108,6 +108,18 @@ def test_a_retry_that_became_due_while_nobody_was_there_is_dispatched_at_adoptio
 def test_a_server_may_ask_for_a_longer_wait_but_not_for_a_shorter_one():
     assert begun(drawn("start>a")).when(failed("a", retryable=True, retry_after_ms=30_000)).wakes == {"a": 30_000}
     assert begun(drawn("start>a")).when(failed("a", retryable=True, retry_after_ms=10)).wakes == {"a": SECOND}
+
+
+def test_nobody_can_put_off_the_next_try_for_longer_than_a_day():
+    run = begun(drawn("start>a"))
+    assert run.when(failed("a", retryable=True, retry_after_ms=10**15)).wakes == {"a": RETRY_AFTER_MS_MAX}
+    assert run.later(RETRY_AFTER_MS_MAX).dispatches == ["a#2"]
+
+
+def test_what_the_other_side_asks_for_does_not_shorten_a_longer_backoff():
+    slow = {"retry": {"backoff": {"kind": "fixed", "base": "2d", "max": "2d"}}}
+    run = begun(drawn("start>a", a=slow))
+    assert run.when(failed("a", retryable=True, retry_after_ms=10**15)).wakes == {"a": 2 * RETRY_AFTER_MS_MAX}
 
 
 def test_the_backoff_of_the_node_is_used():

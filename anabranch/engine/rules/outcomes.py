@@ -14,6 +14,7 @@ from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, EventTyp
 from anabranch.engine.rules.instance import Activation
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.iterations import open_loop
+from anabranch.engine.rules.retry import RETRY_AFTER_MS_MAX
 from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed
 from anabranch.engine.rules.thought import Thought, error_about
 from anabranch.engine.rules.values import Payload
@@ -68,7 +69,7 @@ def attempt_failed(thought: Thought, activation: Activation, failed: Failed) -> 
     key = f"{thought.state.head.instance_id}/{activation.scope.path}/{activation.node.id}"
     delay_ms = policy.delay_ms(activation.attempt, key=key)
     if failed.retry_after_ms is not None:
-        delay_ms = max(delay_ms, failed.retry_after_ms)
+        delay_ms = max(delay_ms, min(failed.retry_after_ms, RETRY_AFTER_MS_MAX))
     note = {"error": failed.error.as_json(), "dueAt": to_iso(thought.now + delay_ms)}
     thought.emit(
         EventType.NODE_ATTEMPT_FAILED, activation, payload=Payload.trusted(note), error_message=failed.error.message

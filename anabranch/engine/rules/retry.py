@@ -17,6 +17,10 @@ from anabranch.engine.rules.duration import parse_duration
 # 1000 tries: with any sensible backoff more of them outlive every deadline; it is a slip.
 ATTEMPTS_MAX = 1_000
 
+# A day: quotas that are renewed daily are waited for; a server that asks for more must not park
+# a run for years, so the next try finds out.
+RETRY_AFTER_MS_MAX = 86_400_000
+
 KINDS = ("exp", "linear", "fixed")
 
 # 2**40 ms is 34 years: past it every base exceeds the longest duration, so the doubling stops

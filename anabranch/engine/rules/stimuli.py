@@ -65,6 +65,7 @@ class Failed:
     error: RunError
     retryable: bool
     retry_after_ms: int | None = None
+    """What the other side asked for: the next try is due no sooner, unless that is more than `RETRY_AFTER_MS_MAX`."""
 
 
 HandlerOutcome: TypeAlias = Completed | AwaitsSignal | Failed

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.instance import TIMERS_KEPT_MIN
 from anabranch.engine.rules.plan import Body, Plan, PlanEdge, PlanNode
 from anabranch.engine.rules.retry import DEFAULT_RETRY
 from tests.spec.drawings import condition, drawn, loop
@@ -69,6 +70,24 @@ def test_ten_thousand_branches_meet_in_one_join():
 @pytest.mark.parametrize("join_any", [False, True])
 def test_a_fan_in_costs_each_branch_the_same(join_any):
     assert_linear(lambda branches: through_the_join(branches, join_any=join_any))
+
+
+# -- timers -------------------------------------------------------------------------------
+def test_due_times_that_were_cleared_are_not_kept():
+    """Waits with a distant timeout that are served at once, round after round, for the whole life of a run."""
+    again = loop(**{"while": "{{ctx.index < 1000}}"})
+    run = begun(drawn("start>again, again.loop>wait", again=again), checked=False).completed("again")
+    longest = 0
+    for index in range(1_000):
+        run.then(asks_for(f"again[{index}]/wait", "go", timeout_ms=10**9), signal("go"))
+        longest = max(longest, len(run.state.timers))
+    assert run.check().status == "COMPLETED"
+    assert longest <= TIMERS_KEPT_MIN + 2, "one timer holds at any time"
+
+
+def test_due_times_that_hold_are_kept_whatever_their_number():
+    run = begun(wide(500), checked=False).then(*(completed(f"n{n}", delay_ms=500 - n) for n in range(500)))
+    assert run.check().later(500).completions == [f"n{n}" for n in reversed(range(500))]
 
 
 # -- loops --------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ sources.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -277,7 +276,7 @@ def _set_timer(state: InstanceState, activation: Activation, due_at: str | None,
     activation.due_at = None if due_at is None else from_iso(due_at)
     activation.due_seq = seq
     if activation.due_at is not None:
-        heapq.heappush(state.timers, (activation.due_at, seq, activation))
+        state.add_timer(activation, activation.due_at, seq)
 
 
 def _keep(state: InstanceState, signal: KeptSignal) -> None:

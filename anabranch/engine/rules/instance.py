@@ -43,6 +43,9 @@ class InstanceHead:
     test: bool = False
 
 
+# 64 entries: in a smaller heap, sorting out what does not hold any more costs more than it frees.
+TIMERS_KEPT_MIN = 64
+
 _NO_WAITS: dict[tuple[str, str], Activation] = {}
 _NO_SIGNALS: dict[int, KeptSignal] = {}
 
@@ -160,6 +163,7 @@ class InstanceState:
         "started",
         "terminal",
         "timers",
+        "timers_max",
         "unfinished",
         "waits",
     )
@@ -178,7 +182,9 @@ class InstanceState:
         self.running: dict[tuple[str, str], Activation] = {}
         """Activations whose attempt is unanswered, by (node id, scope)."""
         self.timers: list[tuple[int, int, Activation]] = []
-        """A heap of (due time, seq, activation); entries that no longer hold are dropped when met."""
+        """A heap of (due time, seq, activation); entries that do not hold any more go when met, or at `timers_max`."""
+        self.timers_max = TIMERS_KEPT_MIN
+        """A heap longer than this is cleared of what does not hold any more."""
         self.unfinished: dict[tuple[str, str], Activation] = {}
         """Loops that may open an iteration at once, by (node id, scope): a decision had worked enough before."""
         self.ends: list[tuple[str | None, Any]] = []
@@ -241,6 +247,16 @@ class InstanceState:
             times.append(timer.due_at)
         times += [loop.due_at for loop in self.unfinished.values() if loop.due_at is not None]
         return min(times, default=None)
+
+    def add_timer(self, activation: Activation, due_at: int, seq: int) -> None:
+        """Note a due time; the heap stays within twice of what held when it was last cleared, and a bit."""
+        heapq.heappush(self.timers, (due_at, seq, activation))
+        if len(self.timers) > self.timers_max:
+            self.timers = [
+                entry for entry in self.timers if entry[2].due_at is not None and entry[2].due_seq == entry[1]
+            ]
+            heapq.heapify(self.timers)
+            self.timers_max = 2 * len(self.timers) + TIMERS_KEPT_MIN
 
     def next_timer(self) -> Activation | None:
         """The activation whose due time comes first."""

@@ -33,7 +33,7 @@ from anabranch.engine.rules.turn import Draft, Holding, Planned, Settled, Won, o
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.unclear import Rereader
-from anabranch.errors import RunError, StoreUnavailable, ValueNotStorable
+from anabranch.errors import AnabranchError, NotFound, RunError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -239,7 +239,10 @@ class Orchestrator:
             except Exception as defect:  # noqa: BLE001 -- the same
                 self._drop_defective(draft, defect)
         for draft, existing_id in settled.existing:
-            self._answer_repeated_birth(draft, existing_id)
+            self._answer_birth(draft, Birth(existing_id, Status.PENDING, created=False))
+        for draft in settled.orphaned:
+            workflow_id = draft.holding.state.head.workflow_id
+            self._answer_birth(draft, NotFound(f"workflow {workflow_id} was deleted before the run could begin"))
         for draft in settled.defective:
             self._drop_defective(draft, draft.defect)
         again = [draft for draft, reason in settled.refused if self._replace_refused(draft, reason)]
@@ -307,10 +310,11 @@ class Orchestrator:
                 )
             )
 
-    def _answer_repeated_birth(self, draft: Draft, existing_id: str) -> None:
+    def _answer_birth(self, draft: Draft, answer: Birth | AnabranchError) -> None:
+        """The run is not born: tell whoever started it why, or which run stands for it."""
         held = self._held.get(draft.holding.instance_id)
         if held is not None and held.born is not None:
-            held.tell_birth(Birth(existing_id, Status.PENDING, created=False))
+            held.tell_birth(answer)
             self._held.let_go(held)
 
     def _drop_defective(self, draft: Draft, defect: Exception | None) -> None:

@@ -10,6 +10,7 @@ from anabranch.engine.rules.events import Status
 from tests.conformance.building import (
     HOUR_MS,
     LEASE_MS,
+    TENANT,
     WORKER,
     birth,
     born,
@@ -27,9 +28,10 @@ from tests.conformance.building import (
 
 async def test_a_birth_keeps_everything_it_was_given(store: Store) -> None:
     now = await store.now()
+    workflow = await store.save_workflow(tenant_id=TENANT, name="orders", title=None, definition={})
     head = new_head(
         now=now,
-        workflow_id=new_id(),
+        workflow_id=workflow.workflow_id,
         workflow_version=7,
         available_at=now + HOUR_MS,
         deadline_at=now + 2 * HOUR_MS,

@@ -242,6 +242,13 @@ def test_refused_and_repeated_turns_are_told_apart():
     assert settle(repeated, Outcome(won=set(), store_now=0, existing={name: "other"})).existing[0][1] == "other"
 
 
+def test_a_birth_whose_workflow_is_gone_is_not_offered_again():
+    planned = plan(begun(CHAIN), completed("a"))
+    settled = settle(planned, Outcome(won=set(), store_now=0, orphaned={planned.turns[0].instance_id}))
+    assert settled.orphaned == planned.drafts
+    assert settled.unknown == []
+
+
 def test_an_extended_lease_is_noted_only_when_its_turn_has_won():
     run = begun(CHAIN)
     planned = plan(run, completed("a"), lease_left_ms=1)

@@ -35,7 +35,8 @@ class Turn:
 
     It wins only if the row still has `expected_version` **and** `worker_id`, the instance is
     open, and the store's own clock has reached `not_before`. A birth (`birth` set,
-    `expected_version` 0) wins if its id and its idempotency key are new.
+    `expected_version` 0) wins if its id and its idempotency key are new and its workflow, if it
+    has one, is not deleted.
     """
 
     instance_id: str
@@ -62,13 +63,15 @@ class Outcome:
     (a lock skipped looks the same as a version moved): re-read before deciding again.
     `existing` maps a birth that met its idempotency key to the instance that has it.
     `refused` names turns whose data the database does not take, with its reason: they stood
-    alone and still failed; their neighbours are not harmed.
+    alone and still failed; their neighbours are not harmed. `orphaned` names births whose
+    workflow is not there any more.
     """
 
     won: frozenset[str] | set[str]
     store_now: int
     existing: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    orphaned: frozenset[str] | set[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -140,6 +143,8 @@ class Settled:
     """Nothing changed."""
     existing: list[tuple[Draft, str]]
     """Births whose idempotency key another instance has: its id."""
+    orphaned: list[Draft]
+    """Births whose workflow was deleted meanwhile."""
     defective: list[Draft]
     """The rules raised: the state is not to be trusted any more."""
 
@@ -173,7 +178,7 @@ def plan_turns(
 
 def settle(planned: Planned, outcome: Outcome) -> Settled:
     """Sort a batch by what became of it. Winners' holdings get their new version and lease here."""
-    settled = Settled([], [], [], [], [], [])
+    settled = Settled([], [], [], [], [], [], [])
     for draft in planned.drafts:
         turn = draft.turn
         if draft.defect is not None:
@@ -186,6 +191,8 @@ def settle(planned: Planned, outcome: Outcome) -> Settled:
             settled.refused.append((draft, outcome.refused[turn.instance_id]))
         elif outcome.existing.get(turn.instance_id, turn.instance_id) != turn.instance_id:
             settled.existing.append((draft, outcome.existing[turn.instance_id]))
+        elif turn.instance_id in outcome.orphaned:
+            settled.orphaned.append(draft)
         else:
             settled.unknown.append(draft)
     return settled

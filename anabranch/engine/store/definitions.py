@@ -97,7 +97,7 @@ class Definitions(SqlRoom):
 
         def delete(connection: Connection) -> None:
             with self.dialect.transaction(connection):
-                newest = _lock(connection, tenant_id, workflow_id)
+                newest = _lock(connection, tenant_id, workflow_id, against_births=True)
                 runs = {"workflow_id": workflow_id}
                 if connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
                     raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
@@ -124,7 +124,7 @@ class Definitions(SqlRoom):
         self, connection: Connection, wanted: WorkflowVersion, text: bytes, expected_version: int | None
     ) -> WorkflowVersion:
         with self.dialect.transaction(connection):
-            newest = _lock(connection, wanted.tenant_id, wanted.workflow_id)
+            newest = _lock(connection, wanted.tenant_id, wanted.workflow_id, against_births=False)
             if expected_version is not None and newest.version != expected_version:
                 raise VersionMismatch(f"workflow {newest.name} is at version {newest.version}, not {expected_version}")
             same_head = (newest.name, newest.title, newest.kind) == (wanted.name, wanted.title, wanted.kind)
@@ -165,9 +165,9 @@ def _write_version(
     )
 
 
-def _lock(connection: Connection, tenant_id: str, workflow_id: str) -> WorkflowVersion:
+def _lock(connection: Connection, tenant_id: str, workflow_id: str, *, against_births: bool) -> WorkflowVersion:
     """The newest version of a live workflow that nobody else can move until the transaction ends."""
-    lock = statements.lock_workflow(tenant_id=tenant_id, workflow_id=workflow_id)
+    lock = statements.lock_workflow(tenant_id=tenant_id, workflow_id=workflow_id, against_births=against_births)
     if connection.execute(lock).one_or_none() is None:
         raise _absent(workflow_id)
     # Read only now: a saver that was waited for has moved the number since the lock was asked for.

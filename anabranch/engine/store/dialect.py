@@ -22,11 +22,12 @@ from anabranch.engine.store.faults import Fault
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one commit statement did: who won, when by the database's clock, and whose key was taken."""
+    """What one commit did: who won, when by the database's clock, whose key was taken, whose workflow is gone."""
 
     won: set[str]
     now: int
     existing: dict[str, str]
+    orphaned: set[str]
 
 
 @dataclass(frozen=True, slots=True)

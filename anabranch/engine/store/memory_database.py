@@ -97,6 +97,7 @@ class MemoryDatabase:
         won: set[str] = set()
         existing: dict[str, str] = {}
         refused: dict[str, str] = {}
+        orphaned: set[str] = set()
         changes: list[Change] = []
         assert len({turn.instance_id for turn in turns}) == len(turns), "a batch names an instance once"
         for turn in turns:
@@ -107,6 +108,9 @@ class MemoryDatabase:
                     existing[turn.instance_id] = holder
                 if holder is not None or record is not None:
                     continue
+                if not self.definitions.may_have_runs(turn.birth.workflow_id):
+                    orphaned.add(turn.instance_id)
+                    continue
             elif record is None or not _guard_holds(record.row, turn, now) or skip(turn):
                 continue
             reason = _refusal_of(turn, record)
@@ -116,7 +120,7 @@ class MemoryDatabase:
             changes.append(self._advance(turn, record, now))
             won.add(turn.instance_id)
         self._committed("commit", now, changes)
-        return Outcome(won, now, existing, refused)
+        return Outcome(won, now, existing, refused, orphaned)
 
     def claim(
         self, *, worker_id: str, limit: int, lease_ms: int, only: Collection[str] | None, steal: bool

@@ -119,7 +119,7 @@ class PostgresqlDialect:
         return int(connection.execute(statements.NOW).scalar_one())
 
     def commit(self, connection: Connection, turns: Sequence[Turn]) -> Written:
-        """See `Dialect.commit`: one statement; a second only if a birth met its key."""
+        """See `Dialect.commit`: one statement; two more only if a birth did not win."""
         births = [turn for turn in turns if turn.birth is not None]
         batch = {
             "turns": encode_turns(turn for turn in turns if turn.birth is None),
@@ -128,13 +128,15 @@ class PostgresqlDialect:
         }
         winners, now = connection.execute(statements.COMMIT, batch).one()
         won = set(winners or ())
-        unborn = [turn for turn in births if turn.instance_id not in won and turn.birth and turn.birth.idempotency_key]
+        unborn = [turn for turn in births if turn.instance_id not in won]
         existing: dict[str, str] = {}
+        orphaned: set[str] = set()
         if unborn:
             # Only a new statement sees the rows of a batch that this one has waited for.
-            holders = connection.execute(statements.KEY_HOLDERS, {"births": encode_births(unborn)})
-            existing = {row[0]: row[1] for row in holders}
-        return Written(won, now, existing)
+            asked = {"births": encode_births(unborn)}
+            existing = {row[0]: row[1] for row in connection.execute(statements.KEY_HOLDERS, asked)}
+            orphaned = set(connection.execute(statements.ORPHANS, asked).scalars()) - existing.keys()
+        return Written(won, now, existing, orphaned)
 
     def claim(
         self,

@@ -52,14 +52,22 @@ COMMIT = text(f"""
             completed_at = CASE WHEN locked.ends THEN {NOW_MS} END
         FROM locked WHERE i.instance_id = locked.instance_id
         RETURNING i.instance_id
-    ), born AS (
-        INSERT INTO workflow_instances ({_WRITTEN_AT_BIRTH}, completed_at)
-        SELECT {_WRITTEN_AT_BIRTH}, CASE WHEN ends THEN {NOW_MS} END
-        FROM json_to_recordset(CAST(:births AS json)) AS b(
+    ), birth AS (
+        SELECT * FROM json_to_recordset(CAST(:births AS json)) AS b(
             instance_id uuid, tenant_id text, workflow_id uuid, workflow_name text, workflow_version integer,
             kind text, test boolean, status text, version integer, last_seq integer, worker_id text,
             available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
             parent_id uuid, created_at bigint, started_at bigint, ends boolean)
+    ), living AS (
+        SELECT wanted.workflow_id
+        FROM (SELECT DISTINCT workflow_id FROM birth ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
+            SELECT 1 FROM workflows AS w WHERE w.workflow_id = wanted.workflow_id AND w.deleted_at IS NULL
+            FOR KEY SHARE SKIP LOCKED) AS guard
+    ), born AS (
+        INSERT INTO workflow_instances ({_WRITTEN_AT_BIRTH}, completed_at)
+        SELECT {_WRITTEN_AT_BIRTH}, CASE WHEN ends THEN {NOW_MS} END
+        FROM birth
+        WHERE workflow_id IS NULL OR (workflow_id IN (SELECT workflow_id FROM living)) IS TRUE
         ORDER BY tenant_id, workflow_name, idempotency_key
         ON CONFLICT DO NOTHING
         RETURNING instance_id
@@ -83,7 +91,9 @@ COMMIT = text(f"""
 Locks rows in the order in which the turns are offered (by id) and skips those that are locked,
 so that it never waits for another commit; the lock step repeats no join, its LATERAL keeps
 both the order and the lookup by primary key. Births are inserted in the order of their keys,
-because a key that another batch is just inserting is waited for. `IS TRUE` keeps the planner
+because a key that another batch is just inserting is waited for. Their workflows are locked
+against being deleted, which births share among themselves and with a saver; one that is just
+being deleted is skipped like a locked row, so no commit waits for a delete. `IS TRUE` keeps the planner
 from turning the membership test into a join: a hashed set is faster than the nested loop that
 the committing connections are held to. A payload that is the JSON value null arrives as an SQL NULL.
 """
@@ -96,6 +106,14 @@ KEY_HOLDERS = text("""
         AND i.idempotency_key = b.idempotency_key AND i.idempotency_key IS NOT NULL
 """)
 """Who has the idempotency keys of births that did not win. Uses ux_instance_idempotency."""
+
+ORPHANS = text("""
+    SELECT b.instance_id FROM json_to_recordset(CAST(:births AS json)) AS b(instance_id uuid, workflow_id uuid)
+    WHERE b.workflow_id IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM workflows AS w WHERE w.workflow_id = b.workflow_id AND w.deleted_at IS NULL)
+      AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
+""")
+"""Births that did not win whose workflow is gone, unless they were born earlier. Uses the primary keys."""
 
 LOAD = text(f"""
     SELECT {", ".join(f"i.{name}" for name in INSTANCE_COLUMNS)}, log.notes, log.payloads

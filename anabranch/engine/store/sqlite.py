@@ -72,6 +72,9 @@ _UNAVAILABLE = {
 _REFUSED = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}
 _DUPLICATE = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
 
+_Hindered = tuple[str, str | None, bool]
+"""A birth that cannot be: its id, who holds its key, and whether its workflow is gone."""
+
 
 class SqliteDialect:
     """A SQLite file."""
@@ -123,17 +126,22 @@ class SqliteDialect:
         births = [turn for turn in turns if turn.birth is not None]
         steps = [turn for turn in turns if turn.birth is None]
         existing: dict[str, str] = {}
+        orphaned: set[str] = set()
         try:
             events = values_of_events(turns)
             with self.transaction(connection):
                 now = self.now(connection)
-                won = _advance(connection, steps, now) | _give_birth(connection, births, existing, now)
+                won = _advance(connection, steps, now)
+                if births:
+                    hindered = _hindered(connection, births)
+                    orphaned = {instance_id for instance_id, _, is_orphan in hindered if is_orphan}
+                    won |= _give_birth(connection, births, hindered, existing, now)
                 if len(won) < len(turns):
                     events = values_of_events(turn for turn in turns if turn.instance_id in won)
                 _write(connection, statements.append_events, events, len(EVENT_COLUMNS))
         except UnicodeError as problem:
             raise DataRefused(f"text that is no valid Unicode ({problem})") from None
-        return Written(won, now, existing)
+        return Written(won, now, existing, orphaned)
 
     def claim(
         self,
@@ -276,23 +284,29 @@ def _advance(connection: Connection, steps: Sequence[Turn], now: int) -> set[str
     return won
 
 
-def _give_birth(connection: Connection, births: Sequence[Turn], existing: dict[str, str], now: int) -> set[str]:
-    """Insert the births whose id and key are new; notes in `existing` who has a key that is not."""
-    if not births:
-        return set()
-    heads = [turn.birth for turn in births if turn.birth is not None]
-    keys = [[head.instance_id, head.tenant_id, head.workflow_name, head.idempotency_key] for head in heads]
-    known = _one_list(connection, statements.BIRTHS_KNOWN, births=orjson.dumps(keys).decode())
-    won = _new_births(births, known, existing)
+def _hindered(connection: Connection, births: Sequence[Turn]) -> list[_Hindered]:
+    keys = [
+        [head.instance_id, head.tenant_id, head.workflow_name, head.idempotency_key, head.workflow_id]
+        for head in (turn.birth for turn in births)
+        if head is not None
+    ]
+    return _one_list(connection, statements.BIRTHS_HINDERED, births=orjson.dumps(keys).decode())
+
+
+def _give_birth(
+    connection: Connection, births: Sequence[Turn], hindered: list[_Hindered], existing: dict[str, str], now: int
+) -> set[str]:
+    """Insert the births that nothing hinders; notes in `existing` who has a key that is taken."""
+    won = _new_births(births, hindered, existing)
     rows = values_of_births((turn for turn in births if turn.instance_id in won), now=now)
     _write(connection, statements.give_birth, rows, len(INSTANCE_COLUMNS))
     return won
 
 
-def _new_births(births: Sequence[Turn], known: list[list[str | None]], existing: dict[str, str]) -> set[str]:
-    """The births whose id and key are new, in the table and within the batch; notes who has a taken key."""
-    taken_ids = {instance_id for instance_id, _ in known}
-    holders = {instance_id: holder for instance_id, holder in known if holder is not None}
+def _new_births(births: Sequence[Turn], hindered: list[_Hindered], existing: dict[str, str]) -> set[str]:
+    """The births that neither the tables nor the batch hinder; notes who has a taken key."""
+    hindered_ids = {instance_id for instance_id, _, _ in hindered}
+    holders = {instance_id: holder for instance_id, holder, _ in hindered if holder is not None}
     keys: dict[tuple[str, str, str], str] = {}
     won: set[str] = set()
     for turn in births:
@@ -302,11 +316,11 @@ def _new_births(births: Sequence[Turn], known: list[list[str | None]], existing:
         if holder is None and head.idempotency_key is not None:
             key = (head.tenant_id, head.workflow_name, head.idempotency_key)
             holder = keys.get(key)
-            if holder is None and turn.instance_id not in taken_ids:
+            if holder is None and turn.instance_id not in hindered_ids:
                 keys[key] = turn.instance_id
         if holder is not None:
             existing[turn.instance_id] = holder
-        elif turn.instance_id not in taken_ids:
+        elif turn.instance_id not in hindered_ids:
             won.add(turn.instance_id)
     return won
 

@@ -104,19 +104,22 @@ def _values(columns: int, rows: int) -> str:
     return f"VALUES {', '.join([row] * rows)}"
 
 
-BIRTHS_KNOWN = text("""
-    SELECT json_group_array(json_array(id, holder)) FROM (
+BIRTHS_HINDERED = text("""
+    SELECT json_group_array(json_array(id, holder, present IS NULL AND holder IS NULL)) FROM (
         SELECT b.value ->> 0 AS id,
                (SELECT k.instance_id FROM workflow_instances AS k
                 WHERE k.tenant_id = b.value ->> 1 AND k.workflow_name = b.value ->> 2
                   AND k.idempotency_key = b.value ->> 3 AND k.idempotency_key IS NOT NULL) AS holder,
-               (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.value ->> 0) AS present
+               (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.value ->> 0) AS present,
+               b.value ->> 4 IS NULL OR EXISTS (
+                   SELECT 1 FROM workflows AS w WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL) AS living
         FROM json_each(:births) AS b)
-    WHERE holder IS NOT NULL OR present IS NOT NULL
+    WHERE holder IS NOT NULL OR present IS NOT NULL OR NOT living
 """)
-"""The births (id, tenant, name, key) that are not new, and who holds their key.
+"""The births (id, tenant, name, key, workflow) that cannot be: who holds their key, and whether they are orphans.
 
-Uses ux_instance_idempotency and the primary key.
+Orphans are those that are new, but whose workflow is gone. Uses ux_instance_idempotency and
+the primary keys.
 """
 
 APPEND_EVENT = text("""

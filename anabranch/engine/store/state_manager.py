@@ -90,7 +90,7 @@ class SqlStore(Inquiries, Definitions):
     async def _commit(self, turns: Sequence[Turn]) -> Outcome:
         try:
             written = await self.commit_turns(lambda connection: self.dialect.commit(connection, turns))
-            return Outcome(written.won, written.now, written.existing)
+            return Outcome(written.won, written.now, written.existing, orphaned=written.orphaned)
         except DataRefused as refusal:
             if len(turns) == 1:
                 return Outcome(set(), await self.now(), refused={turns[0].instance_id: refusal.message})
@@ -101,6 +101,7 @@ class SqlStore(Inquiries, Definitions):
             second.store_now,
             {**first.existing, **second.existing},
             {**first.refused, **second.refused},
+            first.orphaned | second.orphaned,
         )
 
     async def claim(

@@ -179,15 +179,17 @@ def pinned_version(*, workflow_id: str, version: int) -> Select[tuple[object, ..
     return _VERSIONS.where(workflow_versions.c.workflow_id == workflow_id, workflow_versions.c.version == version)
 
 
-def lock_workflow(*, tenant_id: str, workflow_id: str) -> Select[tuple[object, ...]]:
+def lock_workflow(*, tenant_id: str, workflow_id: str, against_births: bool) -> Select[tuple[object, ...]]:
     """The number of the newest version, held until the transaction ends: savers come one after the other.
 
-    On SQLite the write transaction does that by itself, and FOR UPDATE is left out.
+    Births share the row among themselves and with a saver. Only with `against_births` is it
+    held against them, and waits for those under way. On SQLite the write transaction does all
+    that by itself, and the lock is left out.
     """
     return (
         select(workflows.c.newest_version)
         .where(workflows.c.workflow_id == workflow_id, workflows.c.tenant_id == tenant_id, _LIVE)
-        .with_for_update()
+        .with_for_update(key_share=not against_births)
     )
 
 

@@ -1,0 +1,123 @@
+"""Deleting a workflow while runs of it are being born: one of the two happens, never both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from anabranch.engine.ports import Store, Turn, WorkflowVersion
+from anabranch.errors import WorkflowHasRuns
+from tests.conformance.building import TENANT, birth, committed, ending, new_head, new_id, row_of
+
+RACES = 20
+only_postgresql = pytest.mark.only_on("postgresql", because="only there others may write while a row is locked")
+
+
+async def saved(store: Store, name: str = "orders") -> WorkflowVersion:
+    """A workflow that is there."""
+    return await store.save_workflow(tenant_id=TENANT, name=name, title=None, definition={})
+
+
+async def deleted(store: Store) -> WorkflowVersion:
+    """A workflow that was there."""
+    workflow = await saved(store)
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=workflow.workflow_id)
+    return workflow
+
+
+async def birth_on(store: Store, workflow_id: str, **head: str) -> Turn:
+    """The turn that makes a run of a workflow."""
+    return birth(new_head(now=await store.now(), workflow_id=workflow_id, **head))
+
+
+async def test_nothing_is_born_on_a_workflow_that_is_gone_and_its_neighbours_are(store: Store) -> None:
+    there, gone = await saved(store, "there"), await deleted(store)
+    births = [await birth_on(store, id_) for id_ in (gone.workflow_id, there.workflow_id, new_id())]
+    births.append(birth(new_head(now=await store.now())))
+    outcome = await store.commit(births)
+    assert outcome.won == {births[1].instance_id, births[3].instance_id}, "a test run needs no stored workflow"
+    assert outcome.orphaned == {births[0].instance_id, births[2].instance_id}
+    assert (dict(outcome.existing), dict(outcome.refused)) == ({}, {})
+    assert await store.get_instance(births[0].instance_id) is None
+
+
+async def test_a_start_repeated_after_its_workflow_was_deleted_finds_its_run(store: Store) -> None:
+    workflow = await saved(store)
+    first = await birth_on(store, workflow.workflow_id, idempotency_key="order-1")
+    await committed(store, ending(await committed(store, first)))
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=workflow.workflow_id)
+    again = await birth_on(store, workflow.workflow_id, idempotency_key="order-1")
+    outcome = await store.commit([again])
+    assert dict(outcome.existing) == {again.instance_id: first.instance_id}
+    assert not outcome.won and not outcome.orphaned
+    # The very same birth, because its first answer was lost, is not orphaned either: it happened.
+    outcome = await store.commit([first])
+    assert not outcome.won and not outcome.orphaned
+
+
+async def test_a_birth_and_a_delete_at_once_never_both_succeed(store: Store, other_store: Store) -> None:
+    for number in range(RACES):
+        workflow = await saved(store, f"orders-{number}")
+        turn = await birth_on(store, workflow.workflow_id)
+        outcome, refusal = await asyncio.gather(
+            store.commit([turn]),
+            other_store.delete_workflow(tenant_id=TENANT, workflow_id=workflow.workflow_id),
+            return_exceptions=True,
+        )
+        assert not isinstance(outcome, BaseException)
+        if isinstance(refusal, WorkflowHasRuns):
+            assert outcome.won == {turn.instance_id}, "only a run that was born keeps its workflow"
+        else:
+            assert refusal is None and not outcome.won, "a deleted workflow has no new run"
+
+
+# -- row locks, held from a second connection -----------------------------------------------------
+@pytest.fixture
+async def locker(postgres_url: str) -> AsyncIterator[psycopg.AsyncConnection]:
+    """A bare connection that stands for another process in the middle of its transaction."""
+    async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+        yield connection
+
+
+@only_postgresql
+async def test_a_delete_under_way_holds_up_no_commit(store: Store, locker: psycopg.AsyncConnection) -> None:
+    leaving, staying = await saved(store, "leaving"), await saved(store, "staying")
+    await locker.execute("SELECT FROM workflows WHERE workflow_id = %s FOR UPDATE", [leaving.workflow_id])
+    births = [await birth_on(store, workflow.workflow_id) for workflow in (leaving, staying)]
+    outcome = await store.commit(births)
+    assert outcome.won == {births[1].instance_id}
+    assert not outcome.orphaned, "it is not known yet, so it is asked again"
+    await locker.rollback()
+    assert (await store.commit(births)).won == {births[0].instance_id}
+
+
+@only_postgresql
+async def test_a_delete_waits_for_the_births_under_way(store: Store, locker: psycopg.AsyncConnection) -> None:
+    workflow = await saved(store)
+    await locker.execute("SELECT FROM workflows WHERE workflow_id = %s FOR KEY SHARE", [workflow.workflow_id])
+    delete = asyncio.create_task(store.delete_workflow(tenant_id=TENANT, workflow_id=workflow.workflow_id))
+    turn = await birth_on(store, workflow.workflow_id)
+    await locker.execute(
+        """
+        INSERT INTO workflow_instances (instance_id, tenant_id, workflow_id, workflow_name, workflow_version, kind,
+            test, status, version, last_seq, starts_at, retention_days, created_at)
+        VALUES (%s, %s, %s, 'orders', 1, 'drawn', false, 'PENDING', 1, 0, 0, 1, 0)
+        """,
+        [turn.instance_id, TENANT, workflow.workflow_id],
+    )
+    await locker.commit()
+    with pytest.raises(WorkflowHasRuns):
+        await delete
+    assert (await row_of(store, turn.instance_id)).head.workflow_id == workflow.workflow_id
+
+
+@only_postgresql
+async def test_a_save_under_way_holds_up_no_birth(store: Store, locker: psycopg.AsyncConnection) -> None:
+    workflow = await saved(store)
+    await locker.execute("UPDATE workflows SET newest_version = 2, name = 'refunds'")
+    turn = await birth_on(store, workflow.workflow_id)
+    assert (await store.commit([turn])).won == {turn.instance_id}
+    await locker.rollback()

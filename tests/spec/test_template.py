@@ -277,12 +277,12 @@ def test_any_text_compiles_or_is_refused_with_a_template_error(text: str) -> Non
 # -- what the validator asks ----------------------------------------------------------------
 
 
-def test_a_template_knows_what_it_reads_and_whether_it_is_one_expression() -> None:
+def test_a_template_knows_what_it_needs_and_whether_it_is_one_expression() -> None:
     template = compile_template("{{ ctx.a.b[0].c ~ ctx['d e'].f | default(ctx.g) }}")
-    assert template.paths == {("a", "b"), ("d e", "f"), ("g",)}
+    assert template.needs == {("a", "b"), ("g",)}
     assert template.is_expression
     assert not template.is_constant
-    assert compile_template("x {{ctx[ctx.name]}}").paths == {("name",)}
+    assert compile_template("x {{ctx[ctx.name]}}").needs == {("name",)}
     assert not compile_template("x {{1}}").is_expression
     assert compile_template("x {{1}}").is_constant
     assert not compile_template("{{ ctx | length }}").is_constant

@@ -92,6 +92,21 @@ def test_a_variable_is_reported_once_per_node():
     assert warnings(drawn("start>a", a=reads("x", "x.y"))) == [("VARIABLE_NEVER_WRITTEN", "a")]
 
 
+@pytest.mark.parametrize(
+    "way_out", ["ctx.x | default(1)", "ctx.x.y | length | default(0)", "(ctx.x ~ ctx.y) | default('')"]
+)
+def test_a_variable_that_has_a_default_may_be_missing(way_out: str):
+    assert warnings(drawn("start>a", a={"config": {"values": {"v": "{{" + way_out + "}}"}}})) == []
+
+
+@pytest.mark.parametrize(
+    "no_way_out", ["ctx.y | default(ctx.x)", "(ctx.y | default(1)) + ctx.x", "ctx.x + (ctx.x | default(1))"]
+)
+def test_a_default_helps_only_what_it_stands_behind(no_way_out: str):
+    document = drawn("start>a", a={"config": {"values": {"v": "{{" + no_way_out + "}}"}}})
+    assert warnings(document) == [("VARIABLE_NEVER_WRITTEN", "a")]
+
+
 def test_a_writer_in_another_branch_does_not_help():
     assert warnings(drawn("start>a, start>b", a=X, b=reads("x"))) == [("VARIABLE_NEVER_WRITTEN", "b")]
 

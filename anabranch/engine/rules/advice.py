@@ -208,11 +208,11 @@ def _given(loops: list[GraphNode]) -> frozenset[str]:
 
 
 def _reads(node: GraphNode) -> Iterator[tuple[str, str]]:
-    """(pointer inside config, name in ctx) of every template that reads a name of the context."""
+    """(pointer inside config, name in ctx) of every template that needs a name of the context."""
     config = node.config
     if node.type in CODE_TYPES:
         config = {name: value for name, value in config.items() if name != CODE_FIELD}
     for pointer, template in config_templates(config):
-        for path in sorted(template.paths):
+        for path in sorted(template.needs):
             if path:
                 yield pointer, path[0]

@@ -32,7 +32,7 @@ _SHOWN_LENGTH_MAX = 120
 class Template:
     """A compiled text. `resolve` gives its value in a context."""
 
-    __slots__ = ("_only", "_parts", "has_expressions", "is_constant", "is_expression", "paths", "text")
+    __slots__ = ("_only", "_parts", "has_expressions", "is_constant", "is_expression", "needs", "text")
 
     def __init__(self, text: str) -> None:
         """Raises TemplateError, naming the expression; prefer `compile_template`."""
@@ -45,8 +45,8 @@ class Template:
         """The text is exactly one `{{ … }}`: its value keeps its type."""
         self.is_constant = not any(expression.reads_context for expression in expressions)
         """It has the same value in every context."""
-        self.paths: frozenset[Path] = frozenset(path for each in expressions for path in each.paths)
-        """What it reads of the context, as far as written out: `("orders", "id")` for `ctx.orders.id`."""
+        self.needs: frozenset[Path] = frozenset(path for each in expressions for path in each.needs)
+        """What it cannot do without, as far as written out: `("orders", "id")` for `ctx.orders.id`."""
 
     def __repr__(self) -> str:
         return f"Template({_shown(self.text)})"

@@ -35,16 +35,16 @@ EXPRESSION_DEPTH_MAX = 24
 
 
 class Expression:
-    """A compiled expression: `evaluate(ctx, work)`, and the paths of the context that it reads."""
+    """A compiled expression: `evaluate(ctx, work)`, and the paths of the context that it cannot do without."""
 
-    __slots__ = ("evaluate", "paths", "reads_context", "text")
+    __slots__ = ("evaluate", "needs", "reads_context", "text")
 
     def __init__(self, text: str) -> None:
         """Raises Refused, saying what is not possible."""
         compiler = _Compiler()
         self.text = text
         self.evaluate = compiler.compile(_parse(text), 1)
-        self.paths = frozenset(compiler.paths)
+        self.needs = frozenset(compiler.needs)
         self.reads_context = compiler.reads_context
 
 
@@ -68,8 +68,11 @@ class _Compiler:
     """Compiles one expression and remembers what it reads."""
 
     def __init__(self) -> None:
-        self.paths: set[Path] = set()
+        self.needs: set[Path] = set()
+        """Paths that no `default` stands behind: without one of them it fails."""
         self.reads_context = False
+        self._defaults = 0
+        """How many `default` filters are around what is being compiled."""
 
     def compile(self, node: nodes.Node, depth: int) -> Evaluate:
         """The closure of a node. Raises Refused for a node that is not on the list."""
@@ -79,6 +82,19 @@ class _Compiler:
         if compiler is None:
             raise Refused(_REFUSALS.get(type(node), f"a {type(node).__name__} is not allowed in a template"))
         return compiler(self, node, depth)
+
+    def defaulted(self, node: nodes.Node, depth: int) -> Evaluate:
+        """Like `compile`, for what a `default` stands behind: nothing in it needs to be there."""
+        self._defaults += 1
+        try:
+            return self.compile(node, depth)
+        finally:
+            self._defaults -= 1
+
+    def reads(self, names: Path) -> None:
+        """Note a path that the expression reads, if it fails without."""
+        if names and not self._defaults:
+            self.needs.add(names)
 
     def operand(self, node: nodes.Node, depth: int) -> Evaluate:
         """Like `compile`, but a bare `ctx` stays the view that it is: good for `in`, `length` and `keys`."""
@@ -150,8 +166,7 @@ def _path(compiler: _Compiler, node: nodes.Getattr | nodes.Getitem, depth: int) 
     if isinstance(base, nodes.Name):
         _check_root(base)
         compiler.reads_context = True
-        if names := leading_names(keys):
-            compiler.paths.add(names)
+        compiler.reads(leading_names(keys))
         start: Evaluate | None = None
     else:
         start = compiler.compile(base, depth + 1)
@@ -274,7 +289,7 @@ def _filter(compiler: _Compiler, node: nodes.Filter, depth: int) -> Evaluate:
     positional = [compiler.compile(argument, depth + 1) for argument in node.args]
     named = {str(pair.key): compiler.compile(pair.value, depth + 1) for pair in node.kwargs}
     if node.name == "default":
-        return _default(compiler.compile(node.node, depth + 1), positional, named)
+        return _default(compiler.defaulted(node.node, depth + 1), positional, named)
     chosen = FILTERS[node.name]
     inner = (compiler.operand if chosen.takes_view else compiler.compile)(node.node, depth + 1)
     return _apply(chosen, inner, positional, named)

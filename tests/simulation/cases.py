@@ -8,6 +8,7 @@ how a run ended after everything that went wrong; the others get waits, timeouts
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -65,7 +66,9 @@ def random_case_of(number: int) -> SimulatedCase:
     case = random_case(number)
     rng = random.Random(number)
     predictable = number % 2 == 0
-    nodes = [_prepared(node, case.script, rng, predictable=predictable) for node in case.document["nodes"]]
+    # Mostly one event in a graph, so that its waits compete for signals.
+    events = (*EVENTS, *[rng.choice(EVENTS)] * len(EVENTS))
+    nodes = [_prepared(node, case.script, rng, events, predictable=predictable) for node in case.document["nodes"]]
     document = {**case.document, "name": f"random-{number}", "nodes": nodes}
     prediction = None
     if predictable:
@@ -95,7 +98,9 @@ class _Types:
         return [WORK.type, *BUILTIN.names()]
 
 
-def _prepared(node: dict[str, Any], script: Any, rng: random.Random, *, predictable: bool) -> dict[str, Any]:
+def _prepared(
+    node: dict[str, Any], script: Any, rng: random.Random, events: Sequence[str], *, predictable: bool
+) -> dict[str, Any]:
     """A node of a random graph as the simulated world runs it."""
     if node["type"] == "flaky":
         return _work(node, script.get(node["id"], {}), rng, predictable=predictable)
@@ -104,7 +109,7 @@ def _prepared(node: dict[str, Any], script: Any, rng: random.Random, *, predicta
         length = rng.choice((0, 5, 40, 400, 1_500, 6_000))
         return node if predictable and length < 10 else {**node, "config": {"duration": f"{length}ms"}}
     if node["type"] == "set" and not predictable and rng.random() < 0.4:
-        return {**node, "type": "waitForEvent", "config": _wait(rng)}
+        return {**node, "type": "waitForEvent", "config": _wait(rng, events)}
     return node
 
 
@@ -119,8 +124,8 @@ def _work(node: dict[str, Any], rule: dict[str, Any], rng: random.Random, *, pre
     return prepared
 
 
-def _wait(rng: random.Random) -> dict[str, Any]:
-    config: dict[str, Any] = {"event": rng.choice(EVENTS)}
+def _wait(rng: random.Random, events: Sequence[str]) -> dict[str, Any]:
+    config: dict[str, Any] = {"event": rng.choice(events)}
     if rng.random() < 0.7:
         config["timeout"] = f"{rng.choice((20, 300, 900, 2_500, 7_000))}ms"
     if rng.random() < 0.3:
@@ -139,6 +144,7 @@ def _drawn() -> dict[str, tuple[dict[str, Any], Any]]:
         "dead-path": (_dead_path(), {}),
         "approval": (_approval(), {}),
         "two-waits": (_two_waits(), {}),
+        "questions": (_questions(), {"items": [0, 1, 2]}),
         "nested-loops": (_nested_loops(), {"rows": [[1, 2, 3], [4, 5], [6]]}),
         "failing-items": (_failing_items(), {"items": [0, 1, 2, 3, 4]}),
         "stubborn": (_stubborn(), {}),
@@ -196,6 +202,15 @@ def _two_waits() -> dict[str, Any]:
         zero={"type": "waitForEvent", "config": {"event": "paid"}},
         one={"type": "waitForEvent", "config": {"event": "paid"}},
         two={"type": "waitForEvent", "config": {"event": "paid", "timeout": "3s"}},
+    )
+
+
+def _questions() -> dict[str, Any]:
+    document = _graph(["start>each", "each:loop>ask", "ask>note", "each:done>end"], work=20)
+    return _with(
+        document,
+        each={"type": "loop", "config": {"source": "{{ctx.input.items}}", "concurrency": 2}},
+        ask={"type": "waitForEvent", "config": {"event": "shipped", "timeout": "2500ms"}},
     )
 
 

@@ -29,6 +29,8 @@ class Character:
     runs_per_client: int
     skew_ms: int
     """So far wrong a clock may be when its process starts."""
+    drift: float
+    """So much too fast or too slow may a clock be: half a per cent, or as in a machine whose oscillator is broken."""
     idle_slot: int | None
     """A slot that takes requests and runs nothing."""
     cases: tuple[SimulatedCase, ...]
@@ -62,15 +64,16 @@ def draw_character(rng: random.Random) -> Character:
         held_max=rng.choice((2, 6, 100)),
         batch_turns_max=rng.choice((1, 3, 256)),
         commits_in_flight_max=rng.choice((1, 2)),
-        recoveries_max=rng.choice((1, 2, 10)),
+        recoveries_max=rng.choice((1, 1, 2, 10)),
         clients=rng.choice((1, 2, 3)),
         runs_per_client=rng.choice((4, 8, 16)),
         skew_ms=rng.choice((0, 20, 500)),
+        drift=rng.choice((0.005, 0.05)),
         idle_slot=slots - 1 if slots > 1 and rng.random() < 0.2 else None,
         cases=_draw_cases(rng),
     )
 
 
 def _draw_cases(rng: random.Random) -> tuple[SimulatedCase, ...]:
-    drawn = rng.sample(drawn_cases(), rng.randint(1, 3))
+    drawn = rng.sample(drawn_cases(), rng.randint(2, 4))
     return (*drawn, *(random_case_of(number) for number in rng.sample(range(RANDOM_CASES), rng.randint(1, 4))))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+from anabranch.engine.recovery import POLL_MS
 from tests.simulation.network import CommitFault
 
 # One fault in about 60 callbacks: the engine recovers from some, and is hit again while it recovers from others.
@@ -21,6 +22,7 @@ class FaultKind(StrEnum):
     """What may go wrong."""
 
     CRASH = "crash"
+    CRASH_LOOP = "crash-loop"
     STOP = "stop"
     FREEZE = "freeze"
     DYING = "dying"
@@ -28,6 +30,7 @@ class FaultKind(StrEnum):
     COMMIT_LOST_AFTER = "commit-lost-after"
     COMMIT_LATE = "commit-late"
     BIRTH_LATE = "birth-late"
+    SIGNAL_LOST = "signal-lost"
     COMMIT_LOCKED = "commit-locked"
     COMMIT_STOLEN = "commit-stolen"
     CALL_LOST = "call-lost"
@@ -39,6 +42,14 @@ class FaultKind(StrEnum):
     CLOCK_JUMP = "clock-jump"
     DATABASE_CLOCK_JUMP = "database-clock-jump"
 
+
+# What ends or interrupts a process also repairs much: whoever takes over performs all that is outstanding.
+PROCESS_FAULTS = frozenset(
+    {FaultKind.CRASH, FaultKind.CRASH_LOOP, FaultKind.STOP, FaultKind.FREEZE, FaultKind.DYING, FaultKind.COMMIT_STOLEN}
+)
+
+# In three worlds of ten processes live on, so that nobody repairs what a bad network breaks.
+LASTING_PROCESSES = 0.3
 
 COMMIT_FAULTS = {
     FaultKind.COMMIT_LOST_BEFORE: CommitFault.LOST_BEFORE,
@@ -71,11 +82,13 @@ def draw_plan(rng: random.Random, *, steps: int, slots: int, lease_s: float) -> 
     Each world has its own favourites and does without some kinds, so that rare combinations come up
     which a fair mixture would drown.
     """
-    kinds = [kind for kind in FaultKind if rng.random() < 0.7] or [FaultKind.CRASH]
+    processes_last = rng.random() < LASTING_PROCESSES
+    kinds = [kind for kind in FaultKind if rng.random() < 0.7 and not (processes_last and kind in PROCESS_FAULTS)]
+    kinds = kinds or [FaultKind.COMMIT_LOST_AFTER]
     weights = [rng.choice((1, 1, 2, 5)) for _ in kinds]
     strikes = sorted(rng.randrange(steps) for _ in range(round(steps / STEPS_PER_FAULT * rng.uniform(0.2, 1.5))))
     plan = []
-    last_kind = rng.choice(list(COMMIT_FAULTS))
+    last_kind = rng.choice([*COMMIT_FAULTS, FaultKind.COMMIT_LOST_AFTER])
     for number, step in enumerate(strikes + [steps - 1] * slots, start=1):
         # The last thing that happens to everybody is a bad commit: nothing comes after it that would mend what it did.
         kind = last_kind if step == steps - 1 else rng.choices(kinds, weights)[0]
@@ -96,7 +109,12 @@ def only(plan: list[Fault], kept: Collection[int]) -> list[Fault]:
 
 def _around_a_lease(rng: random.Random, lease_s: float) -> float:
     """From a blink to well past a lease, most often about as long as one."""
-    return rng.choice((0.02, 0.3, 0.7, 1.0, 1.2, 2.5)) * lease_s * rng.uniform(0.8, 1.2)
+    return rng.choice((0.02, 0.3, 0.7, 1.0, 1.2, 2.5, 2.5)) * lease_s * rng.uniform(0.8, 1.2)
+
+
+def _past_a_lease(rng: random.Random, lease_s: float) -> float:
+    """Long enough to find and take over what a predecessor held, and to begin with it."""
+    return lease_s * rng.uniform(1.0, 1.6) + POLL_MS / 1000
 
 
 def _shortly(rng: random.Random, lease_s: float) -> float:
@@ -115,6 +133,7 @@ def _jump(rng: random.Random, lease_s: float) -> float:
 
 _SIZES: dict[FaultKind, Callable[[random.Random, float], float]] = {
     FaultKind.CRASH: _shortly,
+    FaultKind.CRASH_LOOP: _past_a_lease,
     FaultKind.STOP: _shortly,
     FaultKind.FREEZE: _around_a_lease,
     FaultKind.DYING: _shortly,
@@ -122,6 +141,7 @@ _SIZES: dict[FaultKind, Callable[[random.Random, float], float]] = {
     FaultKind.COMMIT_LOST_AFTER: _shortly,
     FaultKind.COMMIT_LATE: _lately,
     FaultKind.BIRTH_LATE: _lately,
+    FaultKind.SIGNAL_LOST: _shortly,
     FaultKind.COMMIT_LOCKED: _shortly,
     FaultKind.COMMIT_STOLEN: _shortly,
     FaultKind.CALL_LOST: _shortly,

@@ -17,7 +17,7 @@ from tests.simulation.character import Character
 from tests.simulation.faults import COMMIT_FAULTS, Fault, FaultKind
 from tests.simulation.judge import Judge
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.network import Weather
+from tests.simulation.network import CommitFault, Weather
 from tests.simulation.nodes import SimulatedTypes
 from tests.simulation.processes import SimulatedProcess, SkewedClock
 
@@ -29,6 +29,15 @@ RESTART_S = 0.05
 
 # Most results say nothing new when they come again; many must, for one of them to be dangerous.
 DOUBLED_AT_ONCE = 6
+
+# Most nodes fail never and few a second time.
+ECHOED_AT_ONCE = 8
+
+# Starts are few, and most of them come before anything goes wrong.
+BIRTHS_AT_ONCE = 3
+
+# The limit of takeovers is one or two in most worlds: so many crashes pass it, if a takeover in between does not count.
+CRASHES = 4
 
 _OUTSIDE = contextvars.Context()
 """A context that belongs to no process."""
@@ -76,6 +85,7 @@ class Machines:
         self._rarities = rarities
         self._rng = random.Random(f"machines {seed}")
         self._generation = 0
+        self._calm = False
         self._ended = False
         self._weather = [Weather(seed=seed * 31 + slot, rarities=rarities) for slot in range(character.slots)]
         self._slots: list[SimulatedProcess | None] = [None] * character.slots
@@ -90,6 +100,7 @@ class Machines:
 
     def clear_up(self) -> None:
         """Nothing new goes wrong; what stood still goes on."""
+        self._calm = True
         for weather in self._weather:
             weather.clear_up()
         for process in self.living():
@@ -125,6 +136,9 @@ class Machines:
             case FaultKind.CRASH:
                 self._rarities["process crashed"] += 1
                 self._crash(fault.slot, process, fault.seconds)
+            case FaultKind.CRASH_LOOP:
+                for slot in range(len(self._slots)) if fault.count > 1 else (fault.slot,):
+                    self._crash_again(slot, times=CRASHES, every_s=fault.seconds)
             case FaultKind.STOP:
                 if process.ready:
                     grace_s = 0.0 if fault.count > 1 else 0.2
@@ -146,7 +160,7 @@ class Machines:
             case FaultKind.RESULTS_LATE:
                 weather.results.extend([None] * fault.count)
             case FaultKind.FAILURES_ECHOED:
-                weather.echoes += fault.count
+                weather.echoes += fault.count * ECHOED_AT_ONCE
             case FaultKind.CLOCK_JUMP:
                 self._rarities["clock of a process jumped"] += 1
                 process.clock.jump(round(fault.seconds * 1000))
@@ -154,7 +168,10 @@ class Machines:
                 self._rarities["clock of the database jumped"] += 1
                 self.database_clock.jump(round(fault.seconds * 1000))
             case FaultKind.BIRTH_LATE:
-                weather.births.extend([fault.seconds] * fault.count)
+                weather.births.extend([fault.seconds] * fault.count * BIRTHS_AT_ONCE)
+            case FaultKind.SIGNAL_LOST:
+                fate = CommitFault.LOST_AFTER if fault.number % 2 else CommitFault.LOST_BEFORE
+                weather.signals.extend([fate] * fault.count)
             case _:
                 weather.commits.extend([(COMMIT_FAULTS[fault.kind], fault.seconds)] * fault.count)
 
@@ -168,7 +185,7 @@ class Machines:
         character = self._character
         clock = SkewedClock(
             self._loop,
-            rate=1 + self._rng.uniform(-0.005, 0.005),
+            rate=1 + self._rng.uniform(-character.drift, character.drift),
             wrong_by_ms=self._rng.randint(-character.skew_ms, character.skew_ms),
             database_now=self._database.now(),
         )
@@ -203,6 +220,17 @@ class Machines:
         self._judge.ledger.forget_process(process.worker_id)
         self._slots[slot] = None
         self._from_outside(down_s, self._launch, slot)
+
+    def _crash_again(self, slot: int, *, times: int, every_s: float) -> None:
+        """Crash whatever runs in this slot, and its successor, and so on."""
+        if self._calm:
+            return
+        process = self._slots[slot]
+        if process is not None and not process.dead:
+            self._rarities["process crashed again and again"] += 1
+            self._crash(slot, process, RESTART_S)
+        if times > 1:
+            self._from_outside(every_s, lambda: self._crash_again(slot, times=times - 1, every_s=every_s))
 
     async def _stop(self, slot: int, process: SimulatedProcess, *, grace_s: float, down_s: float) -> None:
         process.ready = False

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from anabranch.engine.ports import Claimed, Loaded, Outcome
+from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.turn import Turn
 from anabranch.engine.store.memory import Faults, MemoryStore
 from anabranch.engine.store.memory_database import MemoryDatabase
@@ -66,6 +67,8 @@ class Weather(Faults):
         """The fates of the next commits, with a number of seconds for those that need one."""
         self.births: deque[float] = deque()
         """The fates of the next commits with a birth in them: reported lost, and happening after so many seconds."""
+        self.signals: deque[CommitFault] = deque()
+        """The fates of the next commits with a signal in them."""
         self.calls: deque[bool] = deque()
         """The fates of the next other calls: answered never (True), or not even served (False)."""
         self.locks_rows = False
@@ -83,6 +86,7 @@ class Weather(Faults):
         self.clear_up()
         self.commits.clear()
         self.births.clear()
+        self.signals.clear()
         self.calls.clear()
         self.results.clear()
         self.echoes = 0
@@ -177,6 +181,9 @@ class Connection(MemoryStore):
         weather = self._weather
         if weather.births and any(turn.birth is not None for turn in turns):
             return CommitFault.LATE, weather.births.popleft()
+        if weather.signals and any(row.type is EventType.SIGNAL_RECEIVED for turn in turns for row in turn.events):
+            weather.rarities["signal in a commit of unknown fate"] += 1
+            return weather.signals.popleft(), 0.0
         return weather.commits.popleft() if weather.commits else (None, 0.0)
 
     def _steal(self, instance_id: str, *, lease_ms: int) -> None:

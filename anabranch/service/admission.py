@@ -6,7 +6,9 @@ has passed here the stores can keep.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.rules.json_schema import ValueSchema
@@ -18,11 +20,12 @@ from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, Val
 KEY_CHARACTERS_MAX = 255
 
 
-def input_payload(input_: Any, plan: Plan) -> Payload:
+async def input_payload(input_: Any, plan: Plan) -> Payload:
     """A run's input, checked against its limits and the workflow's `inputSchema`. Raises InvalidInput."""
     payload = checked_payload(input_, "the input")
     if plan.input_schema is not None:
-        problems = ValueSchema(plan.input_schema).problems(payload.value)
+        # In a thread: a schema may take a second over a large input, and others are served meanwhile.
+        problems = await asyncio.to_thread(_misfits, plan.input_schema, payload.value)
         if problems:
             details = [{"pointer": pointer, "message": message} for pointer, message in problems]
             raise InvalidInput(f"the input does not fit the workflow's inputSchema: {problems[0][1]}", details=details)
@@ -69,3 +72,7 @@ def new_run_id(now_ms: int) -> str:
     random_bits = uuid.uuid4().int
     value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | (random_bits >> 50 & 0xFFF) << 64 | 0b10 << 62
     return str(uuid.UUID(int=value | random_bits & (2**62 - 1)))
+
+
+def _misfits(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
+    return ValueSchema(schema).problems(value)

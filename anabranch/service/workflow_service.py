@@ -146,7 +146,7 @@ class WorkflowService:
         """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
-        payload = input_payload(input_, plan)
+        payload = await input_payload(input_, plan)
         if idempotency_key is not None:
             check_key(idempotency_key, "an idempotency key")
         head = self._head_of(

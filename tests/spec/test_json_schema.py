@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.json_schema import PROBLEMS_MAX, ValueSchema, schema_problems
+from anabranch.engine.rules.json_schema import PATTERNS_MAX, PROBLEMS_MAX, ValueSchema, schema_problems
+from anabranch.engine.rules.schema_keywords import STEPS_MAX
+from anabranch.engine.rules.schema_patterns import PATTERN_CHARACTERS_MAX
 
 
 def test_a_value_that_does_not_fit_is_told_where():
@@ -64,3 +66,95 @@ def test_a_schema_that_leads_nowhere_is_a_problem_of_every_value_and_no_exceptio
 
 def test_a_property_may_be_called_like_a_reference():
     assert schema_problems({"properties": {"$ref": {"type": "string"}}}) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "misfits"),
+    [
+        ("^[A-Z]{2}-\\d+$", "AB-12", "AB-12x"),
+        ("b", "abc", "ac"),
+        ("^\\p{Lu}", "Änne", "änne"),
+        ("^a/b\\/c$", "a/b/c", "a/b"),
+    ],
+)
+def test_patterns_are_found_anywhere_in_a_text(pattern: str, fits: str, misfits: str):
+    schema = {"pattern": pattern}
+    assert schema_problems(schema) == []
+    assert ValueSchema(schema).problems(fits) == []
+    assert len(ValueSchema(schema).problems(misfits)) == 1
+    assert ValueSchema(schema).problems(7) == [], "a pattern says nothing about other values"
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(.*)*(.*)*!", "^(\\w+\\s?)*$"])
+def test_a_pattern_that_would_go_back_for_ever_does_not(pattern: str):
+    assert len(ValueSchema({"pattern": pattern}).problems("a" * 5_000 + "\n?")) == 1
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?=a)b", "(a)\\1", "(", "a{1000}{1000}{1000}", "a" * (PATTERN_CHARACTERS_MAX + 1)]
+)
+def test_patterns_that_cannot_be_used_are_refused_with_their_place(pattern: str):
+    assert [place for place, _ in schema_problems({"properties": {"x": {"pattern": pattern}}})] == [
+        "/properties/x/pattern"
+    ]
+    assert len(schema_problems({"patternProperties": {pattern: True}})) == 1
+
+
+def test_many_patterns_are_refused_before_they_are_tried():
+    assert schema_problems({"anyOf": [{"pattern": "a"}] * (PATTERNS_MAX + 1)})[0][0] == ""
+    assert schema_problems({"anyOf": [{"pattern": "a"}] * PATTERNS_MAX}) == []
+
+
+def test_a_text_too_long_for_a_heavy_pattern_is_a_problem_and_takes_no_time():
+    schema = ValueSchema({"pattern": "[ab]*a[ab]{5000}c"})
+    (problem,) = schema.problems("ab" * 10_000)
+    assert "too long for this pattern" in problem[1]
+    assert ValueSchema({"pattern": "[ab]*c$"}).problems("ab" * 10_000 + "c") == []
+
+
+def test_pattern_properties_and_additional_properties_share_the_names():
+    schema = ValueSchema(
+        {"properties": {"id": {}}, "patternProperties": {"^n_": {"type": "number"}}, "additionalProperties": False}
+    )
+    assert schema.problems({"id": "x", "n_a": 1}) == []
+    assert [place for place, _ in schema.problems({"n_a": "x"})] == ["/n_a"]
+    assert len(schema.problems({"id": 1, "other": 2})) == 1
+
+
+def test_references_that_double_the_work_at_each_step_are_cut_off():
+    steps = {f"s{n}": {"allOf": [{"$ref": f"#/$defs/s{n + 1}"}] * 2} for n in range(40)}
+    schema = {"$defs": {**steps, "s40": {}}, "$ref": "#/$defs/s0"}
+    assert schema_problems(schema) == []
+    assert "steps" in ValueSchema(schema).problems(1)[0][1]
+
+
+def test_a_long_enum_counts_for_what_it_is():
+    schema = ValueSchema({"items": {"enum": list(range(10_000))}})
+    assert schema.problems(list(range(100))) == []
+    assert "steps" in schema.problems(list(range(9_000)))[0][1]
+
+
+def test_each_check_has_its_own_budget():
+    schema = ValueSchema({"items": {"type": "integer"}})
+    for _ in range(3):
+        assert schema.problems(list(range(STEPS_MAX // 2))) == []
+
+
+@pytest.mark.parametrize(
+    ("items", "unique"),
+    [
+        ([1, True, "1", None, [1], {"a": 1}, False, 0, ["boolean", 1]], True),
+        ([1, 1.0], False),
+        ([[1, True], [1, 1]], True),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], False),
+        ([{"a": n} for n in range(20_000)], True),
+    ],
+)
+def test_items_are_unique_as_json_values(items: list[Any], unique: bool):
+    assert (ValueSchema({"uniqueItems": True}).problems(items) == []) is unique
+
+
+def test_what_would_walk_the_schema_again_stands_alone():
+    assert schema_problems({"properties": {"a": {}}, "unevaluatedProperties": False}) == []
+    refused = {"unevaluatedProperties": False, "allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {}}}
+    assert [place for place, _ in schema_problems(refused)] == ["/unevaluatedProperties"]

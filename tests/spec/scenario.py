@@ -177,7 +177,7 @@ class Happened:
 class Scenario:
     """One instance: its state, its log, its clock."""
 
-    def __init__(self, plan: Plan, head: InstanceHead, *, checked: bool, work_max: int) -> None:
+    def __init__(self, plan: Plan, head: InstanceHead, *, checked: bool, work_max: int = LOOP_WORK_MAX) -> None:
         self.plan = plan
         self.head = head
         self.now = BIRTH_MS

@@ -118,7 +118,7 @@ MUTANTS = (
         "due times live in timers only: a parked run is woken by nobody",
         (
             "rules.turn:_set_lease",
-            "turn.release, turn.available_at = True, due",
+            "turn.release, turn.available_at = True, state.next_due()",
             "turn.release, turn.available_at = True, None",
         ),
     ),
@@ -130,7 +130,7 @@ MUTANTS = (
     _mutant(
         "parked-while-it-runs",
         "a run is parked although a handler's answer is outstanding",
-        ("rules.turn:_set_lease", "state.next_due(), _is_idle(state, now)", "state.next_due(), True"),
+        ("rules.turn:_set_lease", "parks = _is_idle(state, now)", "parks = True"),
     ),
     _mutant(
         "retry-never-woken",

@@ -49,6 +49,7 @@ def _node(node_id: str, home: Body, *, in_count: int = 0, join_any: bool = False
         retry=DEFAULT_RETRY,
         timeout_ms=None,
         handles=frozenset({"default"}),
+        exits=frozenset({"default"}),
         home=home,
         in_count=in_count,
     )

@@ -30,9 +30,9 @@ CANCEL_PATIENCE_S = 5.0
 JOBS_IN_A_ROW_MAX = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class NodeJob:
-    """One attempt to execute: ids, and references to the shared plan node and context snapshot."""
+    """One attempt to execute: ids, and references to the shared plan node and context snapshot. Never changed."""
 
     instance_id: str
     tenant_id: str

@@ -84,6 +84,7 @@ class _Compiler:
             retry=written.retry,
             timeout_ms=_timeout_ms(written, default_timeout_ms),
             handles=handles,
+            exits=handles - {ERROR_HANDLE},
             home=self._bodies[self._structure.homes[written.id]],
             has_error_edge=ERROR_HANDLE in used,
         )

@@ -46,9 +46,9 @@ from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Decision:
-    """What follows from one stimulus."""
+    """What follows from one stimulus. Never changed once it is made (not `frozen`: see `Event`)."""
 
     events: Sequence[Event] = ()
     commands: Sequence[Command] = ()
@@ -66,6 +66,9 @@ class Decision:
 
 
 NOTHING = Decision()
+
+# Looked up once: see `scheduling`.
+_DISPATCH = Readiness.DISPATCH
 
 
 def decide(state: InstanceState, stimulus: Stimulus, now: int, *, work_max: int = LOOP_WORK_MAX) -> Decision:
@@ -224,7 +227,7 @@ def _draw_consequences(thought: Thought) -> None:
 def _follow(thought: Thought, scope: Scope, node: PlanNode) -> None:
     """What one ended activation decides: its targets, and perhaps the end of its scope."""
     for target, readiness in calculate_next_nodes(scope, node):
-        if readiness is Readiness.DISPATCH:
+        if readiness is _DISPATCH:
             thought.dispatch(target, scope.path)
         else:
             thought.skip(target, scope)

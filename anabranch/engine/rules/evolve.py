@@ -23,6 +23,10 @@ from anabranch.engine.rules.signals import KeptSignal
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 
+# Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
+_RECOVERED = EventType.INSTANCE_RECOVERED
+_DISPATCHED = Phase.DISPATCHED
+
 
 def fold(plan: Plan, head: InstanceHead, events: Iterable[Event]) -> InstanceState:
     """The state that a log implies. Events must be the whole log, in seq order."""
@@ -51,7 +55,7 @@ def evolve(state: InstanceState, event: Event) -> None:
     """Fold one event into a state that we own. The event's seq must be the next one."""
     assert event.seq == state.last_seq + 1, f"seq {event.seq} after {state.last_seq}: rows are missing or doubled"
     state.last_seq = event.seq
-    if event.type is not EventType.INSTANCE_RECOVERED:
+    if event.type is not _RECOVERED:
         state.recoveries = 0
     _EVOLVE[event.type](state, event)
 
@@ -81,7 +85,7 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
     if activation is None:
         activation = Activation(state.plan.nodes[event.node_id], scope, state.context_of(scope))
         scope.open[event.node_id] = activation
-    activation.phase = Phase.DISPATCHED
+    activation.phase = _DISPATCHED
     activation.attempt = event.attempt
     activation.due_at = None
     state.running[event.node_id, event.scope] = activation

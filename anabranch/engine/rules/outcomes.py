@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.endings import complete, fail
-from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, EventType
+from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
 from anabranch.engine.rules.instance import Activation
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.iterations import open_loop
@@ -26,11 +26,10 @@ def returned(thought: Thought, activation: Activation, outcome: Completed) -> No
     if node.loop is not None:
         open_loop(thought, activation, outcome.output)
         return
-    exits = node.handles - {ERROR_HANDLE}  # which only the engine picks
     handle = outcome.next_handle
-    if handle is None and exits:
+    if handle is None and node.exits:
         handle = DEFAULT_HANDLE
-    if handle is not None and handle not in exits:
+    if handle is not None and handle not in node.exits:
         message = f"the handler of type {node.type!r} named a handle that the node does not have: {handle!r}"
         fail(thought, activation, error_about(activation, "UNKNOWN_HANDLE", "UnknownHandle", message))
     elif outcome.queue_delay_ms is None:

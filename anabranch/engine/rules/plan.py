@@ -71,6 +71,8 @@ class PlanNode:
     """Bound of one execution of the handler; None only where the type has none."""
     handles: frozenset[str]
     """Every handle the node has (with `error` where the type has it)."""
+    exits: frozenset[str]
+    """Those that its handler may name: all but `error`, which only the engine picks."""
     home: Body
     """The body that this node lives in."""
     in_count: int = 0

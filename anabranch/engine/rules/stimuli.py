@@ -2,6 +2,9 @@
 
 A stimulus is not stored; if it changes anything, the events that follow from it are. One
 that makes no sense any more (a duplicate, a stray, a late result) changes nothing.
+
+None is ever changed once it is made. (Those that are made for every node are not `frozen`, for
+the reason that `Event` gives.)
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Adopted:
     recoveries_max: int = RECOVERIES_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Completed:
     """The handler returned. `queue_delay_ms` keeps the node WAITING with its output stored."""
 
@@ -71,7 +74,7 @@ class Failed:
 HandlerOutcome: TypeAlias = Completed | AwaitsSignal | Failed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeResult:
     """One attempt's outcome, reported by a task worker."""
 

@@ -28,6 +28,9 @@ BATCH_BYTES_MAX = 4_194_304
 # a claim for nothing.
 PARK_AFTER_MS = 1_000
 
+# Looked up once: a member of an enum costs ten times a global before Python 3.12.
+_RUNNING, _WAITING = Status.RUNNING, Status.WAITING
+
 
 @dataclass(slots=True, eq=False)
 class Turn:
@@ -85,10 +88,10 @@ class Holding:
     lease_until: int
     """End of the lease by the store-adjusted clock (ms)."""
 
-    @property
-    def instance_id(self) -> str:
-        """The id of the instance."""
-        return self.state.head.instance_id
+    instance_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.instance_id = self.state.head.instance_id
 
 
 @dataclass(slots=True, eq=False)
@@ -167,10 +170,12 @@ def plan_turns(
         except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
             draft = Draft(holding, stimuli, [], None, defect)
         planned.drafts.append(draft)
-        work_left -= sum(decision.worked for decision in draft.decisions)
+        for decision in draft.decisions:
+            work_left -= decision.worked
         if draft.turn is not None:
             planned.turns.append(draft.turn)
-            size += sum(len(event.payload.raw) for event in draft.turn.events)
+            for event in draft.turn.events:
+                size += len(event.payload.raw)
         if len(planned.turns) >= turns_max or size >= BATCH_BYTES_MAX or work_left <= 0:
             break
     return planned
@@ -227,10 +232,13 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
     for stimulus in stimuli:
         decisions.append(decide(state, stimulus, now, work_max=work_max))
         work_max -= decisions[-1].worked
-    events = [event for decision in decisions for event in decision.events]
+    events: list[Event] = []
+    for decision in decisions:
+        events += decision.events
     draft = Draft(holding, stimuli, decisions, None)
     if not events and not _is_idle(state, now):
         return draft
+    due_times = [decision.not_before for decision in decisions if decision.not_before is not None]
     turn = Turn(
         instance_id=holding.instance_id,
         expected_version=holding.version,
@@ -238,7 +246,7 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
         events=events,
         status=state.status,
         available_at=None,
-        not_before=max((d.not_before for d in decisions if d.not_before is not None), default=None),
+        not_before=max(due_times, default=None),
         birth=state.head if events and events[0].seq == 1 else None,
         started_at=now if state.started and not was_started else None,
     )
@@ -264,18 +272,18 @@ def _set_lease(turn: Turn, holding: Holding, *, now: int, lease_ms: int) -> None
     if state.is_terminal:
         turn.release = True
         return
-    due, parks = state.next_due(), _is_idle(state, now)
+    parks = _is_idle(state, now)
     if turn.birth is not None and (parks or holding.worker_id is None):
-        turn.worker_id, turn.available_at = None, due
+        turn.worker_id, turn.available_at = None, state.next_due()
         return
     if parks:
-        turn.release, turn.available_at = True, due
+        turn.release, turn.available_at = True, state.next_due()
         return
     if turn.birth is not None or holding.lease_until - now < lease_ms // 2:
         # Extending only when half is gone keeps most updates off the available_at index (HOT).
         turn.available_at = now + lease_ms
-    if turn.status is Status.WAITING:
-        turn.status = Status.RUNNING  # a wait under a second keeps its worker
+    if turn.status is _WAITING:
+        turn.status = _RUNNING  # a wait under a second keeps its worker
 
 
 def _won(draft: Draft, turn: Turn) -> Won:
@@ -283,11 +291,11 @@ def _won(draft: Draft, turn: Turn) -> Won:
     holding.version += 1
     if turn.available_at is not None and not turn.release:
         holding.lease_until = turn.available_at
-    dispatches = [
-        command
-        for decision in draft.decisions
-        for command in decision.commands
-        if isinstance(command, Dispatch) and state.owes(command)
-    ]
-    stops = [stop for decision in draft.decisions for stop in decision.stops]
+    dispatches: list[Dispatch] = []
+    stops: list[Dispatch] = []
+    for decision in draft.decisions:
+        stops += decision.stops
+        dispatches += [each for each in decision.commands if isinstance(each, Dispatch)]
+    if len(draft.decisions) > 1:  # a later decision may have undone what an earlier one asked for
+        dispatches = [dispatch for dispatch in dispatches if state.owes(dispatch)]
     return Won(draft, turn.events, dispatches, stops, None if draft.parks else state.next_due())

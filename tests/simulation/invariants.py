@@ -258,7 +258,7 @@ def an_open_run_will_go_on(run: Facts, commit: Commit) -> Iterator[str]:
     if folded.is_terminal:
         return
     owed = outstanding(folded)
-    if not owed and not folded.waits:
+    if not (owed or folded.waits or folded.promises):
         yield "it is open, and nothing would ever move it again"
     if after.worker_id is not None:
         if after.available_at is None:

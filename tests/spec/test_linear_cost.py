@@ -91,6 +91,14 @@ def test_due_times_that_hold_are_kept_whatever_their_number():
     assert run.check().later(500).completions == [f"n{n}" for n in reversed(range(500))]
 
 
+def test_signals_from_elsewhere_cost_the_same_however_many_waits_they_were_promised_to():
+    def all_arrive(waits: int) -> Callable[[], Any]:
+        run = begun(wide(waits), checked=False).then(*(asks_for(f"n{number}", "go") for number in range(waits)))
+        return lambda: [run.written_elsewhere(signal("go")) for _ in range(waits)]
+
+    assert_linear(all_arrive)
+
+
 # -- loops --------------------------------------------------------------------------------
 def whole_loop(items: int, *, concurrency: int, **config: Any) -> Callable[[], Scenario]:
     """Work through every item of a list."""

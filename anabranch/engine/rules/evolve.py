@@ -174,8 +174,7 @@ def _signal_received(state: InstanceState, event: Event) -> None:
     if wait is None:
         _keep(state, signal)
     else:
-        wait.promised = signal
-        state.promises[signal.seq] = wait
+        _promise(state, signal, wait)
     if note.get("key") is not None:
         state.signal_answers[note["key"]] = wait is not None
 
@@ -305,10 +304,7 @@ def _take_signal(state: InstanceState, activation: Activation, event: str, seq: 
 
 def _close_wait(state: InstanceState, activation: Activation) -> None:
     """Forget an ended wait; a signal promised to it and not taken goes to the next wait or is kept."""
-    assert activation.event is not None
-    waits = state.waits.get(activation.event, {})
-    if waits.pop((activation.node.id, activation.scope.path), None) is not None and not waits:
-        del state.waits[activation.event]
+    _stop_waiting(state, activation)
     signal, activation.promised = activation.promised, None
     if signal is not None:
         heir = state.oldest_wait(signal.event, signal.payload)
@@ -316,5 +312,18 @@ def _close_wait(state: InstanceState, activation: Activation) -> None:
             del state.promises[signal.seq]
             _keep(state, signal)
         else:
-            heir.promised = signal
-            state.promises[signal.seq] = heir
+            _promise(state, signal, heir)
+
+
+def _promise(state: InstanceState, signal: KeptSignal, wait: Activation) -> None:
+    """Set a signal aside for a wait, which waits for no other then: thousands may be promised before one is served."""
+    wait.promised = signal
+    state.promises[signal.seq] = wait
+    _stop_waiting(state, wait)
+
+
+def _stop_waiting(state: InstanceState, activation: Activation) -> None:
+    assert activation.event is not None
+    waits = state.waits.get(activation.event, {})
+    if waits.pop((activation.node.id, activation.scope.path), None) is not None and not waits:
+        del state.waits[activation.event]

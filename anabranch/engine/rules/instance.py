@@ -200,7 +200,7 @@ class InstanceState:
         """Signals that no wait has taken, by event and seq, oldest first."""
         self.kept_count = 0
         self.waits: dict[str, dict[tuple[str, str], Activation]] = {}
-        """Open waits by event and (node id, scope), oldest first."""
+        """Open waits that no signal was promised to, by event and (node id, scope), oldest first."""
         self.promises: dict[int, Activation] = {}
         """Open waits whose signal has arrived and is not recorded as taken yet, by its seq, oldest first."""
         self.signal_answers: dict[str, bool] = {}
@@ -299,7 +299,7 @@ class InstanceState:
     def oldest_wait(self, event: str, payload: Payload) -> Activation | None:
         """The oldest open wait that this signal fits and that no other signal was promised to."""
         for wait in self.waits.get(event, _NO_WAITS).values():
-            if wait.promised is None and fits(wait.match, payload):
+            if fits(wait.match, payload):
                 return wait
         return None
 

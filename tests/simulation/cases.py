@@ -150,6 +150,7 @@ def _drawn() -> dict[str, tuple[dict[str, Any], Any]]:
         "stubborn": (_stubborn(), {}),
         "terminated": (_terminated(), {}),
         "nap": (_nap(), {}),
+        "long-haul": (_graph(["start>s0", *[f"s{i}>s{i + 1}" for i in range(8)]], work=1_200), {}),
     }
 
 

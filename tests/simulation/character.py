@@ -75,5 +75,5 @@ def draw_character(rng: random.Random) -> Character:
 
 
 def _draw_cases(rng: random.Random) -> tuple[SimulatedCase, ...]:
-    drawn = rng.sample(drawn_cases(), rng.randint(2, 4))
+    drawn = rng.sample(drawn_cases(), rng.randint(2, 5))
     return (*drawn, *(random_case_of(number) for number in rng.sample(range(RANDOM_CASES), rng.randint(1, 4))))

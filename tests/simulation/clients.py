@@ -151,7 +151,9 @@ class Client:
 
     async def _signal_something(self) -> None:
         """A signal that the run may wait for some day, or one that it knows nothing of."""
-        run = self._rng.choice(self._known.runs[-8:])
+        recent = self._known.runs[-8:]
+        waiting = [run for run in recent if self._judge.facts(run).waits]
+        run = self._rng.choice(waiting if waiting and self._rng.random() < 0.5 else recent)
         nodes = self._judge.facts(run).case.document["nodes"]
         events = [node["config"]["event"] for node in nodes if node["type"] == "waitForEvent"]
         await self.signal(run, self._rng.choice([*events, *events, *EVENTS]))

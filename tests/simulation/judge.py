@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.decide import Decision
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.instance import InstanceState
 from anabranch.engine.rules.stimuli import Stimulus
@@ -82,7 +82,7 @@ class Judge:
         self.ledger = Ledger(on_begin=self.execution_begins)
         self.commits = 0
         self.last_row_at = 0
-        """The database's clock when the last row was written."""
+        """The database's clock when the engine last wrote a row of its own accord: signals are the clients'."""
         self._cases = cases
         self._recoveries_max = recoveries_max
         self._lease_s = lease_ms / 1000
@@ -217,7 +217,7 @@ class Judge:
             for what in commit_law(run, commit):
                 self.accuse(commit_law, what, instance_id)
         self.commits += 1
-        if commit.rows:
+        if any(row.type is not EventType.SIGNAL_RECEIVED for row in commit.rows):
             self.last_row_at = transaction.now
         if self.commits % FULL_COMPARISON_EVERY == 0 and not self.violations:
             self._compare_fully(watched, commit)

@@ -227,6 +227,7 @@ class Machines:
             return
         process = self._slots[slot]
         if process is not None and not process.dead:
+            self._rarities["process crashed"] += 1
             self._rarities["process crashed again and again"] += 1
             self._crash(slot, process, RESTART_S)
         if times > 1:

@@ -14,6 +14,11 @@ from tests.simulation.world import simulate
 MUTANTS_MIN = 16
 
 
+# 200,000 steps take some seconds, and minutes on a machine that does much else.
+HUNT_SECONDS_MAX = 300
+
+
+@pytest.mark.timeout(HUNT_SECONDS_MAX)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_simulation_finds(mutant: Mutant) -> None:
     catch = hunt(mutant)

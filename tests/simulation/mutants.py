@@ -205,8 +205,8 @@ MUTANTS = (
         "a retry sees what was written since the first try",
         (
             "rules.evolve:_node_dispatched",
-            "activation.phase = Phase.DISPATCHED",
-            "activation.phase, activation.context = Phase.DISPATCHED, state.context_of(scope)",
+            "activation.phase = _DISPATCHED",
+            "activation.phase, activation.context = _DISPATCHED, state.context_of(scope)",
         ),
     ),
     _mutant(

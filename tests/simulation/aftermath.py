@@ -37,7 +37,8 @@ _OUTCOMES = {
 
 async def look_how_soon(client: Client, judge: Judge) -> None:
     """Start one more run; see how soon it hears of a signal and of a cancel that come to any process."""
-    run = await client.start(probe_case())
+    # With a key: a second probe, after a lost answer, could wait a minute for the handler of the first.
+    run = await client.start(probe_case(), idempotency_key="probe")
     place = (run, "sleeper", "")
     while place not in judge.ledger.effects or ("ask", "") not in judge.facts(run).waits:
         await asyncio.sleep(PROBE_LOOK_S)

@@ -163,11 +163,12 @@ class HeldInstances:
     def offer(self, held: Held, stimulus: Stimulus) -> None:
         """Put a stimulus into its inbox."""
         held.inbox.append(stimulus)
-        self.enqueue(held)
+        if not held.queued:
+            self.enqueue(held)
 
     def enqueue(self, held: Held) -> None:
         """Let a lane decide what is in its inbox, if that is not arranged already."""
-        if held.inbox and not held.queued and not held.in_flight and self.still_has(held):
+        if held.inbox and not held.queued and not held.in_flight and self._held.get(held.holding.instance_id) is held:
             held.queued = True
             self._ready.append(held.holding.instance_id)
             self.arrived.set()

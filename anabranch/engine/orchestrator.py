@@ -192,13 +192,15 @@ class Orchestrator:
                 await self._held.arrived.wait()
                 continue
             try:
-                await self._one_batch()
+                if not await self._one_batch():
+                    await asyncio.sleep(0)  # nothing was committed: others get their turn all the same
             except Exception:
                 logger.exception("a lane went wrong; it goes on with the next batch")
 
-    async def _one_batch(self) -> None:
-        """Decide what has piled up, commit it, perform it."""
+    async def _one_batch(self) -> bool:
+        """Decide what has piled up, commit it, perform it; was there something to commit?"""
         taken: list[Held] = []
+        planned = Planned([], [])
         try:
             planned = plan_turns(
                 self._held.take_work(taken),
@@ -217,6 +219,7 @@ class Orchestrator:
                 self._held.let_go(held)
         finally:
             self._held.put_back(taken)
+        return bool(planned.turns)
 
     async def _commit(self, planned: Planned) -> None:
         asked_at = self._clock.monotonic()

@@ -75,7 +75,9 @@ class TaskWorker:
 
     def add_node_job(self, job: NodeJob) -> None:
         """Queue a job; the same attempt while it is queued or under way changes nothing."""
-        of_instance = self._executions.setdefault(job.instance_id, {})
+        of_instance = self._executions.get(job.instance_id)
+        if of_instance is None:
+            of_instance = self._executions[job.instance_id] = {}
         known = of_instance.get(job.dispatch)
         if known is None or known.stopped:
             of_instance[job.dispatch] = _Execution(job, asyncio.Event())
@@ -101,7 +103,8 @@ class TaskWorker:
             execution.limit.reschedule(0)
 
     async def _process(self, job: NodeJob) -> None:
-        execution = self._executions.get(job.instance_id, {}).get(job.dispatch)
+        of_instance = self._executions.get(job.instance_id)
+        execution = None if of_instance is None else of_instance.get(job.dispatch)
         if execution is None or execution.job is not job:
             return  # stopped while it was queued
         try:

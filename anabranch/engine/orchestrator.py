@@ -140,6 +140,9 @@ class Orchestrator:
     def adopt(self, claimed: Claimed, plan: Plan, *, asked_at: float) -> None:
         """Take over an instance that a claim has just given us."""
         row = claimed.loaded.row
+        known = self._held.get(row.head.instance_id)
+        if known is not None and known.holding.version >= row.version:
+            return  # our own lease had run out, and a re-read has met this claim before its answer came: it goes on
         counts = claimed.lapsed and not self._unclear.was_away_at(claimed.lapsed_at)
         state = fold(plan, row.head, claimed.loaded.events)
         holding = Holding(state, row.version, self.worker_id, row.available_at or self._clock.now() + self._lease_ms)

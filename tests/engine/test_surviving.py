@@ -176,6 +176,25 @@ async def test_a_claimed_run_is_adopted_when_the_store_answers_again(
     assert (await worker.ended(run))["status"] == "COMPLETED"
 
 
+async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(process: Process) -> None:
+    """Two holders in one process: what the replaced one had committed was performed by nobody."""
+    run = await process.run(gated("own", "own"))
+    await process.log.saw("NODE_DISPATCHED", "gate")
+    engine, orchestrator = process.engine, process.engine.orchestrator
+    claimed = await engine.store.claim(worker_id=engine.worker_id, limit=1, lease_ms=30_000, only=[run], steal=True)
+    await orchestrator.refresh([run])
+    holder = orchestrator.held.get(run)
+
+    orchestrator.adopt(
+        claimed[0], await engine.plans.plan_of(claimed[0].loaded.row.head), asked_at=engine.clock.monotonic()
+    )
+
+    assert orchestrator.held.get(run) is holder
+    nodes.gates["own"].set()
+    assert (await process.ended(run))["status"] == "COMPLETED"
+    assert list(nodes.calls.values()) == [1]
+
+
 async def test_due_times_that_were_replaced_leave_the_heap() -> None:
     clock = SystemClock()
     delays = DelayQueue(clock, lambda instance_id: None)

@@ -172,6 +172,29 @@ class NonRetryable(Exception):
         self.code = code
 
 
+class NodeFailure(Exception):
+    """How a node type fails with a code of its own.
+
+    `type_name` is the type that the error has in the log; `retryable` lets the node's retry policy
+    decide, and `retry_after_ms` puts the next try off at least so long.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        type_name: str | None = None,
+        retryable: bool = True,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.type_name = type_name or type(self).__name__
+        self.retryable = retryable
+        self.retry_after_ms = retry_after_ms
+
+
 @dataclass(frozen=True, slots=True)
 class RunError:
     """An error as the log keeps it: `{code, type, message, nodeID, scope, attempt}`."""

@@ -142,6 +142,7 @@ class Driver:
         assert activation is not None, f"{dispatch} is executed though nobody awaits it"
         helpers = Helpers(
             instance_id=run.holding.instance_id,
+            tenant_id=run.state.head.tenant_id,
             node_id=dispatch.node_id,
             workflow_id=None,
             scope=dispatch.scope,

@@ -37,6 +37,7 @@ class Helpers:
     """What a handler knows about the attempt it runs, and what it may ask for."""
 
     instance_id: str
+    tenant_id: str
     node_id: str
     workflow_id: str | None
     scope: str

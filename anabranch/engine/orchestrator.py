@@ -385,6 +385,7 @@ class Orchestrator:
             self._task_worker.add_node_job(
                 NodeJob(
                     instance_id=state.head.instance_id,
+                    tenant_id=state.head.tenant_id,
                     workflow_id=state.head.workflow_id,
                     dispatch=dispatch,
                     node=activation.node,

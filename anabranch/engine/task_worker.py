@@ -25,7 +25,15 @@ from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed, HandlerOutcome, NodeResult
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
-from anabranch.errors import AnabranchError, NonRetryable, RunError, TemplateError, ValueNotStorable, ValueTooLarge
+from anabranch.errors import (
+    AnabranchError,
+    NodeFailure,
+    NonRetryable,
+    RunError,
+    TemplateError,
+    ValueNotStorable,
+    ValueTooLarge,
+)
 
 logger = logging.getLogger("anabranch.handlers")
 
@@ -117,6 +125,7 @@ class TaskWorker:
         job, timeout_ms = execution.job, execution.job.node.timeout_ms
         helpers = Helpers(
             instance_id=job.instance_id,
+            tenant_id=job.tenant_id,
             node_id=job.node.id,
             workflow_id=job.workflow_id,
             scope=job.dispatch.scope,
@@ -217,6 +226,9 @@ def _failed(helpers: Helpers, failure: BaseException) -> Failed:
         code = str(failure.code)  # a stranger's: it may be anything
         code = code if _CODE.fullmatch(code) else "HANDLER_ERROR"
         return Failed(_error(helpers, code, type(cause).__name__, _message(failure)), retryable=False)
+    if isinstance(failure, NodeFailure):
+        error = _error(helpers, failure.code, failure.type_name, _message(failure))
+        return Failed(error, failure.retryable, failure.retry_after_ms)
     if isinstance(failure, AnabranchError):
         error = _error(helpers, failure.code, type(failure).__name__, failure.message)
         return Failed(error, retryable=not isinstance(failure, _FINAL_ERRORS))

@@ -25,6 +25,7 @@ async def run(
     seen = context or {}
     helpers = Helpers(
         instance_id="run-1",
+        tenant_id="default",
         node_id="node",
         workflow_id=None,
         scope="",

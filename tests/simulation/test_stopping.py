@@ -63,7 +63,7 @@ async def _time_out_and_stop(results: list[NodeResult]) -> None:
     await tasks.start()
     node = probe_case().plan.nodes["sleeper"]
     assert node.timeout_ms == TIMEOUT_S * 1000
-    worker.add_node_job(NodeJob("run", None, Dispatch("sleeper", "", 1), node, Context(())))
+    worker.add_node_job(NodeJob("run", "default", None, Dispatch("sleeper", "", 1), node, Context(())))
     await asyncio.sleep(TIMEOUT_S + CLEANUP_S / 2)
     worker.stop_job("run", Dispatch("sleeper", "", 1))
     worker.stop_instance("run")

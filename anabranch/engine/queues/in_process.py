@@ -35,6 +35,7 @@ class NodeJob:
     """One attempt to execute: ids, and references to the shared plan node and context snapshot."""
 
     instance_id: str
+    tenant_id: str
     workflow_id: str | None
     dispatch: Dispatch
     node: PlanNode

@@ -242,7 +242,7 @@ def test_errors_do_not_tell_values() -> None:
         ("{{ ctx.l[1:] }}", "slices"),
         ("{{ (1, 2) }}", "list in brackets"),
         ("{{ order.id }}", "write `ctx.order`"),
-        ("{{ secret.key }}", "reserved"),
+        ("{{ secret.key }}", "secrets are not given here"),
         ("{{ ctx.n | format }}", "no filter `format`"),
         ("{{ ctx.n | upper(1) }}", "`upper\\(\\)`"),
         ("{{ ctx.n | replace('a') }}", "replace\\(old, new, count\\)"),

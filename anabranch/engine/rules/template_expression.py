@@ -19,6 +19,7 @@ from anabranch.engine.rules.template_operators import BINARY, COMPARISONS, UNARY
 from anabranch.engine.rules.template_path import (
     MISSING,
     ROOT,
+    SECRETS_ROOT,
     Path,
     leading_names,
     missing_path,
@@ -27,7 +28,16 @@ from anabranch.engine.rules.template_path import (
     static_path,
     unwind,
 )
-from anabranch.engine.rules.template_work import Evaluate, Refused, Work, check_number, check_size, kind_of, look_up
+from anabranch.engine.rules.template_work import (
+    Evaluate,
+    Refused,
+    SecretMisplaced,
+    Work,
+    check_number,
+    check_size,
+    kind_of,
+    look_up,
+)
 from anabranch.errors import TemplatePathMissing
 
 # 24 levels: people's expressions have five or six; each level costs stack when it is evaluated.
@@ -35,17 +45,21 @@ EXPRESSION_DEPTH_MAX = 24
 
 
 class Expression:
-    """A compiled expression: `evaluate(ctx, work)`, and the paths of the context that it reads."""
+    """A compiled expression: `evaluate(ctx, work)`, the paths of the context and the secrets that it reads."""
 
-    __slots__ = ("evaluate", "paths", "reads_context", "text")
+    __slots__ = ("evaluate", "paths", "reads_context", "secret_names", "text")
 
-    def __init__(self, text: str) -> None:
-        """Raises Refused, saying what is not possible."""
+    def __init__(self, text: str, *, secrets: bool = False) -> None:
+        """`secrets`: `secret.NAME` is known here. Raises Refused, saying what is not possible."""
         compiler = _Compiler()
         self.text = text
-        self.evaluate = compiler.compile(_parse(text), 1)
+        tree = _parse(text)
+        self.evaluate = compiler.compile(tree, 1)
         self.paths = frozenset(compiler.paths)
-        self.reads_context = compiler.reads_context
+        self.secret_names = frozenset(compiler.secret_names)
+        self.reads_context = compiler.reads_context or bool(compiler.secret_names)
+        if compiler.secret_names:
+            _check_secrets(tree, given=secrets)
 
 
 _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - only its grammar is used, nothing is rendered
@@ -69,6 +83,7 @@ class _Compiler:
 
     def __init__(self) -> None:
         self.paths: set[Path] = set()
+        self.secret_names: set[str] = set()
         self.reads_context = False
 
     def compile(self, node: nodes.Node, depth: int) -> Evaluate:
@@ -145,6 +160,8 @@ def _context(compiler: _Compiler, node: nodes.Name, depth: int) -> Evaluate:
 def _path(compiler: _Compiler, node: nodes.Getattr | nodes.Getitem, depth: int) -> Evaluate:
     base, steps = unwind(node)
     keys = [static_key(step) for step in steps]
+    if isinstance(base, nodes.Name) and base.name == SECRETS_ROOT:
+        return _secret(compiler, keys)
     from_context = isinstance(base, nodes.Name)
     shown = path_text(keys, from_context=from_context)
     if isinstance(base, nodes.Name):
@@ -182,9 +199,61 @@ def _fixed(key: Any) -> Evaluate:
 
 
 def _check_root(node: nodes.Name) -> None:
+    if node.name == SECRETS_ROOT:
+        raise SecretMisplaced("secrets are read one by one, as `secret.NAME`")
     if node.name != ROOT:
-        hint = "the name is reserved" if node.name == "secret" else f"write `{ROOT}.{node.name}`, or quote it as text"
-        raise Refused(f"`{node.name}` is unknown here: {hint}")
+        raise Refused(f"`{node.name}` is unknown here: write `{ROOT}.{node.name}`, or quote it as text")
+
+
+# -- secrets ------------------------------------------------------------------------------
+
+
+def _secret(compiler: _Compiler, keys: Sequence[Any]) -> Evaluate:
+    name = keys[0]
+    if len(keys) != 1 or not isinstance(name, str) or not name.isidentifier():
+        raise SecretMisplaced("secrets are read one by one, as `secret.NAME`")
+    compiler.secret_names.add(name)
+
+    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+        value = work.secrets.get(name)
+        if value is None:
+            raise SecretMisplaced(f"there is no secret {name} here")
+        return value
+
+    return evaluate
+
+
+def _check_secrets(tree: nodes.Expr, *, given: bool) -> None:
+    """Refuse secrets that are not inserted as they are.
+
+    What a filter or an operator made of a secret could not be recognized any more where it has to
+    be masked. Whole values can: inserted, joined to text with `~`, or chosen by an inline if.
+    """
+    if not given:
+        raise SecretMisplaced("secrets are not given here, only to nodes that send them, such as httpRequest")
+    stack: list[nodes.Node | None] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, nodes.Concat):
+            stack.extend(node.nodes)
+        elif isinstance(node, nodes.CondExpr):
+            stack.extend((node.expr1, node.expr2))
+            _refuse_secrets_in(node.test)
+        elif node is not None and not _is_secret(node):
+            _refuse_secrets_in(node)
+
+
+def _is_secret(node: nodes.Node) -> bool:
+    return isinstance(node, (nodes.Getattr, nodes.Getitem)) and _is_root(node.node)
+
+
+def _is_root(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Name) and node.name == SECRETS_ROOT
+
+
+def _refuse_secrets_in(node: nodes.Node) -> None:
+    if any(_is_root(name) for name in node.find_all(nodes.Name)):
+        raise SecretMisplaced("a secret is inserted as it is: no filters, comparisons or operators but `~`")
 
 
 # -- logic --------------------------------------------------------------------------------

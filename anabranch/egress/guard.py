@@ -81,5 +81,8 @@ class Guard:
                 continue
             # The tenant is not told which address an inner name has; the operator is.
             logger.warning("refused to connect to %s port %d at %s (%s)", host, port, text, reason)
-            raise EgressRefused(f"{host} port {port} is not reached from here: its address is {reason}")
+            raise EgressRefused(
+                f"{host} port {port} is not reached from here: its address is not public ({reason}),"
+                " and ANABRANCH_EGRESS_ALLOW does not list it"
+            )
         return list(found)

@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "service": ("durable", "triggers", "intake", *_ENGINE),
     "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
     "app": ("service", "sockets", "settings", "migrations", *_BELOW_THE_DOORS),
-    "cli": ("app", "service", "migrations", "settings", "intake", "engine.ports", "engine.rules", "errors"),
+    "cli": ("app", "service", "secrets", "migrations", "settings", "intake", "engine.ports", "engine.rules", "errors"),
     "__main__": ("cli",),
     # the public door: what users of the library import
     "": ("durable", "handlers", "engine.handling", "errors"),

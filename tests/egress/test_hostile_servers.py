@@ -61,16 +61,18 @@ def bombs() -> Iterator[Mapping[str, bytes]]:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "DEFLATE"])
 async def test_a_decompression_bomb_ends_at_the_limit(bombs: Mapping[str, bytes], encoding: str) -> None:
-    async with serving(answering(bombs[encoding], {"Content-Encoding": encoding})) as server:
-        async with never_holding_up():
-            with pytest.raises(ValueTooLarge, match=str(BODY_BYTES_MAX)):
-                await get(client_allowed(server.port), server.url)
+    async with serving(answering(bombs[encoding], {"Content-Encoding": encoding})) as server, never_holding_up():
+        with pytest.raises(ValueTooLarge, match=str(BODY_BYTES_MAX)):
+            await get(client_allowed(server.port), server.url)
 
 
 async def test_a_naive_client_fills_its_memory_with_the_bomb(bombs: Mapping[str, bytes]) -> None:
-    async with serving(answering(bombs["gzip"], {"Content-Encoding": "gzip"})) as server:
-        async with aiohttp.ClientSession() as naive, naive.get(server.url) as answer:
-            assert len(await answer.read()) == BOMB_BYTES
+    async with (
+        serving(answering(bombs["gzip"], {"Content-Encoding": "gzip"})) as server,
+        aiohttp.ClientSession() as naive,
+        naive.get(server.url) as answer,
+    ):
+        assert len(await answer.read()) == BOMB_BYTES
 
 
 @pytest.mark.parametrize(
@@ -117,9 +119,12 @@ async def test_an_endless_body_ends_at_the_limit() -> None:
 
 async def test_a_naive_client_reads_an_endless_body_for_as_long_as_it_comes() -> None:
     sent = [0]
-    async with serving(_endless(sent, "text/plain")) as server:
-        async with aiohttp.ClientSession() as naive, naive.get(server.url) as answer:
-            assert len(await answer.content.readexactly(4 * BODY_BYTES_MAX)) == 4 * BODY_BYTES_MAX
+    async with (
+        serving(_endless(sent, "text/plain")) as server,
+        aiohttp.ClientSession() as naive,
+        naive.get(server.url) as answer,
+    ):
+        assert len(await answer.content.readexactly(4 * BODY_BYTES_MAX)) == 4 * BODY_BYTES_MAX
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "Text/Event-Stream; charset=utf-8", "multipart/x-mixed-replace"])
@@ -148,11 +153,10 @@ async def test_a_server_that_stalls_holds_nobody_beyond_the_time_limit(data: byt
 
 
 async def test_a_naive_client_waits_for_a_stalling_server() -> None:
-    async with dripping(STALLS["half a header"]) as port:
-        async with aiohttp.ClientSession() as naive:
-            waiting = asyncio.ensure_future(naive.get(f"http://127.0.0.1:{port}/"))
-            done, _ = await asyncio.wait([waiting], timeout=0.3)
-            waiting.cancel()
+    async with dripping(STALLS["half a header"]) as port, aiohttp.ClientSession() as naive:
+        waiting = asyncio.ensure_future(naive.get(f"http://127.0.0.1:{port}/"))
+        done, _ = await asyncio.wait([waiting], timeout=0.3)
+        waiting.cancel()
     assert not done
 
 
@@ -246,12 +250,12 @@ async def test_a_header_cannot_write_a_request_of_its_own(headers: Mapping[str, 
 
 async def test_a_naive_client_sends_the_request_inside_the_header() -> None:
     async with serving(answering(b"x", {})) as server:
-        _, writer = reader_and_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         for name, value in INJECTIONS[2].items():
             writer.write(f"GET /first HTTP/1.1\r\nHost: x\r\n{name}: {value}\r\n\r\n".encode())
         answer = b""
         while answer.count(b"HTTP/1.1 200") < 2:
-            answer += await reader_and_writer[0].read(65_536)
+            answer += await reader.read(65_536)
         writer.close()
     assert [path for _, path, _, _ in server.requests] == ["/first", "/second"]
 

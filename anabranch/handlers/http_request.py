@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Set
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from yarl import URL
 
 from anabranch.engine.handling import HandlerResult, Helpers
@@ -26,9 +26,11 @@ REQUEST_S_MAX = 3_600.0
 _RETRIED_BELOW_500 = frozenset({408, 425, 429})
 
 Scalar: TypeAlias = str | int | float | bool | None
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 Method = Annotated[
     Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
     BeforeValidator(lambda method: method.upper() if isinstance(method, str) else method),
+    WithJsonSchema({"type": "string", "enum": [*METHODS, *(method.lower() for method in METHODS)]}),
 ]
 
 
@@ -171,7 +173,7 @@ def _headers(config: HttpRequestConfig, helpers: Helpers) -> tuple[dict[str, str
     given = {name.lower() for name in headers}
     private = {name.lower() for name, value in headers.items() if _is_private(value, helpers)}
     defaults = {"Idempotency-Key": helpers.idempotency_key}
-    if "json" in config.model_fields_set:
+    if "json_value" in config.model_fields_set:
         defaults |= {"Content-Type": "application/json", "Accept": "application/json, */*;q=0.5"}
     elif config.body is not None:
         defaults["Content-Type"] = "text/plain; charset=utf-8"

@@ -15,7 +15,7 @@ from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import InvalidRequest
-from anabranch.secrets import Safe, SecretEntry
+from anabranch.secrets import Safe, SecretEntry, check_secret
 
 family = typer.Typer(help="Secrets: set, list, delete. Nodes read them as {{secret.NAME}}.", no_args_is_help=True)
 
@@ -41,6 +41,7 @@ def set_secret(
 ) -> None:
     """Store a secret, over the one before. A value on the command line stays in the shell's history: pipe it in."""
     text = _typed(name) if value is None else value
+    check_secret(name, text)  # before a key is made for nothing
     session = open_session(database_url=database_url, tenant=tenant)
     entry = _ask(session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text), makes_key=True)
     if as_json:

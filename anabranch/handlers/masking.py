@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, quote_plus
 
@@ -23,6 +23,10 @@ MASK = "***"
 
 # 6 letters of base64 are 36 bits: fewer would be found by chance.
 _BASE64_LENGTH_MIN = 6
+
+# 256 characters: tokens and passwords. Longer secrets are keys and certificates; to look for every
+# way to escape each of their characters would take longer than the request.
+ESCAPES_LENGTH_MAX = 256
 _BASE64_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_")
 
 
@@ -30,29 +34,32 @@ class Masker:
     """Makes these secrets unreadable, plain or encoded."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        values = [secret for secret in secrets if secret]
-        self._values = frozenset(values)
-        forms = {form for value in values for form in _forms(value)}
         # The longest first: one secret may begin like another.
-        ordered = sorted(forms, key=len, reverse=True)
-        self._forms = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        values = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
+        self._values = frozenset(values)
+        patterns = [_pattern(value) for value in values if len(value) <= ESCAPES_LENGTH_MAX]
+        self._forms = re.compile("|".join(patterns)) if patterns else None
+        self._long = [form for value in values if len(value) > ESCAPES_LENGTH_MAX for form in _usual_forms(value)]
         self._cores = sorted({core for value in values for core in _base64_cores(value)}, key=len, reverse=True)
-        self._marks = [orjson.dumps(form)[1:-1] for form in (*ordered, *self._cores)]
 
     def text(self, text: str) -> str:
         """The text without the secrets."""
         for core in self._cores:
             text = _mask_base64(text, core)
+        for form in self._long:
+            text = text.replace(form, MASK)
         return text if self._forms is None else self._forms.sub(MASK, text)
 
     def value(self, value: Any) -> Any:
         """A JSON value without the secrets, keys included; the very value if there are none in it."""
         try:
-            raw = orjson.dumps(value)
+            raw = orjson.dumps(value).decode()
         except TypeError:  # it will be refused as an output, and the refusal passes here
             return value
         # One look at the encoded text in C: a walk over a megabyte would hold up everybody else.
-        return self._walk(value) if any(mark in raw for mark in self._marks) else value
+        found = any(form in raw for form in (*self._cores, *self._long))
+        found = found or (self._forms is not None and self._forms.search(raw) is not None)
+        return self._walk(value) if found else value
 
     def _walk(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -119,14 +126,35 @@ def _arguments(args: tuple[object, ...]) -> Any:
     return args[0] if len(args) == 1 and isinstance(args[0], Mapping) else args
 
 
-def _forms(value: str) -> Iterator[str]:
-    """A secret as it may be written: plain, in a URL, inside of JSON text."""
-    yield value
-    yield quote(value, safe="")
-    yield quote(value)
-    yield quote_plus(value)
+def _pattern(value: str) -> str:
+    """A regular expression of a secret as it may be written: plain, in URLs, in JSON text inside of JSON text.
+
+    Escapes are a matter of taste (which characters, which case of the digits, how deep), so each
+    character that may be escaped is looked for in all its forms. Possessive: never tries twice.
+    """
+    parts = re.findall(r"[A-Za-z0-9]+|\\+|.", value, re.DOTALL)
+    return "".join(part if part.isascii() and part.isalnum() else _escapable(part) for part in parts)
+
+
+def _usual_forms(value: str) -> Sequence[str]:
+    """A long secret as libraries write it, the longest form first."""
     escaped: str = orjson.dumps(value).decode()[1:-1]
-    yield escaped
+    return sorted({value, quote(value, safe=""), quote(value), quote_plus(value), escaped}, key=len, reverse=True)
+
+
+def _escapable(part: str) -> str:
+    if part.startswith("\\"):
+        return r"(?:\\|%5[cC]|u005[cC])++"
+    percent = "".join(f"%{byte:02x}" for byte in part.encode())
+    unicode = r"\\*+".join(f"u{unit:04x}" for unit in _utf16(part))
+    short = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", " ": r"\+"}.get(part)
+    forms = [re.escape(part), f"(?i:{percent}|{unicode})", *([] if short is None else [short])]
+    return rf"\\*+(?:{'|'.join(forms)})"
+
+
+def _utf16(character: str) -> Sequence[int]:
+    raw = character.encode("utf-16-be")
+    return [int.from_bytes(raw[index : index + 2], "big") for index in range(0, len(raw), 2)]
 
 
 def _base64_cores(value: str) -> Iterator[str]:

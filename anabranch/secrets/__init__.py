@@ -2,6 +2,6 @@
 
 from anabranch.secrets.box import SecretBox, parse_key
 from anabranch.secrets.key import find_key
-from anabranch.secrets.safe import Safe, SecretEntry
+from anabranch.secrets.safe import Safe, SecretEntry, check_secret
 
-__all__ = ["Safe", "SecretBox", "SecretEntry", "find_key", "parse_key"]
+__all__ = ["Safe", "SecretBox", "SecretEntry", "check_secret", "find_key", "parse_key"]

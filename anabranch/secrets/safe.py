@@ -46,8 +46,7 @@ class Safe:
         Raises InvalidRequest, SecretKeyMissing, and SecretKeyWrong while the database has secrets
         that this key does not open: two keys at once would lose one half or the other.
         """
-        check_name(name)
-        _check_value(value)
+        check_secret(name, value)
         box = self._with_key()
         others = [key_id for key_id in await self._rows.secret_key_ids() if key_id != box.key_id]
         if others:
@@ -92,13 +91,14 @@ class Safe:
         return self._box
 
 
-def check_name(name: str) -> None:
-    """Raise InvalidRequest for a name that no template could write."""
+def check_secret(name: str, value: str) -> None:
+    """Raise InvalidRequest for a name that no template could write, or a value that cannot be kept."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
             f"{name[:NAME_LENGTH_MAX]!r} is no name of a secret",
             hint=f"Up to {NAME_LENGTH_MAX} letters, digits and `_`, no digit first: it is read as {{{{secret.NAME}}}}.",
         )
+    _check_value(value)
 
 
 def _check_value(value: str) -> None:

@@ -99,13 +99,16 @@ class App:
             await store.stop()
 
     def _safe(self, store: SqlStore, *, makes_key: bool) -> Safe:
+        return Safe(SecretTable(store), self._box(makes_key=makes_key))
+
+    def _box(self, *, makes_key: bool) -> SecretBox | None:
         setting = self.settings.secret_key
         key = find_key(
             None if setting is None else setting.get_secret_value(),
             embedded=self.settings.database_url == EMBEDDED_DATABASE_URL,
             makes=makes_key,
         )
-        return Safe(SecretTable(store), None if key is None else SecretBox(key))
+        return None if key is None else SecretBox(key)
 
 
 def build(settings: Settings) -> App:

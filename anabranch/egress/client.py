@@ -76,9 +76,9 @@ class GuardedClient:
         Raises EgressRefused, HttpRefused, HttpAnswerInvalid, ValueTooLarge: another try gives the
         same; HttpUnreachable, HttpTimeout: it may not.
         """
-        if method not in METHODS:
+        if method.upper() not in METHODS:
             raise HttpRefused(f"the method is not one of {', '.join(sorted(METHODS))}")
-        request = Request(method, parse_target(url), check_headers(headers), body)
+        request = Request(method.upper(), parse_target(url), check_headers(headers), body)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._follow(

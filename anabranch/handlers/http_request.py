@@ -10,9 +10,9 @@ import base64
 import json
 from collections.abc import Mapping, Set
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
-from yarl import URL
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.errors import NodeFailure
@@ -155,8 +155,7 @@ def _url(config: HttpRequestConfig) -> str:
         return config.url
     # Put behind the URL as it was written: reading it is for the guard alone.
     address, _, _ = config.url.partition("#")
-    added = str(URL.build(query=pairs)).removeprefix("?")
-    return f"{address}{'&' if '?' in address else '?'}{added}"
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(pairs)}"
 
 
 def _values(value: Scalar | list[Scalar]) -> list[Scalar]:

@@ -17,8 +17,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from anabranch.egress import AllowList, Guard, GuardedClient
-from anabranch.errors import HttpUnreachable
-from tests.egress.servers import client_allowed
+from anabranch.egress.exchange import Request, exchange
+from anabranch.egress.targets import parse_target
+from anabranch.errors import EgressRefused, HttpUnreachable
+from tests.egress.servers import client_allowed, serving
 
 
 def certificate_for(name: str, folder: Path) -> Path:
@@ -128,6 +130,19 @@ async def test_of_several_addresses_one_that_answers_is_enough() -> None:
         assert answer.body == b"hello"
     finally:
         await runner.cleanup()
+
+
+async def test_an_address_that_nobody_judged_is_not_connected_to_even_if_a_host_is_written_as_one() -> None:
+    # The client's library asks no resolver about hosts that are addresses: the socket is the last place to look.
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async with serving(hello) as server:
+        request = Request("GET", parse_target(server.url), {}, None)
+        with pytest.raises(EgressRefused, match="nobody judged"):
+            await exchange(request, ["93.184.215.14"], bytes_max=1_000, tls=None)
+        assert server.requests == []
+        assert (await exchange(request, ["127.0.0.1"], bytes_max=1_000, tls=None)).body == b"hello"
 
 
 async def test_names_are_resolved_beside_the_event_loop() -> None:

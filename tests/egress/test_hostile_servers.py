@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
+import tracemalloc
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -62,8 +63,12 @@ def bombs() -> Iterator[Mapping[str, bytes]]:
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "DEFLATE"])
 async def test_a_decompression_bomb_ends_at_the_limit(bombs: Mapping[str, bytes], encoding: str) -> None:
     async with serving(answering(bombs[encoding], {"Content-Encoding": encoding})) as server, never_holding_up():
+        tracemalloc.start()
         with pytest.raises(ValueTooLarge, match=str(BODY_BYTES_MAX)):
             await get(client_allowed(server.port), server.url)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 4 * BODY_BYTES_MAX < BOMB_BYTES, "more was decompressed than could be kept"
 
 
 async def test_a_naive_client_fills_its_memory_with_the_bomb(bombs: Mapping[str, bytes]) -> None:

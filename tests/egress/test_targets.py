@@ -38,6 +38,33 @@ def test_the_attack_is_refused(url: str) -> None:
         addresses_of(url, Guard(resolve=resolve))
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://user:pw@good.test/", "user name in it; use `auth`"),
+        ("http://good%2etest/", "percent sign in its host"),
+        ("http://good.test\\x", "backslash"),
+        ("http://g\uff4f\uff4fd.test/", "characters in it that stand for others"),
+        ("http://good\u3002test/", "characters in it that stand for others"),
+        ("http://good.test/a\tb", "control or invisible characters"),
+        ("http://good.test/a\u200bb", "control or invisible characters"),
+        (" http://good.test/", "blanks around it"),
+        ("http://127.1/", "not written out"),
+        ("ftp://good.test/", "the scheme ftp: is not http or https"),
+        ("good.test/", "write it in full"),
+        ("http://good.test:0/", "port is not 1 to 65535"),
+        ("http://[::1/", "host and port cannot be read"),
+        ("http://[good.test]/", "no IPv6 address"),
+        ("http://good..test/", "no name that DNS knows"),
+        ("http://good.test/" + "a" * 9_000, "the limit is 8192"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_with_the_url_and_does_not_repeat_it(url: str, reason: str) -> None:
+    with pytest.raises(EgressRefused) as refusal:
+        parse_target(url)
+    assert reason in refusal.value.message and "pw" not in refusal.value.message
+
+
 @pytest.mark.parametrize("url", ATTACKS)
 async def test_the_attack_is_refused_before_anything_is_sent(url: str) -> None:
     client = GuardedClient(Guard(resolve=resolve))

@@ -46,6 +46,12 @@ def test_it_does_not_open_in_another_place(box: SecretBox, tenant: str, row: str
         box.open(tenant=tenant, row=row, sealed=sealed_by(box))
 
 
+def test_no_two_places_look_alike(box: SecretBox) -> None:
+    sealed = box.seal(tenant="a", row='b", "c', text=TEXT)
+    with pytest.raises(SecretKeyWrong):
+        box.open(tenant='a", "b', row="c", sealed=sealed)
+
+
 def test_another_key_is_named_and_does_not_open_it(box: SecretBox) -> None:
     other = SecretBox(os.urandom(32))
     with pytest.raises(SecretKeyWrong) as refusal:

@@ -28,6 +28,7 @@ from anabranch.engine.rules.template_path import (
     static_path,
     unwind,
 )
+from anabranch.engine.rules.template_secrets import check_secrets, secret_name
 from anabranch.engine.rules.template_work import (
     Evaluate,
     Refused,
@@ -59,7 +60,7 @@ class Expression:
         self.secret_names = frozenset(compiler.secret_names)
         self.reads_context = compiler.reads_context or bool(compiler.secret_names)
         if compiler.secret_names:
-            _check_secrets(tree, given=secrets)
+            check_secrets(tree, given=secrets)
 
 
 _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - only its grammar is used, nothing is rendered
@@ -209,9 +210,7 @@ def _check_root(node: nodes.Name) -> None:
 
 
 def _secret(compiler: _Compiler, keys: Sequence[Any]) -> Evaluate:
-    name = keys[0]
-    if len(keys) != 1 or not isinstance(name, str) or not name.isidentifier():
-        raise SecretMisplaced("secrets are read one by one, as `secret.NAME`")
+    name = secret_name(keys)
     compiler.secret_names.add(name)
 
     def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
@@ -221,39 +220,6 @@ def _secret(compiler: _Compiler, keys: Sequence[Any]) -> Evaluate:
         return value
 
     return evaluate
-
-
-def _check_secrets(tree: nodes.Expr, *, given: bool) -> None:
-    """Refuse secrets that are not inserted as they are.
-
-    What a filter or an operator made of a secret could not be recognized any more where it has to
-    be masked. Whole values can: inserted, joined to text with `~`, or chosen by an inline if.
-    """
-    if not given:
-        raise SecretMisplaced("secrets are not given here, only to nodes that send them, such as httpRequest")
-    stack: list[nodes.Node | None] = [tree]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, nodes.Concat):
-            stack.extend(node.nodes)
-        elif isinstance(node, nodes.CondExpr):
-            stack.extend((node.expr1, node.expr2))
-            _refuse_secrets_in(node.test)
-        elif node is not None and not _is_secret(node):
-            _refuse_secrets_in(node)
-
-
-def _is_secret(node: nodes.Node) -> bool:
-    return isinstance(node, (nodes.Getattr, nodes.Getitem)) and _is_root(node.node)
-
-
-def _is_root(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Name) and node.name == SECRETS_ROOT
-
-
-def _refuse_secrets_in(node: nodes.Node) -> None:
-    if any(_is_root(name) for name in node.find_all(nodes.Name)):
-        raise SecretMisplaced("a secret is inserted as it is: no filters, comparisons or operators but `~`")
 
 
 # -- logic --------------------------------------------------------------------------------

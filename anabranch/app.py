@@ -7,12 +7,16 @@ import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import open_store
+from anabranch.engine.store import SecretTable, open_store
+from anabranch.engine.store.state_manager import SqlStore
+from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.migrations import ensure_schema
+from anabranch.secrets import Safe, SecretBox, find_key
 from anabranch.service import WorkflowService
-from anabranch.settings import Settings
+from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
 # in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
@@ -32,6 +36,7 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.node_types = load_types()
+        """Good for checking; those that run have services, which need an open database."""
 
     @asynccontextmanager
     async def opened(
@@ -44,13 +49,10 @@ class App:
         """
         collect_garbage_less_often()
         settings = self.settings
-        wait_s = settings.database_wait_ms / 1000
-        await asyncio.to_thread(
-            ensure_schema, settings.database_url, auto_migrate=settings.auto_migrate, connect_wait_s=wait_s
-        )
-        store = open_store(settings.database_url, connect_wait_s=wait_s)
-        await store.start()
-        try:
+        guard = Guard(AllowList.parse(settings.egress_allow))
+        async with self._opened_store() as store:
+            services = Services(http=GuardedClient(guard), secrets=self._safe(store, makes_key=False))
+            node_types = load_types(services)
             options = EngineOptions(
                 lease_ms=settings.lease_ms,
                 concurrency=settings.concurrency,
@@ -59,10 +61,10 @@ class App:
                 works=works,
                 only=only,
             )
-            engine = Engine(store=store, handlers=self.node_types, options=options)
+            engine = Engine(store=store, handlers=node_types, options=options)
             service = WorkflowService(
                 engine=engine,
-                node_types=self.node_types,
+                node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
             )
@@ -71,8 +73,42 @@ class App:
                 yield engine, service
             finally:
                 await engine.stop(grace_s=grace_s)
+                guard.close()
+
+    @asynccontextmanager
+    async def opened_safe(self, *, makes_key: bool) -> AsyncIterator[Safe]:
+        """The secrets alone, for who sets and lists them; with `makes_key` a key is made where that may be.
+
+        Raises StoreUnavailable, SchemaMismatch, SettingsError.
+        """
+        async with self._opened_store() as store:
+            yield self._safe(store, makes_key=makes_key)
+
+    @asynccontextmanager
+    async def _opened_store(self) -> AsyncIterator[SqlStore]:
+        settings = self.settings
+        wait_s = settings.database_wait_ms / 1000
+        await asyncio.to_thread(
+            ensure_schema, settings.database_url, auto_migrate=settings.auto_migrate, connect_wait_s=wait_s
+        )
+        store = open_store(settings.database_url, connect_wait_s=wait_s)
+        await store.start()
+        try:
+            yield store
         finally:
             await store.stop()
+
+    def _safe(self, store: SqlStore, *, makes_key: bool) -> Safe:
+        return Safe(SecretTable(store), self._box(makes_key=makes_key))
+
+    def _box(self, *, makes_key: bool) -> SecretBox | None:
+        setting = self.settings.secret_key
+        key = find_key(
+            None if setting is None else setting.get_secret_value(),
+            embedded=self.settings.database_url == EMBEDDED_DATABASE_URL,
+            makes=makes_key,
+        )
+        return None if key is None else SecretBox(key)
 
 
 def build(settings: Settings) -> App:

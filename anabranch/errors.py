@@ -164,6 +164,65 @@ class TemplatePathMissing(TemplateError):
     hint = "Give it a value before this node, or write `| default(...)`."
 
 
+class SecretNotAllowed(TemplateError):
+    """A template reads a secret where secrets are not given, or does more with it than insert it."""
+
+    code = "SECRET_NOT_ALLOWED"
+    hint = "Write {{secret.NAME}} in the config of a node that sends it, such as httpRequest."
+
+
+class SecretUnknown(AnabranchError):
+    """The tenant has no secret of this name."""
+
+    code = "SECRET_UNKNOWN"
+    hint = "Store it with `anabranch secrets set NAME`, or correct the name."
+
+
+class SecretKeyMissing(AnabranchError):
+    """A secret is to be stored or read, and there is no key to encrypt with."""
+
+    code = "SECRET_KEY_MISSING"
+    hint = "Set ANABRANCH_SECRET_KEY to 32 bytes in base64 (`openssl rand -base64 32`), or ANABRANCH_SECRET_KEY_FILE."
+
+
+class SecretKeyWrong(AnabranchError):
+    """Something was encrypted with another key than the one at hand, or was changed since."""
+
+    code = "SECRET_KEY_WRONG"
+    hint = "Start with the ANABRANCH_SECRET_KEY that it was stored with."
+
+
+class EgressRefused(AnabranchError):
+    """The address is not one that this installation may reach."""
+
+    code = "EGRESS_REFUSED"
+    hint = "Only public addresses are reached, unless the operator lists others in ANABRANCH_EGRESS_ALLOW."
+
+
+class HttpUnreachable(AnabranchError):
+    """No answer: the name does not resolve, the connection fails or breaks off. Another try may help."""
+
+    code = "HTTP_UNREACHABLE"
+
+
+class HttpTimeout(AnabranchError):
+    """The answer was not there in time. Another try may help."""
+
+    code = "HTTP_TIMEOUT"
+
+
+class HttpRefused(AnabranchError):
+    """A request that cannot be sent as it is: a forbidden header, an unknown method."""
+
+    code = "HTTP_REQUEST_INVALID"
+
+
+class HttpAnswerInvalid(AnabranchError):
+    """An answer that cannot become a value: a stream, an unknown encoding, broken JSON."""
+
+    code = "HTTP_RESPONSE_INVALID"
+
+
 class NonRetryable(Exception):
     """Raise it in a handler or step: this try failed and no further try can help."""
 

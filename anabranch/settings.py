@@ -34,6 +34,9 @@ SECRET_FILE_BYTES_MAX = 65_536
 
 SECRET_KEY_BYTES = 32
 
+EMBEDDED_DATABASE_URL = "sqlite:///.anabranch/anabranch.db"
+"""What nobody chose: a file below the current directory, for a person at work."""
+
 
 def _duration(value: Any) -> int:
     """As everywhere, and a plain number too: in a variable it can only be text."""
@@ -58,7 +61,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
-    database_url: str = Field(default="sqlite:///.anabranch/anabranch.db", repr=False, pattern=r"^(sqlite|postgresql)")
+    database_url: str = Field(default=EMBEDDED_DATABASE_URL, repr=False, pattern=r"^(sqlite|postgresql)")
     """Where runs are stored: `sqlite:///path` or `postgresql://user:password@host/name`."""
 
     database_wait_ms: Milliseconds = Field(default=30_000, ge=0, le=3_600_000)
@@ -98,7 +101,9 @@ class Settings(BaseModel):
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
 
     secret_key: SecretStr | None = None
-    """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored."""
+    """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored.
+
+    Only for the embedded database one is made, and kept in `.anabranch/secret.key`."""
 
     api_key: SecretStr | None = None
     """The API key that `anabranch dev` uses instead of one of its own."""

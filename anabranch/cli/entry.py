@@ -18,7 +18,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from anabranch.cli import about, migrate, run, runs, validate, workflows
+from anabranch.cli import about, migrate, run, runs, secrets, validate, workflows
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
     AnabranchError,
@@ -28,6 +28,9 @@ from anabranch.errors import (
     InvalidWorkflow,
     NameTaken,
     NotFound,
+    SecretKeyMissing,
+    SecretKeyWrong,
+    SecretUnknown,
     SettingsError,
     TemplateError,
     TooLarge,
@@ -48,6 +51,9 @@ _USAGE_ERRORS = (
     InvalidWorkflow,
     NameTaken,
     NotFound,
+    SecretKeyMissing,
+    SecretKeyWrong,
+    SecretUnknown,
     SettingsError,
     TemplateError,
     TooLarge,
@@ -68,6 +74,7 @@ application.command("validate")(validate.validate)
 application.command("migrate")(migrate.migrate)
 application.add_typer(workflows.family, name="workflows")
 application.add_typer(runs.family, name="runs")
+application.add_typer(secrets.family, name="secrets")
 application.command("doctor")(about.doctor)
 application.command("version")(about.version)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -48,6 +48,8 @@ class Helpers:
     log: logging.LoggerAdapter[logging.Logger]
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when nobody awaits the result any more: the run was cancelled, failed, or taken over."""
+    mask: Callable[[str], str] = str
+    """A text with the secrets of this attempt made unreadable; outputs, errors and `log` pass it anyway."""
 
     @property
     def idempotency_key(self) -> str:

@@ -7,7 +7,7 @@ milliseconds since the epoch (UTC); `None` for `available_at` means "nobody need
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +25,8 @@ __all__ = [
     "Loaded",
     "Observer",
     "Outcome",
+    "SealedSecret",
+    "SecretRows",
     "Store",
     "Turn",
     "WorkflowVersion",
@@ -248,3 +250,37 @@ class Observer(Protocol):
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """These events are in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """A secret as it is stored."""
+
+    name: str
+    version: int
+    key_id: str
+    sealed: bytes
+    created_at: int
+    updated_at: int
+
+
+class SecretRows(Protocol):
+    """The rows of the secrets; whoever calls it encrypts."""
+
+    async def put_secret(self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]]) -> SealedSecret:
+        """Write the next version, 1 if there is none: `seal` is given its number and gives key id and bytes.
+
+        Two writers at once get different numbers; the later one stays.
+        """
+
+    async def get_secrets(self, *, tenant_id: str, names: Sequence[str]) -> Sequence[SealedSecret]:
+        """Those of these names that exist."""
+
+    async def list_secrets(self, *, tenant_id: str) -> Sequence[SealedSecret]:
+        """All of a tenant's, by name."""
+
+    async def delete_secret(self, *, tenant_id: str, name: str) -> bool:
+        """Remove one; False if there was none."""
+
+    async def secret_key_ids(self) -> Sequence[str]:
+        """The keys that any tenant's secrets are encrypted with."""

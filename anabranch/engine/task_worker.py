@@ -27,9 +27,15 @@ from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed, Hand
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from anabranch.errors import (
     AnabranchError,
+    EgressRefused,
+    HttpAnswerInvalid,
+    HttpRefused,
     NodeFailure,
     NonRetryable,
     RunError,
+    SecretKeyMissing,
+    SecretKeyWrong,
+    SecretUnknown,
     TemplateError,
     ValueNotStorable,
     ValueTooLarge,
@@ -47,7 +53,17 @@ START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 # Errors of ours that another try cannot mend: the same config and context give the same again.
-_FINAL_ERRORS = (TemplateError, ValueNotStorable, ValueTooLarge)
+_FINAL_ERRORS = (
+    EgressRefused,
+    HttpAnswerInvalid,
+    HttpRefused,
+    SecretKeyMissing,
+    SecretKeyWrong,
+    SecretUnknown,
+    TemplateError,
+    ValueNotStorable,
+    ValueTooLarge,
+)
 
 
 @dataclass(slots=True, eq=False)

@@ -7,9 +7,9 @@ let pass, and when an attempt starts, resolved and without exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -19,6 +19,7 @@ from anabranch.engine.rules.node_types import NodeType
 from anabranch.engine.rules.template import CompiledConfig, compile_config, config_problems, has_expressions
 from anabranch.errors import NonRetryable, TemplateError
 from anabranch.handlers.config_schema import schema_with_templates
+from anabranch.handlers.masking import MaskedLog, Masker
 
 # 4,096 configs compiled at once: the nodes of the few hundred workflows that run at a time.
 CONFIGS_KEPT_MAX = 4_096
@@ -39,6 +40,13 @@ class NodeConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class SecretReader(Protocol):
+    """Where an attempt's secrets come from."""
+
+    async def read(self, tenant_id: str, names: Collection[str]) -> Mapping[str, str]:
+        """The values of all these secrets. Raises SecretUnknown, naming those that are not there."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HandlerSpec:
     """One node type: what the validator and the editor need to know, and how it is executed."""
@@ -56,6 +64,8 @@ class HandlerSpec:
     fixed: frozenset[str] = frozenset()
     """Fields that the plan is compiled from: no templates in them."""
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    secrets: SecretReader | None = None
+    """Where `{{secret.NAME}}` in its config is read; None: this type is not given secrets."""
     unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False
 
     def node_type(self) -> NodeType:
@@ -74,7 +84,7 @@ class HandlerSpec:
 
     def check(self, config: Mapping[str, Any]) -> Iterator[Problem]:
         """What is wrong with a config that is about to be saved, as far as it is written out."""
-        for pointer, problem in config_problems(config):
+        for pointer, problem in config_problems(config, secrets=self.secrets is not None):
             yield problem.code, pointer, problem.message
         for name in sorted(self.fixed):
             if _holds_template(config.get(name)):
@@ -108,17 +118,33 @@ class SpecHandler:
     async def execute(self, config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
         """Run one attempt on the config as it was saved.
 
-        Raises NonRetryable with NODE_CONFIG_INVALID for a config that does not fit once it is
-        resolved, TemplateError for one that does not resolve, and whatever the type raises.
+        Secrets are read for this attempt and masked in all that comes out of it. Raises
+        NonRetryable with NODE_CONFIG_INVALID for a config that does not fit once it is resolved,
+        TemplateError for one that does not resolve, SecretUnknown, and whatever the type raises.
         """
-        resolved = self._compiled_of(config).resolve(context)
-        return await self._spec.execute(self._checked(resolved), context, helpers)
+        compiled = self._compiled_of(config)
+        if compiled.secret_names and self._spec.secrets is not None:
+            secrets = await self._spec.secrets.read(helpers.tenant_id, compiled.secret_names)
+            return await self._execute_with(secrets, compiled, context, helpers)
+        return await self._spec.execute(self._checked(compiled.resolve(context)), context, helpers)
+
+    async def _execute_with(
+        self, secrets: Mapping[str, str], compiled: CompiledConfig, context: Mapping[str, Any], helpers: Helpers
+    ) -> HandlerReturn:
+        masker = Masker(secrets.values())
+        helpers.mask, helpers.log = masker.text, MaskedLog(helpers.log, masker)
+        try:
+            resolved = compiled.resolve(context, secrets)
+            return masker.returned(await self._spec.execute(self._checked(resolved), context, helpers))
+        except Exception as failure:  # noqa: BLE001 -- whatever it is, its message may hold a secret
+            masker.reraise(failure)
 
     def _compiled_of(self, config: Any) -> CompiledConfig:
         known = self._compiled.get(id(config))
         if known is not None:
             return known[1]
-        compiled = compile_config(config, unresolved=self._spec.unresolved)
+        takes_secrets = self._spec.secrets is not None
+        compiled = compile_config(config, unresolved=self._spec.unresolved, secrets=takes_secrets)
         if len(self._compiled) >= CONFIGS_KEPT_MAX:
             del self._compiled[next(iter(self._compiled))]
         self._compiled[id(config)] = (config, compiled)

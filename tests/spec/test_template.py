@@ -18,7 +18,8 @@ from anabranch.engine.rules.template import (
     config_templates,
 )
 from anabranch.engine.rules.template_text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
-from anabranch.errors import TemplateError, TemplatePathMissing
+from anabranch.engine.rules.template_work import Work
+from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
 
 CONTEXT: Mapping[str, Any] = {
     "n": 3,
@@ -242,7 +243,7 @@ def test_errors_do_not_tell_values() -> None:
         ("{{ ctx.l[1:] }}", "slices"),
         ("{{ (1, 2) }}", "list in brackets"),
         ("{{ order.id }}", "write `ctx.order`"),
-        ("{{ secret.key }}", "reserved"),
+        ("{{ secret.key }}", "secrets are not given here"),
         ("{{ ctx.n | format }}", "no filter `format`"),
         ("{{ ctx.n | upper(1) }}", "`upper\\(\\)`"),
         ("{{ ctx.n | replace('a') }}", "replace\\(old, new, count\\)"),
@@ -355,3 +356,39 @@ def test_the_context_is_a_view_of_which_only_the_named_values_are_read() -> None
     context = _LazyContext()
     assert resolve("{{ctx.order.id}} {{ctx | length}} {{ctx | keys | first}}", context) == "7 6 n"
     assert context.asked == ["order"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ secret.A }}", "aaa"),
+        ("Bearer {{secret['A']}}", "Bearer aaa"),
+        ("{{ 'x-' ~ secret.A ~ ctx.n }}", "x-aaa1"),
+        ("{{ secret.A if ctx.n else secret.B }}", "aaa"),
+    ],
+)
+def test_a_secret_is_inserted_where_secrets_are_given(text: str, value: str) -> None:
+    template = compile_template(text, secrets=True)
+    assert template.resolve({"n": 1}, Work({"A": "aaa", "B": "bbb"})) == value
+    assert template.secret_names >= {"A"} and not template.is_constant
+    with pytest.raises(SecretNotAllowed, match="not given here"):
+        compile_template(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{{ secret }}", "{{ secret.A.b }}", "{{ secret[ctx.n] }}", "{{ secret.A | upper }}", "{{ secret.A == 'a' }}",
+     "{{ 'a' in secret.A }}", "{{ [secret.A] }}", "{{ ctx[secret.A] }}", "{{ ('a' ~ secret.A) | length }}",
+     "{{ 1 if secret.A else 2 }}", "{{ not secret.A }}", "{{ secret.A or 'x' }}", "{{ secret.A | default('x') }}",
+     "{{ {'a': secret.A} }}", "{{ 'a' | replace('a', secret.A) }}"],
+)  # fmt: skip
+def test_a_secret_is_only_inserted(text: str) -> None:
+    with pytest.raises(SecretNotAllowed):
+        compile_template(text, secrets=True)
+
+
+def test_secrets_are_no_part_of_the_context() -> None:
+    work = Work({"A": "aaa"})
+    assert compile_template("{{ ctx }}", secrets=True).resolve({"n": 1}, work) == {"n": 1}
+    with pytest.raises(TemplatePathMissing):
+        compile_template("{{ ctx.secret.A }}", secrets=True).resolve({}, work)

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from anabranch.engine.rules.template_expression import Expression
 from anabranch.engine.rules.template_path import Path
 from anabranch.engine.rules.template_text import Source, split
-from anabranch.engine.rules.template_work import Refused, Work, check_size
+from anabranch.engine.rules.template_work import Refused, SecretMisplaced, Work, check_size
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
-from anabranch.errors import TemplateError, TemplatePathMissing
+from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
 
 # Plans keep their own compiled templates; this is for those that are looked up by text, again
 # and again. Short texts only, so that the whole cache stays within a few tens of megabytes.
@@ -32,12 +32,12 @@ _SHOWN_LENGTH_MAX = 120
 class Template:
     """A compiled text. `resolve` gives its value in a context."""
 
-    __slots__ = ("_only", "_parts", "has_expressions", "is_constant", "is_expression", "needs", "text")
+    __slots__ = ("_only", "_parts", "has_expressions", "is_constant", "is_expression", "needs", "secret_names", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, secrets: bool = False) -> None:
         """Raises TemplateError, naming the expression; prefer `compile_template`."""
         self.text = text
-        self._parts = _compile_parts(text)
+        self._parts = _compile_parts(text, secrets=secrets)
         expressions = [part for part in self._parts if isinstance(part, Expression)]
         self.has_expressions = bool(expressions)
         self._only = expressions[0] if len(self._parts) == len(expressions) == 1 else None
@@ -47,6 +47,8 @@ class Template:
         """It has the same value in every context."""
         self.needs: frozenset[Path] = frozenset(path for each in expressions for path in each.needs)
         """What it cannot do without, as far as written out: `("orders", "id")` for `ctx.orders.id`."""
+        self.secret_names: frozenset[str] = frozenset(name for each in expressions for name in each.secret_names)
+        """The secrets that it inserts: `work` must bring them."""
 
     def __repr__(self) -> str:
         return f"Template({_shown(self.text)})"
@@ -68,46 +70,57 @@ class Template:
             raise TemplateError(f"{_shown(self.text)}: {refusal}") from None
 
 
-def compile_template(text: str) -> Template:
-    """The compiled form of a text. Raises TemplateError, naming the expression that does not compile."""
-    return _compile_cached(text) if len(text) <= _CACHE_LENGTH_MAX else Template(text)
+def compile_template(text: str, *, secrets: bool = False) -> Template:
+    """The compiled form of a text, in which `secret.NAME` is known if `secrets` says so.
+
+    Raises TemplateError, naming the expression that does not compile; SecretNotAllowed.
+    """
+    if len(text) <= _CACHE_LENGTH_MAX:
+        return _compile_cached(text, secrets)
+    return Template(text, secrets=secrets)
 
 
 class CompiledConfig:
     """A JSON value whose texts are templates, compiled once; keys are not resolved."""
 
-    __slots__ = ("_resolve", "_value")
+    __slots__ = ("_resolve", "_value", "secret_names")
 
-    def __init__(self, value: Any, resolve: _Resolve | None) -> None:
+    def __init__(self, value: Any, resolve: _Resolve | None, secret_names: frozenset[str] = frozenset()) -> None:
         self._value = value
         self._resolve = resolve
+        self.secret_names = secret_names
+        """The secrets that its templates insert."""
 
     @property
     def is_constant(self) -> bool:
         """There is nothing to resolve in it."""
         return self._resolve is None
 
-    def resolve(self, ctx: Mapping[str, Any]) -> Any:
+    def resolve(self, ctx: Mapping[str, Any], secrets: Mapping[str, str] | None = None) -> Any:
         """The value with every template resolved, leaf by leaf, in order; the very value if it has none.
 
-        Raises TemplateError or TemplatePathMissing, naming the expression and its place.
+        `secrets` brings what `secret_names` asks for. Raises TemplateError or TemplatePathMissing,
+        naming the expression and its place.
         """
-        return self._value if self._resolve is None else self._resolve(ctx, Work())
+        return self._value if self._resolve is None else self._resolve(ctx, Work(secrets))
 
 
-def compile_config(value: Any, *, unresolved: frozenset[str] = frozenset()) -> CompiledConfig:
+def compile_config(value: Any, *, unresolved: frozenset[str] = frozenset(), secrets: bool = False) -> CompiledConfig:
     """Compile every text in a config, except in its top-level fields named `unresolved`.
 
     Raises TemplateError, naming expression and place, at the first text that does not compile.
     """
-    return CompiledConfig(value, _compile_value(value, "", unresolved))
+    resolve = _compile_value(value, "", unresolved, secrets=secrets)
+    names = frozenset(name for _, template in config_templates(value) for name in template.secret_names)
+    return CompiledConfig(value, resolve, names if secrets else frozenset())
 
 
 def config_templates(value: Any) -> Iterator[tuple[str, Template]]:
     """Every text with expressions in a config, with its JSON pointer; those that do not compile are left out."""
     for pointer, text in _texts(value):
         try:
-            template = compile_template(text)
+            # Whether secrets are given at the place is for `config_problems` to say.
+            template = compile_template(text, secrets=True)
         except TemplateError:
             continue
         if template.has_expressions:
@@ -119,33 +132,34 @@ def has_expressions(value: Any) -> bool:
     return isinstance(value, str) and compile_template(value).has_expressions
 
 
-def config_problems(value: Any) -> Iterator[tuple[str, TemplateError]]:
-    """Every text in a config that does not compile, with its JSON pointer."""
+def config_problems(value: Any, *, secrets: bool = False) -> Iterator[tuple[str, TemplateError]]:
+    """Every text in a config that does not compile, with its JSON pointer; `secrets`: `secret.NAME` is known in it."""
     for pointer, text in _texts(value):
         try:
-            compile_template(text)
+            compile_template(text, secrets=secrets)
         except TemplateError as problem:
             yield pointer, problem
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _compile_cached(text: str) -> Template:
-    return Template(text)
+def _compile_cached(text: str, secrets: bool) -> Template:  # noqa: FBT001 -- part of the cache's key
+    return Template(text, secrets=secrets)
 
 
-def _compile_parts(text: str) -> tuple[str | Expression, ...]:
+def _compile_parts(text: str, *, secrets: bool) -> tuple[str | Expression, ...]:
     try:
         pieces = list(split(text))
     except Refused as refusal:
         raise TemplateError(f"{_shown(text)}: {refusal}") from None
-    return tuple(piece if isinstance(piece, str) else _compile_expression(piece) for piece in pieces)
+    return tuple(piece if isinstance(piece, str) else _compile_expression(piece, secrets=secrets) for piece in pieces)
 
 
-def _compile_expression(source: Source) -> Expression:
+def _compile_expression(source: Source, *, secrets: bool) -> Expression:
     try:
-        return Expression(source.text)
+        return Expression(source.text, secrets=secrets)
     except Refused as refusal:
-        raise TemplateError(f"{_shown(source.text, braces=True)}: {refusal}") from None
+        error = SecretNotAllowed if isinstance(refusal, SecretMisplaced) else TemplateError
+        raise error(f"{_shown(source.text, braces=True)}: {refusal}") from None
 
 
 def _text_of(parts: tuple[str | Expression, ...], ctx: Mapping[str, Any], work: Work) -> str:
@@ -171,16 +185,18 @@ def _evaluate(expression: Expression, ctx: Mapping[str, Any], work: Work) -> Any
 _Resolve: TypeAlias = Callable[[Mapping[str, Any], Work], Any]
 
 
-def _compile_value(value: Any, pointer: str, unresolved: frozenset[str] = frozenset()) -> _Resolve | None:
+def _compile_value(
+    value: Any, pointer: str, unresolved: frozenset[str] = frozenset(), *, secrets: bool
+) -> _Resolve | None:
     """How to resolve a part of a config; None where there is nothing to resolve."""
     if isinstance(value, str):
-        return _compile_leaf(value, pointer)
+        return _compile_leaf(value, pointer, secrets=secrets)
     if not isinstance(value, (dict, list)):
         return None
     if pointer.count("/") >= VALUE_DEPTH_MAX:
         raise TemplateError(f"the config is nested more than {VALUE_DEPTH_MAX} levels deep")
     children = [
-        (key, child, None if key in unresolved else _compile_value(child, _pointer(pointer, key)))
+        (key, child, None if key in unresolved else _compile_value(child, _pointer(pointer, key), secrets=secrets))
         for key, child in (value.items() if isinstance(value, dict) else enumerate(value))
     ]
     if all(resolve is None for _, _, resolve in children):
@@ -190,9 +206,9 @@ def _compile_value(value: Any, pointer: str, unresolved: frozenset[str] = frozen
     return lambda ctx, work: {key: child if resolve is None else resolve(ctx, work) for key, child, resolve in children}
 
 
-def _compile_leaf(text: str, pointer: str) -> _Resolve | None:
+def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> _Resolve | None:
     try:
-        template = compile_template(text)
+        template = compile_template(text, secrets=secrets)
     except TemplateError as problem:
         raise _placed(problem, pointer) from None
     if not template.has_expressions:

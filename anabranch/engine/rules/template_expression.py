@@ -19,6 +19,7 @@ from anabranch.engine.rules.template_operators import BINARY, COMPARISONS, UNARY
 from anabranch.engine.rules.template_path import (
     MISSING,
     ROOT,
+    SECRETS_ROOT,
     Path,
     leading_names,
     missing_path,
@@ -27,7 +28,17 @@ from anabranch.engine.rules.template_path import (
     static_path,
     unwind,
 )
-from anabranch.engine.rules.template_work import Evaluate, Refused, Work, check_number, check_size, kind_of, look_up
+from anabranch.engine.rules.template_secrets import check_secrets, secret_name
+from anabranch.engine.rules.template_work import (
+    Evaluate,
+    Refused,
+    SecretMisplaced,
+    Work,
+    check_number,
+    check_size,
+    kind_of,
+    look_up,
+)
 from anabranch.errors import TemplatePathMissing
 
 # 24 levels: people's expressions have five or six; each level costs stack when it is evaluated.
@@ -35,17 +46,21 @@ EXPRESSION_DEPTH_MAX = 24
 
 
 class Expression:
-    """A compiled expression: `evaluate(ctx, work)`, and the paths of the context that it cannot do without."""
+    """A compiled expression: `evaluate(ctx, work)`, the paths it cannot do without, and the secrets that it reads."""
 
-    __slots__ = ("evaluate", "needs", "reads_context", "text")
+    __slots__ = ("evaluate", "needs", "reads_context", "secret_names", "text")
 
-    def __init__(self, text: str) -> None:
-        """Raises Refused, saying what is not possible."""
+    def __init__(self, text: str, *, secrets: bool = False) -> None:
+        """`secrets`: `secret.NAME` is known here. Raises Refused, saying what is not possible."""
         compiler = _Compiler()
         self.text = text
-        self.evaluate = compiler.compile(_parse(text), 1)
+        tree = _parse(text)
+        self.evaluate = compiler.compile(tree, 1)
         self.needs = frozenset(compiler.needs)
-        self.reads_context = compiler.reads_context
+        self.secret_names = frozenset(compiler.secret_names)
+        self.reads_context = compiler.reads_context or bool(compiler.secret_names)
+        if compiler.secret_names:
+            check_secrets(tree, given=secrets)
 
 
 _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - only its grammar is used, nothing is rendered
@@ -70,6 +85,7 @@ class _Compiler:
     def __init__(self) -> None:
         self.needs: set[Path] = set()
         """Paths that no `default` stands behind: without one of them it fails."""
+        self.secret_names: set[str] = set()
         self.reads_context = False
         self._defaults = 0
         """How many `default` filters are around what is being compiled."""
@@ -161,6 +177,8 @@ def _context(compiler: _Compiler, node: nodes.Name, depth: int) -> Evaluate:
 def _path(compiler: _Compiler, node: nodes.Getattr | nodes.Getitem, depth: int) -> Evaluate:
     base, steps = unwind(node)
     keys = [static_key(step) for step in steps]
+    if isinstance(base, nodes.Name) and base.name == SECRETS_ROOT:
+        return _secret(compiler, keys)
     from_context = isinstance(base, nodes.Name)
     shown = path_text(keys, from_context=from_context)
     if isinstance(base, nodes.Name):
@@ -197,9 +215,26 @@ def _fixed(key: Any) -> Evaluate:
 
 
 def _check_root(node: nodes.Name) -> None:
+    if node.name == SECRETS_ROOT:
+        raise SecretMisplaced("secrets are read one by one, as `secret.NAME`")
     if node.name != ROOT:
-        hint = "the name is reserved" if node.name == "secret" else f"write `{ROOT}.{node.name}`, or quote it as text"
-        raise Refused(f"`{node.name}` is unknown here: {hint}")
+        raise Refused(f"`{node.name}` is unknown here: write `{ROOT}.{node.name}`, or quote it as text")
+
+
+# -- secrets ------------------------------------------------------------------------------
+
+
+def _secret(compiler: _Compiler, keys: Sequence[Any]) -> Evaluate:
+    name = secret_name(keys)
+    compiler.secret_names.add(name)
+
+    def evaluate(ctx: Mapping[str, Any], work: Work) -> Any:
+        value = work.secrets.get(name)
+        if value is None:
+            raise SecretMisplaced(f"there is no secret {name} here")
+        return value
+
+    return evaluate
 
 
 # -- logic --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from anabranch.errors import TemplatePathMissing
 Path: TypeAlias = tuple[str, ...]
 
 ROOT = "ctx"
+SECRETS_ROOT = "secret"
 
 MISSING: Any = object()
 """Stands for a key that has to be computed, and for what a key does not find."""

@@ -36,12 +36,18 @@ class Refused(Exception):
     """An expression asks for what is not possible; the template adds which expression it was."""
 
 
+class SecretMisplaced(Refused):
+    """An expression reads a secret where none are given, or does more with it than insert it."""
+
+
 class Work:
-    """The budget of one resolution, and the weights of the lists and objects that it met."""
+    """The budget of one resolution, the secrets it may insert, and the weights of the lists and objects it met."""
 
-    __slots__ = ("_spent", "_weights")
+    __slots__ = ("_spent", "_weights", "secrets")
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
+        # Not in the context: what is there can be listed, logged and handed on.
+        self.secrets: Mapping[str, str] = {} if secrets is None else secrets
         self._spent = 0
         # The value stays beside its weight: an id is only good while its object lives.
         self._weights: dict[int, tuple[Any, int]] = {}

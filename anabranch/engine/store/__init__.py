@@ -1,8 +1,10 @@
 """Stores: where instances, their logs and the definitions are kept.
 
 `open_store(url)` gives a SQLite or PostgreSQL store; both keep the promises of `ports.Store`.
+`SecretTable` keeps the sealed secrets in the same database.
 """
 
 from anabranch.engine.store.opening import open_store
+from anabranch.engine.store.secrets import SecretTable
 
-__all__ = ["open_store"]
+__all__ = ["SecretTable", "open_store"]

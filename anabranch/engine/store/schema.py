@@ -16,6 +16,7 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     Table,
@@ -27,7 +28,7 @@ from sqlalchemy.types import UserDefinedType
 
 from anabranch.engine.rules.events import ENDINGS, EventType, Status
 
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 """The newest migration; a store refuses a database of any other revision."""
 
 
@@ -209,4 +210,18 @@ Index(
     unique=True,
     postgresql_where=text(IS_SIGNAL),
     sqlite_where=text(IS_SIGNAL),
+)
+
+# The newest version of each; `sealed` opens only with its key, tenant, name and version.
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "name", name="pk_secrets"),
 )

@@ -1,0 +1,158 @@
+"""The HTTP client of everything that tenants can aim: guarded, bounded, forgetful.
+
+Called through ports by `httpRequest` and by the `fetch` of code nodes. Every hop of a redirect is
+judged as the first was. Nothing is shared between two requests: no cookies, no connections, no
+proxies of the environment. `exchange` does one hop; here they are put together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+
+from aiohttp import ClientError
+from yarl import URL
+
+from anabranch.egress.exchange import BODY_BYTES_MAX, Request, exchange
+from anabranch.egress.guard import Guard
+from anabranch.egress.headers import check_headers
+from anabranch.egress.targets import Target, parse_target
+from anabranch.errors import EgressRefused, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable
+
+# 5 redirects: http → https → www → path → slash is four, and loops should end soon.
+REDIRECTS_MAX = 5
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+# What another origin may see of a request. Everything else may be a credential under a name of its own.
+_HEADERS_FOR_STRANGERS = frozenset(
+    {"accept", "accept-language", "content-type", "content-language", "idempotency-key", "user-agent"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """An answer, whole and decompressed."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By lower-case name; repeated ones joined by `, `."""
+    body: bytes
+
+
+class GuardedClient:
+    """Sends requests to where the guard lets them."""
+
+    def __init__(
+        self, guard: Guard, *, body_bytes_max: int = BODY_BYTES_MAX, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`tls` replaces the context that trusts the system's certificate authorities."""
+        self._guard = guard
+        self._body_bytes_max = body_bytes_max
+        self._tls = tls
+
+    async def fetch(
+        self,
+        *,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float,
+        follow_redirects: bool = True,
+        private_headers: Set[str] = frozenset(),
+        private_body: bool = False,
+    ) -> FetchResponse:
+        """The answer to a request, whatever its status, after at most `REDIRECTS_MAX` redirects.
+
+        On a redirect to another origin only headers that cannot be credentials go along, and none
+        that `private_headers` (lower case) names; a `private_body` goes to no other origin.
+        Raises EgressRefused, HttpRefused, HttpAnswerInvalid, ValueTooLarge: another try gives the
+        same; HttpUnreachable, HttpTimeout: it may not.
+        """
+        if method.upper() not in METHODS:
+            raise HttpRefused(f"the method is not one of {', '.join(sorted(METHODS))}")
+        request = Request(method.upper(), parse_target(url), check_headers(headers), body)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._follow(
+                    request,
+                    redirects=REDIRECTS_MAX if follow_redirects else None,
+                    private_headers=private_headers,
+                    private_body=private_body,
+                )
+        except TimeoutError:
+            raise HttpTimeout(f"{request.target.origin} did not answer within {timeout_s:g} s") from None
+
+    async def _follow(
+        self, request: Request, *, redirects: int | None, private_headers: Set[str], private_body: bool
+    ) -> FetchResponse:
+        left = redirects
+        while True:
+            response, location = await self._one_hop(request)
+            if left is None or location is None or response.status not in _REDIRECTS:
+                return response
+            if left == 0:
+                raise HttpAnswerInvalid(f"{request.target.origin} redirects more than {redirects} times")
+            left -= 1
+            request = _redirected(
+                request, response.status, location, private_headers=private_headers, private_body=private_body
+            )
+
+    async def _one_hop(self, request: Request) -> tuple[FetchResponse, str | None]:
+        target = request.target
+        addresses = await self._guard.check_soon(target.host, target.port)
+        try:
+            answer = await exchange(request, addresses, bytes_max=self._body_bytes_max, tls=self._tls)
+        except (ClientError, OSError) as failure:
+            raise HttpUnreachable(f"{target.origin}: {_reason(failure)}") from None
+        return FetchResponse(answer.status, answer.headers, answer.body), answer.headers.get("location")
+
+
+def _redirected(
+    request: Request, status: int, location: str, *, private_headers: Set[str], private_body: bool
+) -> Request:
+    """The request of the next hop. Raises EgressRefused where it may not go on."""
+    target = _next_target(request.target, location)
+    method, body, headers = request.method, request.body, request.headers
+    becomes_get = (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST")
+    if becomes_get:
+        method, body = "GET", None
+        headers = {name: value for name, value in headers.items() if not name.startswith("content-")}
+    if target.origin != request.target.origin:
+        headers = {
+            name: value
+            for name, value in headers.items()
+            if name in _HEADERS_FOR_STRANGERS and name not in private_headers
+        }
+        if body is not None and private_body:
+            raise EgressRefused(
+                f"{request.target.origin} redirects to {target.origin}, and a body with a secret goes nowhere else",
+                hint="Write the final URL.",
+            )
+    return replace(request, method=method, target=target, headers=headers, body=body)
+
+
+def _next_target(target: Target, location: str) -> Target:
+    """Where a Location header leads. A relative one is joined; a whole one is read as it is, by our own reading."""
+    if _HAS_SCHEME.match(location):
+        return parse_target(location)
+    if location.startswith("//"):
+        return parse_target(f"{target.url.scheme}:{location}")
+    try:
+        joined = str(target.url.join(URL(location)))
+    except ValueError:
+        raise EgressRefused("the redirect leads to something that is no URL", hint="Write the final URL.") from None
+    return parse_target(joined)
+
+
+def _reason(failure: BaseException) -> str:
+    """Why there was no answer, in one line; a certificate that is not trusted is worth its name."""
+    text = str(failure) or type(failure).__name__
+    return " ".join(text.split())[:200]

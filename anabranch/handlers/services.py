@@ -1,0 +1,36 @@
+"""What the built-in types need of the rooms beside them, handed in by the composition root.
+
+Called by `builtin`. Where nothing is handed in (checking a workflow needs none of it) the types are
+there all the same, and say clearly that they cannot be executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.errors import NonRetryable
+from anabranch.handlers.http_request import HttpAnswer, HttpSender
+from anabranch.handlers.spec import SecretReader
+
+
+class _NoHttp:
+    async def fetch(self, **request: Any) -> HttpAnswer:
+        raise NonRetryable("this process has no way out: it was put together without an HTTP client")
+
+
+class _NoSecrets:
+    async def read(self, tenant_id: str, names: Collection[str]) -> Mapping[str, str]:
+        raise NonRetryable("this process has no secrets: it was put together without a place to read them")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """One field per port; each refuses unless it is given."""
+
+    http: HttpSender = field(default_factory=_NoHttp)
+    secrets: SecretReader = field(default_factory=_NoSecrets)
+
+
+NO_SERVICES = Services()

@@ -1,0 +1,163 @@
+"""The client speaks TLS to the name although it connects to an address, and lets go when nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from anabranch.egress import AllowList, Guard, GuardedClient
+from anabranch.egress.exchange import Request, exchange
+from anabranch.egress.targets import parse_target
+from anabranch.errors import EgressRefused, HttpUnreachable
+from tests.egress.servers import client_allowed, serving
+
+
+def certificate_for(name: str, folder: Path) -> Path:
+    """A certificate of its own authority, with its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / f"{name}.pem"
+    path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return path
+
+
+def resolve(host: str, port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_path: Path) -> None:
+    file = certificate_for("api.test", tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(file)
+    asked: list[str | None] = []
+    context.sni_callback = lambda _, name, __: asked.append(name)
+
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text=request.host)
+
+    application = web.Application()
+    application.router.add_get("/", hello)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        port = runner.addresses[0][1]
+        guard = Guard(AllowList.parse([f"127.0.0.1:{port}"]), resolve=resolve)
+        client = GuardedClient(guard, tls=ssl.create_default_context(cafile=str(file)))
+
+        answer = await client.fetch(method="get", url=f"https://api.test:{port}/", headers={}, body=None, timeout_s=10)
+        assert (answer.body.decode(), asked) == (f"api.test:{port}", ["api.test"])
+
+        for name in ("other.test", "127.0.0.1"):
+            with pytest.raises(HttpUnreachable, match="certificate"):
+                await client.fetch(method="GET", url=f"https://{name}:{port}/", headers={}, body=None, timeout_s=10)
+        with pytest.raises(HttpUnreachable, match="certificate"):
+            await GuardedClient(guard).fetch(
+                method="GET", url=f"https://api.test:{port}/", headers={}, body=None, timeout_s=10
+            )
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_request_that_nobody_waits_for_lets_its_connection_go() -> None:
+    arrived, gone = asyncio.Event(), asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.set()
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        asking = asyncio.ensure_future(
+            client_allowed(port).fetch(
+                method="GET", url=f"http://127.0.0.1:{port}/", headers={}, body=None, timeout_s=60
+            )
+        )
+        await arrived.wait()
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        async with asyncio.timeout(10):
+            await gone.wait()
+
+
+async def test_of_several_addresses_one_that_answers_is_enough() -> None:
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    application = web.Application()
+    application.router.add_get("/", hello)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port = runner.addresses[0][1]
+        guard = Guard(AllowList.parse(["127.0.0.0/8"]), resolve=lambda host, port: ["127.0.0.3", "127.0.0.1"])
+        answer = await GuardedClient(guard).fetch(
+            method="GET", url=f"http://several.test:{port}/", headers={}, body=None, timeout_s=10
+        )
+        assert answer.body == b"hello"
+    finally:
+        await runner.cleanup()
+
+
+async def test_an_address_that_nobody_judged_is_not_connected_to_even_if_a_host_is_written_as_one() -> None:
+    # The client's library asks no resolver about hosts that are addresses: the socket is the last place to look.
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async with serving(hello) as server:
+        request = Request("GET", parse_target(server.url), {}, None)
+        with pytest.raises(EgressRefused, match="nobody judged"):
+            await exchange(request, ["93.184.215.14"], bytes_max=1_000, tls=None)
+        assert server.requests == []
+        assert (await exchange(request, ["127.0.0.1"], bytes_max=1_000, tls=None)).body == b"hello"
+
+
+async def test_names_are_resolved_beside_the_event_loop() -> None:
+    loop_thread_free = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def resolve_slowly(host: str, port: int) -> Sequence[str]:
+        # Returns only once the event loop has had a turn: if this were its thread, it never would.
+        asyncio.run_coroutine_threadsafe(_set(loop_thread_free), loop).result(timeout=10)
+        return ["127.0.0.1"]
+
+    guard = Guard(AllowList.parse(["127.0.0.1"]), resolve=resolve_slowly)
+    assert await guard.check_soon("slow.test", 80) == ["127.0.0.1"]
+    guard.close()
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()

@@ -1,0 +1,23 @@
+"""The isolated processes behind javascript and python nodes."""
+
+from anabranch.handlers.sandbox.jobs import (
+    CodeJob,
+    CodeProblem,
+    CodeRunner,
+    Fetcher,
+    FetchResponse,
+    LogLine,
+    NoSandbox,
+)
+from anabranch.handlers.sandbox.sandbox import Sandbox
+
+__all__ = [
+    "CodeJob",
+    "CodeProblem",
+    "CodeRunner",
+    "FetchResponse",
+    "Fetcher",
+    "LogLine",
+    "NoSandbox",
+    "Sandbox",
+]

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store import open_store
+from anabranch.handlers.builtin import Services
 from anabranch.handlers.registry import load_types
+from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.service import WorkflowService
 from anabranch.settings import Settings
@@ -31,7 +33,8 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.node_types = load_types()
+        self.sandbox = Sandbox(unsafe=settings.sandbox_unsafe)
+        self.node_types = load_types(Services(sandbox=self.sandbox))
 
     @asynccontextmanager
     async def opened(
@@ -72,7 +75,10 @@ class App:
             finally:
                 await engine.stop(grace_s=grace_s)
         finally:
-            await store.stop()
+            try:
+                await self.sandbox.stop()
+            finally:
+                await store.stop()
 
 
 def build(settings: Settings) -> App:

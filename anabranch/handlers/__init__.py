@@ -1,7 +1,8 @@
 """Node types: one file each, with its SPEC and its execute(); `registry` knows them all."""
 
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.handlers.builtin import Services
 from anabranch.handlers.declare import node_type
 from anabranch.handlers.registry import Registry, builtin_types, load_types
 
-__all__ = ["HandlerResult", "Helpers", "Registry", "builtin_types", "load_types", "node_type"]
+__all__ = ["HandlerResult", "Helpers", "Registry", "Services", "builtin_types", "load_types", "node_type"]

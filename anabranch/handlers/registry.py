@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from anabranch.engine.handling import Handler
 from anabranch.engine.rules.node_types import NodeType
-from anabranch.handlers.builtin import BUILTIN
+from anabranch.handlers.builtin import BUILTIN, Services, builtin_specs
 from anabranch.handlers.declare import DECLARED
 from anabranch.handlers.spec import HandlerSpec, SpecHandler
 
@@ -59,15 +59,17 @@ def builtin_types() -> Registry:
     return Registry(BUILTIN)
 
 
-def load_types() -> Registry:
+def load_types(services: Services | None = None) -> Registry:
     """The built-in types, those of installed packages, and those that imported modules declare, now or later.
+
+    Without `services` the types that need some refuse to run, with a clear error.
 
     A package whose handlers cannot be imported is logged and left out: the others go on, and
     its nodes fail with a clear error.
     """
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         import_handlers(entry_point)
-    return Registry(BUILTIN, declared=DECLARED)
+    return Registry(BUILTIN if services is None else builtin_specs(services), declared=DECLARED)
 
 
 def import_handlers(entry_point: EntryPoint) -> None:

@@ -30,7 +30,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "migrations.versions": ("engine.store.schema",),
     "migrations": ("engine.store", "engine.store.schema", "errors"),
     # leaves: they know the interfaces and nobody's inside
-    "handlers": ("engine.ports", "engine.handling", "engine.rules", "errors"),
+    # the sealed processes load these files into a bare interpreter: nothing else of ours may be there
+    "handlers.sandbox.inside": (),
+    "handlers": ("handlers.sandbox.inside", "engine.ports", "engine.handling", "engine.rules", "errors"),
     "egress": ("engine.ports", "engine.rules", "errors"),
     "queries": ("engine.ports", "engine.rules", "errors"),
     "secrets": ("engine.ports", "engine.rules", "errors"),

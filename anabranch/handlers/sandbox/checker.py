@@ -38,7 +38,7 @@ class Checker:
         self._answers: OrderedDict[tuple[str, str], list[CodeProblem]] = OrderedDict()
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
-        """Where the code does not compile; nothing if it cannot be found out here, for then it cannot run here either."""
+        """Where the code does not compile; nothing where that cannot be found out: there it cannot run either."""
         with self._lock:
             known = self._answers.get((language, code))
             if known is not None:

@@ -81,18 +81,22 @@ class Pool:
             server = await self._running_server()
             try:
                 child = self._idle.popleft() if self._idle else self._fork(server)
-                while len(self._idle) < self._warm:
-                    self._idle.append(self._fork(server))
+                # Once the job is on its way: nobody waits for the replacement.
+                asyncio.get_running_loop().call_soon(self._refill)
                 return child
             except ForkServerLost as lost:
                 self._lose(lost)
         raise ForkServerLost("it is lost as soon as it is started")
 
-    async def bury(self, child: Child) -> Death | None:
-        """End a child, whatever it is doing, and say how it ended (None: nobody knows)."""
+    def dismiss(self, child: Child) -> None:
+        """End a child, whatever it is doing: also one that says it is done."""
         if self._server is not None and child.process.slot in self._alive:
             self._server.kill(child.process)
         child.process.connection.close()
+
+    async def bury(self, child: Child) -> Death | None:
+        """End a child, wait until it is gone and say how it ended (None: nobody knows)."""
+        self.dismiss(child)
         try:
             return await asyncio.wait_for(asyncio.shield(child.died), _DEATH_SECONDS_MAX)
         except TimeoutError:
@@ -121,6 +125,13 @@ class Pool:
                 asyncio.get_running_loop().add_reader(server.control, self._listen)
                 self._on_start(server)
             return self._server
+
+    def _refill(self) -> None:
+        try:
+            while self._server is not None and len(self._idle) < self._warm:
+                self._idle.append(self._fork(self._server))
+        except ForkServerLost as lost:
+            self._lose(lost)
 
     def _fork(self, server: ForkServer) -> Child:
         process = server.fork()

@@ -23,7 +23,7 @@ from anabranch.handlers.sandbox.checker import Checker
 from anabranch.handlers.sandbox.conversation import ChildBroke, ChildEnded, Conversation, ValueUnfit
 from anabranch.handlers.sandbox.inside import wire
 from anabranch.handlers.sandbox.jobs import CodeJob, CodeProblem, Fetcher, LogLine, unavailable
-from anabranch.handlers.sandbox.pool import Death, Pool
+from anabranch.handlers.sandbox.pool import Child, Death, Pool
 from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
 from anabranch.handlers.sandbox.turnstile import Turnstile
 
@@ -89,7 +89,7 @@ class Sandbox:
         return self._layers or {"seccomp": "no (the fork server does not start)"}
 
     def health(self) -> dict[str, Any]:
-        """State for people and probes: `idle` (never used), `ready`, `degraded` (a fork server is lost), `unavailable`."""
+        """How it is: `state` is idle (never used), ready, degraded (a fork server is lost) or unavailable."""
         return {
             "state": self._state(),
             "unsafe": self._unsafe,
@@ -143,14 +143,24 @@ class Sandbox:
             child = await pool.take()
         except ForkServerLost as lost:
             raise _died(f"the fork server for {job.language} is lost: {lost}") from None
-        death: Death | None = None
-        ended = ""
         try:
-            if not self._may_run():
-                raise unavailable(f"seccomp: {(self._layers or {}).get('seccomp', 'unknown')}")
-            timeout_s = job.timeout_ms / 1000
-            fetcher = self._fetcher if job.allow_fetch else None
-            conversation = Conversation(child.process.connection, log, fetcher, timeout_s=timeout_s)
+            answer = await self._converse(child, job, context, log)
+        except BaseException:
+            await pool.bury(child)  # it is gone before anybody hears of it
+            raise
+        if answer is None:
+            raise _of_death(await pool.bury(child), job)
+        pool.dismiss(child)
+        return answer
+
+    async def _converse(self, child: Child, job: CodeJob, context: bytes, log: LogLine) -> Mapping[str, Any] | None:
+        """The child's answer, or None if it ended without one."""
+        if not self._may_run():
+            raise unavailable(f"seccomp: {(self._layers or {}).get('seccomp', 'unknown')}")
+        timeout_s = job.timeout_ms / 1000
+        fetcher = self._fetcher if job.allow_fetch else None
+        conversation = Conversation(child.process.connection, log, fetcher, timeout_s=timeout_s)
+        try:
             async with asyncio.timeout(timeout_s):
                 return await conversation.hold(_limits(job), _encoded_job(job), context)
         except TimeoutError:
@@ -161,10 +171,7 @@ class Sandbox:
         except ChildBroke as broke:
             raise _died(f"its process sent {broke}") from None
         except ChildEnded:
-            ended = "the process that ran the code ended"
-        finally:
-            death = await pool.bury(child)
-        raise _of_death(death, job, ended)
+            return None
 
 
 def _limits(job: CodeJob) -> bytes:
@@ -203,7 +210,8 @@ def _told_failure(error: Mapping[str, Any]) -> NodeFailure:
     return _failure(code, error["type"], message)
 
 
-def _of_death(death: Death | None, job: CodeJob, what: str) -> NodeFailure:
+def _of_death(death: Death | None, job: CodeJob) -> NodeFailure:
+    what = "the process that ran the code ended"
     if death is None:
         return _died(f"{what}, and its fork server with it")
     if death.status == wire.EXIT_OUT_OF_MEMORY:

@@ -86,9 +86,7 @@ class _ForkServer:
         parent = os.getpid()
         process = os.fork()
         if process == 0:
-            child.live(
-                connection, self._language, slot=slot, parent=parent, requires_seccomp=self._requires_seccomp
-            )
+            child.live(connection, self._language, slot=slot, parent=parent, requires_seccomp=self._requires_seccomp)
         os.close(connection)
         self._children[process] = slot
 

@@ -29,8 +29,8 @@ UID_NOBODY = 65_534
 # 16 descriptors: a child has one. No new ones can be made anyway.
 FILES_MAX = 16
 
-# 10 steps below the service, which has to stay awake while a child computes.
-NICENESS = 10
+# 5 steps below the service, which has to stay awake while children compute.
+NICENESS = 5
 
 # Far above any descriptor that a fork server can have.
 _DESCRIPTORS_END = 65_536
@@ -131,7 +131,7 @@ def _die_with(parent: int) -> None:
 
 def _drop_capabilities() -> None:
     """None in any set; only a fork server in a user namespace of its own, or whose user could not change, has some."""
-    number = _CAPSET[platform.machine()] if platform.machine() in _CAPSET else None
+    number = _CAPSET.get(platform.machine())
     if number is None:
         raise ValueError(f"no table for {platform.machine()}")
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
@@ -155,23 +155,26 @@ def _forbid_files_and_ports() -> str:
     return f"yes (version {version})"
 
 
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
-
-
 def _filter_system_calls() -> None:
+    if _FILTER is None:
+        raise ValueError(f"no table for {platform.machine()}")
+    _check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(_FILTER), _ZERO, _ZERO))
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def _filter_of_this_machine() -> _Filter | None:
     machine = seccomp.MACHINES.get(platform.machine())
     if machine is None:
-        raise ValueError(f"no table for {platform.machine()}")
+        return None
     instructions = seccomp.program(machine)
-    room = ctypes.create_string_buffer(instructions, len(instructions))
-    loaded = _Program(len(instructions) // 8, ctypes.addressof(room))
-    _check(_libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.byref(loaded), 0, 0))
+    return _Filter(len(instructions) // 8, instructions)
 
 
 def _prctl(option: int, value: int) -> None:
-    zero = ctypes.c_ulong(0)
-    _check(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
+    _check(_libc.prctl(option, ctypes.c_ulong(value), _ZERO, _ZERO, _ZERO))
 
 
 def _check(result: int) -> int:
@@ -179,3 +182,8 @@ def _check(result: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return result
+
+
+# Made once, before any fork: what a child does not have to make costs it nothing.
+_ZERO = ctypes.c_ulong(0)
+_FILTER = _filter_of_this_machine()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import _quickjs
+import _quickjs  # type: ignore[import-not-found]  # the engine without its wrapper, which starts a thread
 
 from anabranch.handlers.sandbox.inside.languages import Failure, Host, Problem
 

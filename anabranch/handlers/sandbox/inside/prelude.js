@@ -126,7 +126,7 @@
   };
 
   const check = (code) => {
-    try { compile(code); tell("done", "null"); } catch (problem) { report("failed", problem); }
+    try { compile(code); send("done", "null"); } catch (problem) { report("failed", problem); }
   };
   const run = (code, contextText, allowsFetch) => {
     try {
@@ -134,7 +134,7 @@
       const made = compile(code);
       const promise = apply(made, undefined, [parse(contextText)]);
       apply(then, promise, [
-        (result) => { try { tell("done", toJson(result)); } catch (problem) { report("failed", problem); } },
+        (result) => { try { send("done", toJson(result)); } catch (problem) { report("failed", problem); } },
         (problem) => report("failed", problem),
       ]);
     } catch (problem) { report("failed", problem); }

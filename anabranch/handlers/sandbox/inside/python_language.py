@@ -17,8 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
-from RestrictedPython import RestrictingNodeTransformer, compile_restricted_function, safe_builtins
-from RestrictedPython.Guards import guarded_iter_unpack_sequence, guarded_unpack_sequence, safer_getattr_raise
+from RestrictedPython.compile import compile_restricted_function
+from RestrictedPython.Guards import (
+    guarded_iter_unpack_sequence,
+    guarded_unpack_sequence,
+    safe_builtins,
+    safer_getattr_raise,
+)
+from RestrictedPython.transformer import RestrictingNodeTransformer
 
 from anabranch.handlers.sandbox.inside import python_modules, wire
 from anabranch.handlers.sandbox.inside.languages import Failure, Host, Problem
@@ -55,6 +61,7 @@ _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
 def prepare() -> Python:
     """An engine for one child: with dice of its own, which a fork would otherwise have in common with all."""
     random.seed(os.urandom(32))
+    _touch()
     return Python()
 
 
@@ -85,19 +92,18 @@ class Python:
 # -- compiling ---------------------------------------------------------------------------------
 
 
-class _Policy(RestrictingNodeTransformer):  # type: ignore[misc]
+class _Policy(RestrictingNodeTransformer):
     """RestrictedPython's rules, with places in its errors, and with two statements that glue code is full of."""
 
     def error(self, node: ast.AST, info: str) -> None:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         self.errors.append(json.dumps([line, column + 1, info]))
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:  # noqa: N802 -- the visitor's naming
         """`a[b] += c`, which RestrictedPython refuses, becomes a call that goes by the guards."""
         target = node.target
         if not isinstance(target, ast.Subscript) or isinstance(target.slice, ast.Slice):
-            changed: ast.AST = super().visit_AugAssign(node)
-            return changed
+            return super().visit_AugAssign(node)
         call = ast.Call(
             func=ast.Name("_inplace_item_", ast.Load()),
             args=[
@@ -111,13 +117,12 @@ class _Policy(RestrictingNodeTransformer):  # type: ignore[misc]
         statement = ast.copy_location(ast.Expr(call), node)
         return ast.fix_missing_locations(statement)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:  # noqa: N802 -- the visitor's naming
         """`x: int = 5` is `x = 5`: annotations are for the reader."""
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
         plain = ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node)
-        visited: ast.AST = self.visit(plain)
-        return visited
+        return self.visit(plain)
 
 
 def _compile(code: str) -> tuple[CodeType | None, list[Problem]]:
@@ -174,7 +179,7 @@ def _import(name: str, _globals: Any = None, _locals: Any = None, wanted: Any = 
 
 def _get_attribute(of: Any, name: str) -> Any:
     try:
-        return safer_getattr_raise(of, name)
+        return safer_getattr_raise(of, name)  # type: ignore[no-untyped-call]
     except AttributeError:
         if isinstance(of, dict) and name in of:
             raise AttributeError(f"a dict has no attribute {name!r}: write [{name!r}]") from None
@@ -297,16 +302,31 @@ def _not_storable(reason: str, pointer: str) -> Failure:
     return Failure("VALUE_NOT_STORABLE", "ValueNotStorable", f"the code returned {reason} at {pointer or '/'}")
 
 
-def _warm_up() -> None:
-    class Silence:
-        def log(self, level: str, text: str) -> None: ...
-        def ask(self, request: Mapping[str, Any]) -> None: ...
-        def answer(self) -> Any: ...
+class _Silence:
+    """A world that hears nothing."""
 
-    code = "import math\nfor a, b in [(1, 2)]:\n    print(a)\nx = {'a': 1}\nx['a'] += 1\nreturn [x, f'{math.pi:.2f}']"
-    Python().run({"code": code, "ctx": "{}"}, Silence())
+    def log(self, level: str, text: str) -> None:
+        """Nothing."""
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def answer(self) -> Any:
+        """Nothing."""
+
+
+_SAMPLE = "for a, b in [(1, 2)]:\n    print(a)\nx = {'a': 1}\nx['a'] += 1\nreturn [x, f'{a:.2f}']"
+
+
+def _touch() -> None:
+    """Compile and run a little, so that what this loads is loaded (and a child's pages are its own) ahead of time."""
+    Python().run({"code": _SAMPLE, "ctx": "{}"}, _Silence())
+
+
+def _warm_up() -> None:
+    _touch()
     try:
-        Python().run({"code": "return 1 / 0", "ctx": "{}"}, Silence())
+        Python().run({"code": "return 1 / 0", "ctx": "{}"}, _Silence())
     except Failure:
         python_modules.warm_up()
 

@@ -149,7 +149,7 @@ MODULES: Mapping[str, ModuleProxy] = {name: ModuleProxy(name, functions) for nam
 
 def warm_up() -> None:
     """Use once what loads modules, tables or libraries when it is first used."""
-    moment = datetime.datetime.strptime("2026-01-31 08:00", "%Y-%m-%d %H:%M")  # noqa: DTZ007
+    moment = datetime.datetime.strptime("2026-01-31 08:00", "%Y-%m-%d %H:%M")
     moment.strftime("%A %c")
     for name in _HASHES:
         hashlib.new(name, b"", usedforsecurity=False)

@@ -80,7 +80,7 @@ class Pool:
         for _ in range(2):
             server = await self._running_server()
             try:
-                child = self._idle.popleft() if self._idle else self._fork(server)
+                child = self._next_idle() or self._fork(server)
                 # Once the job is on its way: nobody waits for the replacement.
                 asyncio.get_running_loop().call_soon(self._refill)
                 return child
@@ -125,6 +125,14 @@ class Pool:
                 asyncio.get_running_loop().add_reader(server.control, self._listen)
                 self._on_start(server)
             return self._server
+
+    def _next_idle(self) -> Child | None:
+        while self._idle:
+            child = self._idle.popleft()
+            if child.process.is_waiting():
+                return child
+            child.process.connection.close()  # it died a moment ago; the news is on its way
+        return None
 
     def _refill(self) -> None:
         try:

@@ -40,6 +40,16 @@ class ChildProcess:
     slot: int
     connection: socket.socket
 
+    def is_waiting(self) -> bool:
+        """Is it still there, and has said nothing?"""
+        try:
+            self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
 
 class ForkServer:
     """The fork server of one language."""

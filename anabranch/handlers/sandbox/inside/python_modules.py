@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import bisect
 import collections
 import datetime
 import decimal
 import fractions
 import hashlib
+import heapq
 import hmac
 import itertools
 import json
@@ -137,6 +139,8 @@ _TABLE: Mapping[str, Mapping[str, Any]] = {
         "from_iterable": itertools.chain.from_iterable,
     },
     "collections": _chosen(collections, "Counter OrderedDict deque"),
+    "heapq": _chosen(heapq, "heapify heappush heappop heappushpop heapreplace nlargest nsmallest merge"),
+    "bisect": _chosen(bisect, "bisect bisect_left bisect_right insort"),
     "textwrap": _chosen(textwrap, "dedent indent fill wrap shorten"),
     "unicodedata": _chosen(unicodedata, "normalize category name"),
     "uuid": {"uuid4": lambda: str(uuid.uuid4()), "uuid5": lambda space, name: str(uuid.uuid5(uuid.UUID(space), name))},
@@ -161,6 +165,7 @@ def warm_up() -> None:
     statistics.quantiles([1, 2, 3])
     str(decimal.Decimal(1) / 3)
     re.compile(r"(?i)é+").sub("e", "É")
+    collections.Counter("a").most_common(1)
     uuid.uuid4()
     unicodedata.name("a")
     "\N{BULLET}".encode("ascii", "namereplace")

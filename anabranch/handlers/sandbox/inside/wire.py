@@ -25,9 +25,9 @@ CONTEXT_BYTES_MAX = 16_777_216
 # 256 KiB of code in one node: a program of that size belongs into a node type of its own.
 CODE_BYTES_MAX = 262_144
 
-# 64 levels, as for every value; the envelope adds two.
+# 64 levels, as for every value; the envelope of a result adds one.
 VALUE_DEPTH_MAX = 64
-ENVELOPE_DEPTH = 2
+ENVELOPE_DEPTH = 1
 
 # Lines a node may log: 64 KiB or 1,000 of them, 4 KiB each. The child stops sending there, and the
 # service stops listening, for the child cannot be trusted to.
@@ -54,6 +54,8 @@ EXIT_OUT_OF_MEMORY = 77
 
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+# Braces count as brackets: a round must not take a pair of one kind and the pair of the other around it.
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 
 
 def frame(body: bytes) -> bytes:
@@ -65,9 +67,9 @@ def is_deeper(text: bytes, levels_max: int) -> bool:
     """Does JSON text nest deeper than this? Never parses; texts that are no JSON get some answer, in linear time."""
     if text.count(b"[") + text.count(b"{") <= levels_max:
         return False
-    brackets = _TEXT.sub(b"", text).translate(None, delete=_NOT_BRACKETS)
+    brackets = _TEXT.sub(b"", text).translate(_ONE_KIND, delete=_NOT_BRACKETS)
     for _ in range(levels_max):  # each round takes the innermost level away, everywhere at once
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        brackets = brackets.replace(b"[]", b"")
         if not brackets:
             return False
     return True

@@ -78,9 +78,9 @@ def children_of(pid: int) -> list[int]:
     """Process ids of the living children of a process."""
     found = []
     for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (status := status_of(int(folder.name))) and int(status["PPid"]) == pid:
-            if not status["State"].startswith("Z"):
-                found.append(int(folder.name))
+        status = status_of(int(folder.name)) if folder.name.isdigit() else {}
+        if status and int(status["PPid"]) == pid and not status["State"].startswith("Z"):
+            found.append(int(folder.name))
     return found
 
 
@@ -103,7 +103,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     """Look until it is so; what is waited for here takes milliseconds and tells nobody."""
     try:
         async with asyncio.timeout(5):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 -- processes set no events
                 await asyncio.sleep(0.002)
     except TimeoutError:
         raise AssertionError(f"it never came: {what}") from None

@@ -1,5 +1,7 @@
 """The node types `javascript` and `python`, as the validator and the task worker meet them."""
 
+# ruff: noqa: E501 -- programs
+
 from __future__ import annotations
 
 import logging
@@ -52,7 +54,7 @@ async def test_the_limits_may_be_templates(types: Registry, language: str):
     ("language", "body", "message"),
     [
         ("python", "x = 1\nreturn (x +", "line 2, column 8: '(' was never closed"),
-        ("python", "x = 1\n  return x", "line 2, column 3: unexpected indent"),
+        ("python", "x = 1\n  return x", "line 2, column 2: unexpected indent"),
         ("python", "\nreturn ctx.__class__", 'line 2, column 8: "__class__" is an invalid attribute name because it starts with "_".'),
         ("python", "async def f():\n    pass", "line 1, column 1: AsyncFunctionDef statements are not allowed."),
         ("python", "break", "line 1, column 1: 'break' outside loop"),

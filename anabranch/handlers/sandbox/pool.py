@@ -62,6 +62,7 @@ class Pool:
         self._pause_s = 0.0
         self._idle: deque[Child] = deque()
         self._alive: dict[int, Child] = {}
+        self._stopped = False
         self.starts = 0
         """How often a fork server was started."""
 
@@ -103,7 +104,8 @@ class Pool:
             return None
 
     async def stop(self) -> None:
-        """End the fork server and all children; returns when they are gone. May be called twice."""
+        """End the fork server and all children; returns when they are gone. It starts no other one."""
+        self._stopped = True
         async with self._starting:
             server = self._server
             if server is not None:
@@ -112,6 +114,8 @@ class Pool:
 
     async def _running_server(self) -> ForkServer:
         async with self._starting:
+            if self._stopped:
+                raise ForkServerLost("it was stopped")
             if self._server is None:
                 if self._pause_s:
                     await asyncio.sleep(self._pause_s)
@@ -172,7 +176,7 @@ class Pool:
         if time.monotonic() - self._started_at > _HEALTHY_SECONDS:
             self._pause_s = 0.0
         self._forget_server()
-        server.close()  # at once: it has ended, or is killed
+        server.abandon()
 
     def _forget_server(self) -> None:
         assert self._server is not None

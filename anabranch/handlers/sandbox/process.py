@@ -141,6 +141,11 @@ class ForkServer:
                 raise ForkServerLost(f"it ended with status {self._process.poll()}")
             self._received += data
 
+    def abandon(self) -> None:
+        """End it without asking: it has ended, or does not listen. Its children end with it."""
+        self._process.kill()
+        self.close()
+
     def close(self) -> None:
         """End it and all its children. Blocks until it is gone; may be called twice."""
         self._control.close()

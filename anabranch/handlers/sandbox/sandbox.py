@@ -188,13 +188,14 @@ def _encoded_job(job: CodeJob) -> bytes:
 
 
 def _encoded_context(job: CodeJob) -> bytes:
-    context = orjson.dumps(dict(job.context))
+    try:
+        context = orjson.dumps(dict(job.context))
+    except orjson.JSONEncodeError as refusal:  # among others, more levels than any value has
+        message = f"ctx is no JSON that code could read: {refusal}"
+        raise NodeFailure("VALUE_NOT_STORABLE", message, type_name="ValueNotStorable", retryable=False) from None
     if len(context) > wire.CONTEXT_BYTES_MAX:
         message = f"ctx has {len(context)} bytes of JSON; code nodes take {wire.CONTEXT_BYTES_MAX}"
         raise NodeFailure("CONTEXT_TOO_LARGE", message, type_name="ContextTooLarge", retryable=False)
-    if wire.is_deeper(context, wire.VALUE_DEPTH_MAX + 1):
-        message = f"ctx has more than {wire.VALUE_DEPTH_MAX} levels of nesting"
-        raise NodeFailure("VALUE_NOT_STORABLE", message, type_name="ValueNotStorable", retryable=False)
     return context
 
 

@@ -193,7 +193,7 @@ async def test_a_context_as_large_as_a_run_may_have_gets_through(code: Coding):
 async def test_a_context_beyond_its_limits_is_refused_before_it_is_sent(code: Coding, language: str):
     assert (await code.failure(language, "return 1", {"a": "x" * 17_000_000})).code == "CONTEXT_TOO_LARGE"
     deep: Any = 1
-    for _ in range(200):
+    for _ in range(300):
         deep = [deep]
     assert (await code.failure(language, "return 1", {"a": deep})).code == "VALUE_NOT_STORABLE"
     assert code.sandbox.health()["state"] == "idle"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
-from RestrictedPython.compile import compile_restricted_function
+from RestrictedPython.compile import compile_restricted_exec
 from RestrictedPython.Guards import (
     guarded_iter_unpack_sequence,
     guarded_unpack_sequence,
@@ -61,7 +61,6 @@ _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
 def prepare() -> Python:
     """An engine for one child: with dice of its own, which a fork would otherwise have in common with all."""
     random.seed(os.urandom(32))
-    _touch()
     return Python()
 
 
@@ -127,21 +126,24 @@ class _Policy(RestrictingNodeTransformer):
 
 def _compile(code: str) -> tuple[CodeType | None, list[Problem]]:
     try:
-        tree = ast.parse(code, _FILE)
-        # A body of comments only is a function that returns None.
-        source = code if tree.body else f"{code}\npass"
-        made = compile_restricted_function("ctx", source, _FUNCTION, _FILE, policy=_Policy)
+        body = ast.parse(code, _FILE).body
+        made = compile_restricted_exec(_function(body), _FILE, policy=_Policy)
     except SyntaxError as problem:
         return None, [Problem(problem.lineno or 1, problem.offset or 1, problem.msg)]
     except (RecursionError, MemoryError):
         return None, [Problem(1, 1, "the code is nested too deep")]
     except ValueError as problem:  # NUL characters
         return None, [Problem(1, 1, str(problem))]
-    if made.errors:
-        return None, [Problem(*json.loads(each)) for each in made.errors if each.startswith("[")] or [
-            Problem(1, 1, made.errors[0])
-        ]
-    return made.code, []
+    return made.code, [Problem(*json.loads(each)) for each in made.errors]
+
+
+def _function(body: list[ast.stmt]) -> ast.Module:
+    """A function of `ctx` around a body that was parsed by itself: no text of it can end the function."""
+    parameters = ast.arguments(
+        posonlyargs=[], args=[ast.arg("ctx", None)], vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[]
+    )
+    function = ast.FunctionDef(_FUNCTION, parameters, body or [ast.Pass()], [], None, lineno=1, col_offset=0)
+    return ast.fix_missing_locations(ast.Module([function], []))
 
 
 # -- running -----------------------------------------------------------------------------------
@@ -318,13 +320,9 @@ class _Silence:
 _SAMPLE = "for a, b in [(1, 2)]:\n    print(a)\nx = {'a': 1}\nx['a'] += 1\nreturn [x, f'{a:.2f}']"
 
 
-def _touch() -> None:
-    """Compile and run a little, so that what this loads is loaded (and a child's pages are its own) ahead of time."""
-    Python().run({"code": _SAMPLE, "ctx": "{}"}, _Silence())
-
-
 def _warm_up() -> None:
-    _touch()
+    """Compile and run a little, so that whatever that loads is loaded before the first fork."""
+    Python().run({"code": _SAMPLE, "ctx": "{}"}, _Silence())
     try:
         Python().run({"code": "return 1 / 0", "ctx": "{}"}, _Silence())
     except Failure:

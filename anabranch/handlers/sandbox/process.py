@@ -88,14 +88,16 @@ class ForkServer:
         try:
             ours.settimeout(_LAUNCH_SECONDS_MAX)
             (length,) = wire.LENGTH.unpack(ours.recv(wire.LENGTH.size, socket.MSG_WAITALL).ljust(4, b"\xff"))
-            hello = json.loads(ours.recv(min(length, wire.ENVELOPE_BYTES_MAX), socket.MSG_WAITALL))["hello"]
-        except (OSError, ValueError):
+            first = json.loads(ours.recv(min(length, wire.ENVELOPE_BYTES_MAX), socket.MSG_WAITALL))
+        except (OSError, ValueError) as failure:
+            first = {"failed": f"it said nothing ({failure})"}
+        if "hello" not in first:
             ours.close()
             process.kill()
             process.wait()
-            raise ForkServerLost(f"it ended at its start with status {process.returncode}") from None
+            raise ForkServerLost(f"it did not start: {first['failed']}")
         ours.setblocking(False)
-        return cls(process, ours, hello)
+        return cls(process, ours, first["hello"])
 
     @property
     def pid(self) -> int:

@@ -16,7 +16,7 @@ import pytest
 
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox import Sandbox
-from anabranch.handlers.sandbox.process import ForkServer
+from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
 from tests.handlers.sandbox.running import LANGUAGES, ONE, SPIN, Coding, children_of, coding, is_alive, status_of, until
 
 ROOT = Path(__file__).parents[3]
@@ -259,3 +259,8 @@ def test_a_machine_without_seccomp_is_told_apart(monkeypatch: pytest.MonkeyPatch
             assert code.sandbox.health()["state"] == "ready"
 
     asyncio.run(try_it())
+
+
+def test_a_fork_server_that_cannot_start_says_why():
+    with pytest.raises(ForkServerLost, match="KeyError: 'cobol'"):
+        ForkServer.launch("cobol", requires_seccomp=True)

@@ -28,9 +28,10 @@ def serve(control_number: int, language_name: str, *, requires_seccomp: bool) ->
     control = socket.socket(fileno=control_number)
     # Ctrl-C in the service's terminal is the service's business.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    language = load_language(language_name)
+    # Only now: in a user namespace of its own it may not even read what it has to load.
     isolation: hardening.Report = {}
     hardening.isolate(isolation)
-    language = load_language(language_name)
     server = _ForkServer(control, language, isolation, requires_seccomp=requires_seccomp)
     gc.collect()
     # What is loaded stays; the collector of a child shall not touch it, for each page touched is a page copied.

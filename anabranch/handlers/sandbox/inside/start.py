@@ -8,6 +8,8 @@ shells, so that what they import (the whole service) is not loaded here.
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import types
 from importlib import import_module
@@ -28,5 +30,9 @@ if __name__ == "__main__":
         shell = types.ModuleType(name)
         shell.__path__ = [str(folder)]
         sys.modules[name] = shell
-    fork_server = import_module("anabranch.handlers.sandbox.inside.fork_server")
-    fork_server.serve(int(control), language, requires_seccomp=seccomp != "UNSAFE")
+    try:
+        fork_server = import_module("anabranch.handlers.sandbox.inside.fork_server")
+        fork_server.serve(int(control), language, requires_seccomp=seccomp != "UNSAFE")
+    except Exception as failure:  # noqa: BLE001 -- the service has no other way to learn of it
+        message = json.dumps({"failed": f"{type(failure).__name__}: {failure}"}).encode()
+        os.write(int(control), len(message).to_bytes(4, "big") + message)

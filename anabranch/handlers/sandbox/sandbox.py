@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 import os
+import platform
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
@@ -69,6 +70,8 @@ class Sandbox:
         VALUE_NOT_STORABLE, VALUE_TOO_LARGE, CONTEXT_TOO_LARGE or SANDBOX_UNAVAILABLE. The time of a
         job begins when it has a child: waiting for others is not its fault.
         """
+        if platform.system() != "Linux" and not self._unsafe:
+            raise unavailable(f"{platform.system()} has no seccomp")
         context = _encoded_context(job)
         async with self._turnstile.place(job.tenant_id):
             answer = await self._answer(job, context, log)

@@ -261,6 +261,14 @@ def test_a_machine_without_seccomp_is_told_apart(monkeypatch: pytest.MonkeyPatch
     asyncio.run(try_it())
 
 
+async def test_another_system_than_linux_starts_nothing_and_says_so(code: Coding, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    failure = await code.failure("javascript", "return 1")
+    assert (failure.code, failure.retryable) == ("SANDBOX_UNAVAILABLE", False)
+    assert "Darwin has no seccomp" in str(failure)
+    assert code.sandbox.health()["forkServers"] == {}
+
+
 def test_a_fork_server_that_cannot_start_says_why():
     with pytest.raises(ForkServerLost, match="KeyError: 'cobol'"):
         ForkServer.launch("cobol", requires_seccomp=True)

@@ -49,7 +49,9 @@ class _ForkServer:
         self._requires_seccomp = requires_seccomp
         self._children: dict[int, int] = {}
         """Process id → slot."""
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
 
     def run(self) -> None:
         signal.set_wakeup_fd(self._wake_write)

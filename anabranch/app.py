@@ -13,6 +13,7 @@ from anabranch.engine.store import SecretTable, open_store
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
+from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.secrets import Safe, SecretBox, find_key
 from anabranch.service import WorkflowService
@@ -35,8 +36,8 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.node_types = load_types()
-        """Good for checking; those that run have services, which need an open database."""
+        self.node_types = load_types(Services(sandbox=Sandbox(unsafe=settings.sandbox_unsafe)))
+        """Good for checking; those that run have all services, which need an open database."""
 
     @asynccontextmanager
     async def opened(
@@ -49,9 +50,7 @@ class App:
         """
         collect_garbage_less_often()
         settings = self.settings
-        guard = Guard(AllowList.parse(settings.egress_allow))
-        async with self._opened_store() as store:
-            services = Services(http=GuardedClient(guard), secrets=self._safe(store, makes_key=False))
+        async with self._opened_store() as store, self._opened_services(store) as services:
             node_types = load_types(services)
             options = EngineOptions(
                 lease_ms=settings.lease_ms,
@@ -73,7 +72,6 @@ class App:
                 yield engine, service
             finally:
                 await engine.stop(grace_s=grace_s)
-                guard.close()
 
     @asynccontextmanager
     async def opened_safe(self, *, makes_key: bool) -> AsyncIterator[Safe]:
@@ -97,6 +95,18 @@ class App:
             yield store
         finally:
             await store.stop()
+
+    @asynccontextmanager
+    async def _opened_services(self, store: SqlStore) -> AsyncIterator[Services]:
+        """What the node types need of the rest of the house; closed when their engine has stopped."""
+        guard = Guard(AllowList.parse(self.settings.egress_allow))
+        client = GuardedClient(guard)
+        sandbox = Sandbox(fetcher=client, unsafe=self.settings.sandbox_unsafe)
+        try:
+            yield Services(http=client, secrets=self._safe(store, makes_key=False), sandbox=sandbox)
+        finally:
+            await sandbox.stop()
+            guard.close()
 
     def _safe(self, store: SqlStore, *, makes_key: bool) -> Safe:
         return Safe(SecretTable(store), self._box(makes_key=makes_key))

@@ -100,6 +100,9 @@ class Settings(BaseModel):
     egress_allow: Hosts = ()
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
 
+    sandbox_unsafe: bool = False
+    """Run code nodes even where their processes cannot be sealed (no seccomp): for code that you wrote yourself."""
+
     secret_key: SecretStr | None = None
     """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored.
 

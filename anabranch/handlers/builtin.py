@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from anabranch.handlers import condition, delay, end, loop, set, start, wait_for_event
 from anabranch.handlers.http_request import http_request_spec
+from anabranch.handlers.javascript import javascript_spec
+from anabranch.handlers.python import python_spec
 from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import HandlerSpec
 
@@ -17,6 +19,8 @@ def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]
     specs = (
         *(file.SPEC for file in _FILES),
         http_request_spec(services.http, services.secrets),
+        javascript_spec(services.sandbox),
+        python_spec(services.sandbox),
     )
     return {spec.type: spec for spec in specs}
 

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.errors import NodeFailure
+from anabranch.handlers.fetched import HttpAnswer
 from anabranch.handlers.http_answer import body_of, excerpt, reason_of, retry_after_ms
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
 
@@ -32,22 +33,6 @@ Method = Annotated[
     BeforeValidator(lambda method: method.upper() if isinstance(method, str) else method),
     WithJsonSchema({"type": "string", "enum": [*METHODS, *(method.lower() for method in METHODS)]}),
 ]
-
-
-class HttpAnswer(Protocol):
-    """An answer, whole and decompressed."""
-
-    @property
-    def status(self) -> int:
-        """200 and so on."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """By lower-case name."""
-
-    @property
-    def body(self) -> bytes:
-        """The bytes of it."""
 
 
 class HttpSender(Protocol):

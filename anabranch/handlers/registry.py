@@ -63,6 +63,8 @@ def builtin_types(services: Services = NO_SERVICES) -> Registry:
 def load_types(services: Services = NO_SERVICES) -> Registry:
     """The built-in types, those of installed packages, and those that imported modules declare, now or later.
 
+    Without `services` the types that need some refuse to run, with a clear error.
+
     A package whose handlers cannot be imported is logged and left out: the others go on, and
     its nodes fail with a clear error.
     """

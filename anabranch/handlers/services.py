@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.errors import NonRetryable
-from anabranch.handlers.http_request import HttpAnswer, HttpSender
+from anabranch.handlers.fetched import HttpAnswer
+from anabranch.handlers.http_request import HttpSender
+from anabranch.handlers.sandbox import CodeRunner, NoSandbox
 from anabranch.handlers.spec import SecretReader
 
 
@@ -31,6 +33,7 @@ class Services:
 
     http: HttpSender = field(default_factory=_NoHttp)
     secrets: SecretReader = field(default_factory=_NoSecrets)
+    sandbox: CodeRunner = field(default_factory=NoSandbox)
 
 
 NO_SERVICES = Services()

@@ -7,7 +7,7 @@ let pass, and when an attempt starts, resolved and without exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -63,6 +63,10 @@ class HandlerSpec:
     """Fields whose templates are not resolved beforehand: handler or rules evaluate them in their own time."""
     fixed: frozenset[str] = frozenset()
     """Fields that the plan is compiled from: no templates in them."""
+    literal: frozenset[str] = frozenset()
+    """Fields that are no templates, whatever braces they hold: the code of code nodes."""
+    inspect: Callable[[Mapping[str, Any]], Iterable[Problem]] = lambda config: ()
+    """What the type itself finds wrong with a config that is about to be saved."""
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS
     secrets: SecretReader | None = None
     """Where `{{secret.NAME}}` in its config is read; None: this type is not given secrets."""
@@ -84,7 +88,8 @@ class HandlerSpec:
 
     def check(self, config: Mapping[str, Any]) -> Iterator[Problem]:
         """What is wrong with a config that is about to be saved, as far as it is written out."""
-        for pointer, problem in config_problems(config, secrets=self.secrets is not None):
+        templates = {name: value for name, value in config.items() if name not in self.literal}
+        for pointer, problem in config_problems(templates, secrets=self.secrets is not None):
             yield problem.code, pointer, problem.message
         for name in sorted(self.fixed):
             if _holds_template(config.get(name)):
@@ -93,17 +98,17 @@ class HandlerSpec:
                     f"/{name}",
                     f"{name} is read when the workflow is saved: no templates in it",
                 )
-        if self.config is None:
-            return
-        try:
-            self.config.model_validate(dict(config))
-        except ValidationError as refusal:
-            yield from _written_problems(refusal, config)
+        if self.config is not None:
+            try:
+                self.config.model_validate(dict(config))
+            except ValidationError as refusal:
+                yield from _written_problems(refusal, config)
+        yield from self.inspect(config)
 
     def _config_schema(self) -> Mapping[str, Any]:
         if self.config is None:
             return {"type": "object"}
-        return schema_with_templates(self.config, literal=self.fixed | self.unresolved)
+        return schema_with_templates(self.config, literal=self.fixed | self.unresolved | self.literal)
 
 
 class SpecHandler:
@@ -144,7 +149,8 @@ class SpecHandler:
         if known is not None:
             return known[1]
         takes_secrets = self._spec.secrets is not None
-        compiled = compile_config(config, unresolved=self._spec.unresolved, secrets=takes_secrets)
+        unresolved = self._spec.unresolved | self._spec.literal
+        compiled = compile_config(config, unresolved=unresolved, secrets=takes_secrets)
         if len(self._compiled) >= CONFIGS_KEPT_MAX:
             del self._compiled[next(iter(self._compiled))]
         self._compiled[id(config)] = (config, compiled)

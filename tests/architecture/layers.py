@@ -30,8 +30,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "migrations.versions": ("engine.store.schema",),
     "migrations": ("engine.store", "engine.store.schema", "errors"),
     # leaves: they know the interfaces and nobody's inside
+    # the sealed processes load these files into a bare interpreter: nothing else of ours may be there
+    "handlers.sandbox.inside": (),
     # (what servers answer is JSON from outside, and comes in by the door for it)
-    "handlers": ("engine.ports", "engine.handling", "engine.rules", "intake", "errors"),
+    "handlers": ("handlers.sandbox.inside", "engine.ports", "engine.handling", "engine.rules", "intake", "errors"),
     "egress": ("engine.ports", "engine.rules", "errors"),
     "queries": ("engine.ports", "engine.rules", "errors"),
     "secrets": ("engine.ports", "engine.rules", "errors"),

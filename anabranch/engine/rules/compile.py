@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph import Graph, GraphEdge, GraphNode, parse
 from anabranch.engine.rules.loop_config import LOOP_TYPE, concurrency, is_while, iterations_max
@@ -25,7 +24,8 @@ from anabranch.engine.rules.validate import refusal_of
 # 30 seconds, as for every type that names no other bound of one execution.
 DEFAULT_TIMEOUT_MS = 30_000
 
-# `config.timeout` replaces the node's timeout for the types whose code has a clock of its own.
+# `config.timeout` replaces the node's timeout for the types whose code has a clock of its own, started
+# when the code is: what waits for a free process has not begun.
 CODE_TYPES = frozenset({"javascript", "python"})
 
 
@@ -160,11 +160,6 @@ def _template(text: Any) -> Template | None:
 
 
 def _timeout_ms(node: GraphNode, default_ms: int | None) -> int | None:
-    node_ms = default_ms if node.timeout_ms is None else node.timeout_ms
-    own = node.config.get("timeout") if node.type in CODE_TYPES else None
-    if own is None:
-        return node_ms
-    try:
-        return parse_duration(own)
-    except ValueError:
-        return node_ms  # a template: known when the attempt starts, and kept by the handler itself
+    if node.type in CODE_TYPES and node.config.get("timeout") is not None:
+        return None  # the handler keeps it: only the code's own time counts, and it ends with an error of its own
+    return default_ms if node.timeout_ms is None else node.timeout_ms

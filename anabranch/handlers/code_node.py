@@ -1,0 +1,94 @@
+"""What the two code node types have in common: their config, their check at save, one execution.
+
+Called by `javascript` and `python`. The code runs elsewhere (`sandbox`), and so does its compilation:
+no text of a tenant is compiled or evaluated in the service.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.handlers.fields import Duration
+from anabranch.handlers.sandbox import CodeJob, CodeRunner
+from anabranch.handlers.sandbox.inside.wire import CODE_BYTES_MAX
+from anabranch.handlers.spec import NodeConfig, Problem
+
+# 30 seconds, as for every type that names no other bound of one execution.
+CODE_TIMEOUT_MS = 30_000
+
+# 1 hour: what takes longer is no glue between nodes.
+CODE_TIMEOUT_MS_MAX = 3_600_000
+
+# 8 MB hold the interpreter and a small value; more than 1 GB is no job for a node.
+MEMORY_MB_MIN = 8
+MEMORY_MB_MAX = 1_024
+
+CODE_FIELDS = frozenset({"code"})
+"""No templates in them: braces belong to the language, and `ctx` is at hand."""
+
+_LEVELS = {"debug": logging.DEBUG, "warn": logging.WARNING, "error": logging.ERROR, "truncated": logging.WARNING}
+
+Timeout = Annotated[Duration, Field(ge=1, le=CODE_TIMEOUT_MS_MAX)]
+MemoryMB = Annotated[int, Field(ge=MEMORY_MB_MIN, le=MEMORY_MB_MAX)]
+
+
+class CodeConfig(NodeConfig):
+    """A function body of `ctx`, and what it may use."""
+
+    code: str = Field(max_length=CODE_BYTES_MAX)
+    """Read as it is: no templates."""
+    timeout: Timeout = CODE_TIMEOUT_MS
+    """How long one execution may take; it takes the place of the node's own timeout."""
+
+
+async def run_code(
+    sandbox: CodeRunner,
+    config: CodeConfig,
+    context: Mapping[str, Any],
+    helpers: Helpers,
+    *,
+    language: str,
+    memory_mb: int,
+    allow_fetch: bool = False,
+) -> HandlerResult:
+    """What the code returned. Its log lines go to the log of the node while it runs. Raises NodeFailure."""
+    job = CodeJob(
+        language=language,
+        code=config.code,
+        context=context,
+        tenant_id=helpers.tenant_id,
+        timeout_ms=config.timeout,
+        memory_bytes=memory_mb << 20,
+        allow_fetch=allow_fetch,
+    )
+
+    def log(level: str, text: str) -> None:
+        # As one printable line: a line of a tenant must not look like two lines of ours.
+        helpers.log.log(_LEVELS.get(level, logging.INFO), "%s", _printable(text))
+
+    return HandlerResult(await sandbox.run(job, log))
+
+
+def code_problems(sandbox: CodeRunner, language: str, config: Mapping[str, Any]) -> Iterator[Problem]:
+    """Where the code in a config does not compile, in its own lines and columns."""
+    code = config.get("code")
+    if not isinstance(code, str):
+        return
+    if not code.isascii() and (size := len(code.encode("utf-8", "surrogatepass"))) > CODE_BYTES_MAX:
+        yield "CODE_INVALID", "/code", f"the code has {size} bytes, the limit is {CODE_BYTES_MAX}"
+        return
+    if len(code) > CODE_BYTES_MAX:
+        return  # the schema says so
+    for problem in sandbox.check(language, code):
+        yield "CODE_INVALID", "/code", f"line {problem.line}, column {problem.column}: {problem.message}"
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,0 +1,21 @@
+"""The isolated processes behind javascript and python nodes."""
+
+from anabranch.handlers.sandbox.jobs import (
+    CodeJob,
+    CodeProblem,
+    CodeRunner,
+    Fetcher,
+    LogLine,
+    NoSandbox,
+)
+from anabranch.handlers.sandbox.sandbox import Sandbox
+
+__all__ = [
+    "CodeJob",
+    "CodeProblem",
+    "CodeRunner",
+    "Fetcher",
+    "LogLine",
+    "NoSandbox",
+    "Sandbox",
+]

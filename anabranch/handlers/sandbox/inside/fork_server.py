@@ -1,0 +1,135 @@
+"""The fork server of one language: a process without secrets that makes children and buries them.
+
+Started by `start.py`, told what to do over one socket (`wire.ORDER`), which it answers with frames:
+`{"hello": …}` once it is ready, `{"died": slot, "status": …}` for each child. It ends when the
+socket does, and takes its children along. It loads whatever a child may need: a child can open nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+
+from anabranch.handlers.sandbox.inside import child, hardening, wire
+from anabranch.handlers.sandbox.inside.languages import Language, load_language
+
+# The probe answers within a few milliseconds; one that hangs is a machine where nothing will work.
+_PROBE_SECONDS = 5
+
+
+def serve(control_number: int, language_name: str, *, requires_seccomp: bool) -> None:
+    """Answer orders until nobody is there to give any."""
+    control = socket.socket(fileno=control_number)
+    # Ctrl-C in the service's terminal is the service's business.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    language = load_language(language_name)
+    # Only now: in a user namespace of its own it may not even read what it has to load.
+    isolation: hardening.Report = {}
+    hardening.isolate(isolation)
+    server = _ForkServer(control, language, isolation, requires_seccomp=requires_seccomp)
+    gc.collect()
+    # What is loaded stays; the collector of a child shall not touch it, for each page touched is a page copied.
+    gc.freeze()
+    server.run()
+
+
+class _ForkServer:
+    def __init__(
+        self, control: socket.socket, language: Language, isolation: hardening.Report, *, requires_seccomp: bool
+    ) -> None:
+        self._control = control
+        self._language = language
+        self._isolation = isolation
+        self._requires_seccomp = requires_seccomp
+        self._children: dict[int, int] = {}
+        """Process id → slot."""
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+
+    def run(self) -> None:
+        signal.set_wakeup_fd(self._wake_write)
+        signal.signal(signal.SIGCHLD, lambda number, place: None)
+        self._tell({"hello": {"layers": self._probe(), "python": sys.version.split()[0]}})
+        waiting = select.poll()
+        waiting.register(self._control, select.POLLIN)
+        waiting.register(self._wake_read, select.POLLIN)
+        while True:
+            for number, _ in waiting.poll():
+                if number == self._wake_read:
+                    os.read(self._wake_read, 512)
+                elif not self._obey():
+                    self._end()
+            self._bury()
+
+    def _obey(self) -> bool:
+        """Carry out one order; False if there is nobody left to give orders."""
+        try:
+            order, sockets, _, _ = socket.recv_fds(self._control, wire.ORDER.size, 1)
+        except OSError:
+            return False
+        if len(order) < wire.ORDER.size:
+            return False
+        kind, slot = wire.ORDER.unpack(order)
+        if kind == wire.FORK and sockets:
+            self._fork(sockets[0], slot)
+        elif kind == wire.KILL:
+            for process, its_slot in self._children.items():
+                if its_slot == slot:
+                    os.kill(process, signal.SIGKILL)
+        return True
+
+    def _fork(self, connection: int, slot: int) -> None:
+        parent = os.getpid()
+        process = os.fork()
+        if process == 0:
+            child.live(connection, self._language, slot=slot, parent=parent, requires_seccomp=self._requires_seccomp)
+        os.close(connection)
+        self._children[process] = slot
+
+    def _bury(self) -> None:
+        while self._children:
+            process, status, usage = os.wait4(-1, os.WNOHANG)
+            if process == 0:
+                return
+            slot = self._children.pop(process, None)
+            if slot is not None:
+                cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
+                self._tell({"died": slot, "status": os.waitstatus_to_exitcode(status), "cpuMs": cpu_ms})
+
+    def _end(self) -> None:
+        for process in self._children:
+            os.kill(process, signal.SIGKILL)
+        os._exit(0)
+
+    def _tell(self, message: object) -> None:
+        try:
+            self._control.sendall(wire.frame(json.dumps(message).encode()))
+        except OSError:
+            self._end()
+
+    def _probe(self) -> hardening.Report:
+        """The walls that a throw-away child could build, and whether they held when it ran against them."""
+        ours, theirs = socket.socketpair()
+        process = os.fork()
+        if process == 0:
+            ours.close()
+            child.report_layers(theirs.detach(), parent=os.getppid())
+        theirs.close()
+        ours.settimeout(_PROBE_SECONDS)
+        try:
+            (length,) = struct.unpack("!I", ours.recv(4, socket.MSG_WAITALL))
+            report = json.loads(ours.recv(length, socket.MSG_WAITALL))
+        except (OSError, ValueError, struct.error):
+            report = {"seccomp": "no (the probe died)"}
+        finally:
+            ours.close()
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        return {**self._isolation, **report}

@@ -1,0 +1,69 @@
+"""What a language is to the child that speaks it, and which ones there are.
+
+A language is loaded once by the fork server, prepared by each child before it is sealed (where
+files and randomness can still be had), and then given one job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+_MODULES = {
+    "python": "anabranch.handlers.sandbox.inside.python_language",
+    "javascript": "anabranch.handlers.sandbox.inside.javascript_language",
+}
+
+
+class Failure(Exception):
+    """Why the code did not give a value. `line` and `column` are those of the user's code, from 1; 0: unknown."""
+
+    def __init__(self, code: str, type_name: str, message: str, *, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.type_name = type_name
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+class Problem(NamedTuple):
+    """A place where the code does not compile."""
+
+    line: int
+    column: int
+    message: str
+
+
+class Host(Protocol):
+    """What the code may ask of the world: to have a line logged, and (JavaScript) to have a URL fetched."""
+
+    def log(self, level: str, text: str) -> None:
+        """Log a line; beyond the limits it is dropped."""
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Send a request to the service; its answer comes by `answer`."""
+
+    def answer(self) -> Any:
+        """Wait for the next answer of the service."""
+
+
+class Engine(Protocol):
+    """A language made ready for one job."""
+
+    def compile(self, code: str) -> list[Problem]:
+        """What is wrong with a function body; it is not run."""
+
+    def run(self, job: Mapping[str, Any], host: Host) -> bytes:
+        """Run a job's `code` on its `ctx`: the value as JSON text. Raises Failure."""
+
+
+Language = Callable[[], Engine]
+"""Makes an engine for one child, with randomness of its own."""
+
+
+def load_language(name: str) -> Language:
+    """Load a language with all that its code may need later, when no file can be opened any more."""
+    prepare: Language = import_module(_MODULES[name]).prepare
+    return prepare

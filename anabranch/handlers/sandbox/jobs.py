@@ -1,0 +1,85 @@
+"""What is handed to the sandbox and what comes back: jobs, problems of code, and the port for fetches.
+
+Called by the code node types and by whoever provides a `Fetcher`. Knows nothing of processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anabranch.errors import NodeFailure
+from anabranch.handlers.fetched import HttpAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class CodeJob:
+    """One execution of a function body."""
+
+    language: str
+    """`python` or `javascript`."""
+    code: str
+    context: Mapping[str, Any]
+    """What the code sees as `ctx`: JSON values."""
+    tenant_id: str
+    timeout_ms: int
+    memory_bytes: int
+    """The heap of the language."""
+    allow_fetch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CodeProblem:
+    """A place where code does not compile; line and column count from 1."""
+
+    line: int
+    column: int
+    message: str
+
+
+class LogLine(Protocol):
+    """Takes each line that the code logs, at the moment it does."""
+
+    def __call__(self, level: str, text: str) -> None:
+        """`level` is log, info, warn, error, debug, or `truncated` where the log was cut off."""
+
+
+class CodeRunner(Protocol):
+    """Runs code of tenants somewhere safe."""
+
+    async def run(self, job: CodeJob, log: LogLine) -> Any:
+        """What the code returned. Raises NodeFailure."""
+
+    def check(self, language: str, code: str) -> list[CodeProblem]:
+        """Where the code does not compile. Blocks for some milliseconds; the code is not run."""
+
+
+class Fetcher(Protocol):
+    """Sends requests of tenants to the world, past a guard that refuses what they must not reach."""
+
+    async def fetch(
+        self, *, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> HttpAnswer:
+        """One request. Raises an error with `code` and a message that the tenant may read."""
+
+
+class NoSandbox:
+    """Stands where no sandbox was given: what only draws and compiles workflows needs none."""
+
+    async def run(self, job: CodeJob, log: LogLine) -> Any:
+        """Refuses."""
+        raise unavailable("this process was set up without a sandbox")
+
+    def check(self, language: str, code: str) -> list[CodeProblem]:
+        """Finds nothing: there is nobody to ask."""
+        return []
+
+
+def unavailable(reason: str) -> NodeFailure:
+    """The error of a machine that cannot seal a process."""
+    message = (
+        f"code nodes do not run here: {reason}. They need Linux with seccomp;"
+        " ANABRANCH_SANDBOX_UNSAFE=true runs them without, for code that you wrote yourself"
+    )
+    return NodeFailure("SANDBOX_UNAVAILABLE", message, type_name="SandboxUnavailable", retryable=False)

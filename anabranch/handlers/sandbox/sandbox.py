@@ -1,0 +1,234 @@
+"""The sandbox: runs code of tenants in sealed processes, each used once.
+
+Called by the code node types. Costs nothing until the first job or check comes; then there is a fork
+server per language used, and children that wait. Whatever the code does, the outcome is a value or a
+`NodeFailure`, in time; the next job finds a fresh child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import platform
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from anabranch.errors import NodeFailure
+from anabranch.handlers.sandbox.checker import Checker
+from anabranch.handlers.sandbox.conversation import ChildBroke, ChildEnded, Conversation, ValueUnfit
+from anabranch.handlers.sandbox.inside import wire
+from anabranch.handlers.sandbox.jobs import CodeJob, CodeProblem, Fetcher, LogLine, unavailable
+from anabranch.handlers.sandbox.pool import Child, Death, Pool
+from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
+from anabranch.handlers.sandbox.turnstile import Turnstile
+
+logger = logging.getLogger(__name__)
+
+# 192 MiB beside the heap of the language: what the interpreter and its libraries have mapped.
+ADDRESS_BYTES_BESIDE_HEAP = 192 << 20
+
+# Four at once at least: code that waits for a fetch uses no processor.
+PLACES_MIN = 4
+
+_CORES = os.cpu_count() or 1
+
+# What a child may give as the reason; everything else is nonsense of a child that was taken over.
+_FAILURES = frozenset({"CODE_ERROR", "CODE_MEMORY", "VALUE_NOT_STORABLE", "VALUE_TOO_LARGE", "SANDBOX_UNAVAILABLE"})
+_FINAL = frozenset({"VALUE_NOT_STORABLE", "VALUE_TOO_LARGE"})
+
+
+class Sandbox:
+    """Code in, value out. One per process; made cheap, stopped with the app."""
+
+    def __init__(
+        self,
+        *,
+        fetcher: Fetcher | None = None,
+        unsafe: bool = False,
+        places: int = max(PLACES_MIN, 2 * _CORES),
+        warm: int = max(2, _CORES),
+    ) -> None:
+        """`unsafe` runs code even where seccomp cannot be had; `places` bounds executions at once."""
+        self._fetcher = fetcher
+        self._unsafe = unsafe
+        self._warm = warm
+        self._turnstile = Turnstile(places=places, places_per_tenant=max(1, places // 2))
+        self._pools: dict[str, Pool] = {}
+        self._checker = Checker(requires_seccomp=not unsafe)
+        self._layers: Mapping[str, str] | None = None
+
+    async def run(self, job: CodeJob, log: LogLine) -> Any:
+        """What the code returned: JSON of at most 1 MB and 64 levels.
+
+        Raises NodeFailure with CODE_ERROR, CODE_TIMEOUT, CODE_MEMORY, SANDBOX_DIED,
+        VALUE_NOT_STORABLE, VALUE_TOO_LARGE, CONTEXT_TOO_LARGE or SANDBOX_UNAVAILABLE. The time of a
+        job begins when it has a child: waiting for others is not its fault.
+        """
+        if platform.system() != "Linux" and not self._unsafe:
+            raise unavailable(f"{platform.system()} has no seccomp")
+        context = _encoded_context(job)
+        async with self._turnstile.place(job.tenant_id):
+            answer = await self._answer(job, context, log)
+        if "result" in answer:
+            return answer["result"]
+        raise _told_failure(answer["error"])
+
+    def check(self, language: str, code: str) -> list[CodeProblem]:
+        """Where the code does not compile. Blocks for some milliseconds; the code is not run."""
+        return self._checker.check(language, code)
+
+    async def probe(self) -> Mapping[str, str]:
+        """The layers that this machine has: layer → `yes…` or `no (why)`. Starts a fork server if none has run yet."""
+        if self._layers is None:
+            pool = self._pool("python")
+            with suppress(ForkServerLost):
+                await pool.bury(await pool.take())
+        return self._layers or {"seccomp": "no (the fork server does not start)"}
+
+    def health(self) -> dict[str, Any]:
+        """How it is: `state` is idle (never used), ready, degraded (a fork server is lost) or unavailable."""
+        return {
+            "state": self._state(),
+            "unsafe": self._unsafe,
+            "layers": self._layers and dict(self._layers),
+            "running": self._turnstile.inside,
+            "waiting": self._turnstile.waiting,
+            "forkServers": {
+                language: {"pid": pool.server_pid, "starts": pool.starts} for language, pool in self._pools.items()
+            },
+        }
+
+    async def stop(self) -> None:
+        """End every process of the sandbox; returns when they are gone. May be called twice, or before any use."""
+        pools = list(self._pools.values())
+        self._pools.clear()
+        for pool in pools:
+            await pool.stop()
+        await asyncio.to_thread(self._checker.stop)
+
+    # -- within ----------------------------------------------------------------------------
+
+    def _state(self) -> str:
+        if self._layers is None:
+            return "idle"
+        if not self._may_run():
+            return "unavailable"
+        return "degraded" if any(pool.is_lost for pool in self._pools.values()) else "ready"
+
+    def _may_run(self) -> bool:
+        return self._unsafe or (self._layers is not None and self._layers.get("seccomp") == "yes")
+
+    def _pool(self, language: str) -> Pool:
+        pool = self._pools.get(language)
+        if pool is None:
+            pool = self._pools[language] = Pool(
+                language, warm=self._warm, requires_seccomp=not self._unsafe, on_start=self._started
+            )
+        return pool
+
+    def _started(self, server: ForkServer) -> None:
+        if self._layers is None:
+            line = ", ".join(f"{layer} {state}" for layer, state in server.layers.items())
+            logger.info("sandbox: %s", line)
+            if self._unsafe:
+                logger.warning("sandbox: the unsafe option is on; code nodes run with whatever of this there is")
+        self._layers = server.layers
+
+    async def _answer(self, job: CodeJob, context: bytes, log: LogLine) -> Mapping[str, Any]:
+        pool = self._pool(job.language)
+        try:
+            child = await pool.take()
+        except ForkServerLost as lost:
+            raise _died(f"the fork server for {job.language} is lost: {lost}") from None
+        try:
+            answer = await self._converse(child, job, context, log)
+        except BaseException:
+            await pool.bury(child)  # it is gone before anybody hears of it
+            raise
+        if answer is None:
+            raise _of_death(await pool.bury(child), job)
+        pool.dismiss(child)
+        return answer
+
+    async def _converse(self, child: Child, job: CodeJob, context: bytes, log: LogLine) -> Mapping[str, Any] | None:
+        """The child's answer, or None if it ended without one."""
+        if not self._may_run():
+            raise unavailable(f"seccomp: {(self._layers or {}).get('seccomp', 'unknown')}")
+        timeout_s = job.timeout_ms / 1000
+        fetcher = self._fetcher if job.allow_fetch else None
+        conversation = Conversation(child.process.connection, log, fetcher, timeout_s=timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await conversation.hold(_limits(job), _encoded_job(job), context)
+        except TimeoutError:
+            raise _failure("CODE_TIMEOUT", "CodeTimeout", f"the code ran longer than {job.timeout_ms} ms") from None
+        except ValueUnfit as unfit:
+            message = f"the code returned {unfit}"
+            raise _failure("VALUE_NOT_STORABLE", "ValueNotStorable", message) from None
+        except ChildBroke as broke:
+            raise _died(f"its process sent {broke}") from None
+        except ChildEnded:
+            return None
+
+
+def _limits(job: CodeJob) -> bytes:
+    # One second more than the job has: the clock on the wall is to strike first, with the better error.
+    return wire.LIMITS.pack(job.memory_bytes + ADDRESS_BYTES_BESIDE_HEAP, _cpu_seconds(job))
+
+
+def _cpu_seconds(job: CodeJob) -> int:
+    return math.ceil(job.timeout_ms / 1000) + 1
+
+
+def _encoded_job(job: CodeJob) -> bytes:
+    return orjson.dumps({"code": job.code, "memoryBytes": job.memory_bytes, "allowFetch": job.allow_fetch})
+
+
+def _encoded_context(job: CodeJob) -> bytes:
+    try:
+        context = orjson.dumps(dict(job.context))
+    except orjson.JSONEncodeError as refusal:  # among others, more levels than any value has
+        message = f"ctx is no JSON that code could read: {refusal}"
+        raise NodeFailure("VALUE_NOT_STORABLE", message, type_name="ValueNotStorable", retryable=False) from None
+    if len(context) > wire.CONTEXT_BYTES_MAX:
+        message = f"ctx has {len(context)} bytes of JSON; code nodes take {wire.CONTEXT_BYTES_MAX}"
+        raise NodeFailure("CONTEXT_TOO_LARGE", message, type_name="ContextTooLarge", retryable=False)
+    return context
+
+
+def _told_failure(error: Mapping[str, Any]) -> NodeFailure:
+    """What the child says went wrong, if it is a thing that can go wrong."""
+    code = error["code"]
+    if code not in _FAILURES:
+        return _died("its process gave a reason that there is not")
+    if code == "SANDBOX_UNAVAILABLE":
+        return unavailable(error["message"])
+    place = f"line {error['line']}" + (f", column {error['column']}" if error["column"] else "")
+    message = f"{place}: {error['message']}" if error["line"] else error["message"]
+    return _failure(code, error["type"], message)
+
+
+def _of_death(death: Death | None, job: CodeJob) -> NodeFailure:
+    what = "the process that ran the code ended"
+    if death is None:
+        return _died(f"{what}, and its fork server with it")
+    if death.status == wire.EXIT_OUT_OF_MEMORY:
+        return _failure("CODE_MEMORY", "OutOfMemory", "the code needed more memory than its memoryLimitMB")
+    if death.status < 0 and death.cpu_ms >= _cpu_seconds(job) * 1000:
+        return _failure("CODE_TIMEOUT", "CodeTimeout", f"the code used more than {_cpu_seconds(job)} s of processor")
+    how = f"by {signal.Signals(-death.status).name}" if death.status < 0 else f"with status {death.status}"
+    return _died(f"{what} {how}")
+
+
+def _died(message: str) -> NodeFailure:
+    return _failure("SANDBOX_DIED", "SandboxDied", message)
+
+
+def _failure(code: str, type_name: str, message: str) -> NodeFailure:
+    return NodeFailure(code, message, type_name=type_name, retryable=code not in _FINAL)

@@ -6,12 +6,17 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import open_store
+from anabranch.engine.store import DataQueries, open_store
+from anabranch.engine.store.sqlite import SqliteDialect
+from anabranch.engine.store.state_manager import SqlStore
+from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.migrations import ensure_schema
-from anabranch.service import WorkflowService
+from anabranch.queries import NoHosts, Places, QueryEngine, SourceUrls
+from anabranch.service import DataService, WorkflowService
 from anabranch.settings import Settings
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
@@ -32,6 +37,7 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.node_types = load_types()
+        """Good for checking; those that run have services, which need an open database."""
 
     @asynccontextmanager
     async def opened(
@@ -44,13 +50,8 @@ class App:
         """
         collect_garbage_less_often()
         settings = self.settings
-        wait_s = settings.database_wait_ms / 1000
-        await asyncio.to_thread(
-            ensure_schema, settings.database_url, auto_migrate=settings.auto_migrate, connect_wait_s=wait_s
-        )
-        store = open_store(settings.database_url, connect_wait_s=wait_s)
-        await store.start()
-        try:
+        async with self._opened_store() as store, self._opened_data(store) as data:
+            node_types = load_types(Services(queries=data.queries))
             options = EngineOptions(
                 lease_ms=settings.lease_ms,
                 concurrency=settings.concurrency,
@@ -59,10 +60,10 @@ class App:
                 works=works,
                 only=only,
             )
-            engine = Engine(store=store, handlers=self.node_types, options=options)
+            engine = Engine(store=store, handlers=node_types, options=options)
             service = WorkflowService(
                 engine=engine,
-                node_types=self.node_types,
+                node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
             )
@@ -71,8 +72,46 @@ class App:
                 yield engine, service
             finally:
                 await engine.stop(grace_s=grace_s)
+
+    @asynccontextmanager
+    async def opened_data(self) -> AsyncIterator[DataService]:
+        """Data sources and queries alone, for who saves them, or runs one by hand.
+
+        Raises StoreUnavailable, SchemaMismatch, SettingsError.
+        """
+        async with self._opened_store() as store, self._opened_data(store) as data:
+            yield data
+
+    @asynccontextmanager
+    async def _opened_store(self) -> AsyncIterator[SqlStore]:
+        settings = self.settings
+        wait_s = settings.database_wait_ms / 1000
+        await asyncio.to_thread(
+            ensure_schema, settings.database_url, auto_migrate=settings.auto_migrate, connect_wait_s=wait_s
+        )
+        store = open_store(settings.database_url, connect_wait_s=wait_s)
+        await store.start()
+        try:
+            yield store
         finally:
             await store.stop()
+
+    @asynccontextmanager
+    async def _opened_data(self, store: SqlStore) -> AsyncIterator[DataService]:
+        places = Places(
+            data_directories=[Path(directory) for directory in self.settings.data_directories],
+            socket_directories=[entry for entry in self.settings.egress_allow if entry.startswith("/")],
+            own_file=store.dialect.path if isinstance(store.dialect, SqliteDialect) else None,
+        )
+        saved = DataQueries(store.dialect)
+        urls = SourceUrls(box=None, secrets=None)
+        queries = QueryEngine(saved=saved, urls=urls, hosts=NoHosts(), places=places)
+        saved.open_lanes()
+        try:
+            yield DataService(saved=saved, urls=urls, queries=queries, places=places)
+        finally:
+            await queries.stop()
+            await saved.close_lanes()
 
 
 def build(settings: Settings) -> App:

@@ -97,6 +97,9 @@ class Settings(BaseModel):
     egress_allow: Hosts = ()
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
 
+    data_directories: Hosts = (".",)
+    """Directories, separated by commas, below which data sources may be SQLite files; the current one by default."""
+
     secret_key: SecretStr | None = None
     """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored."""
 

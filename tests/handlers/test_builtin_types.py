@@ -27,7 +27,7 @@ async def _refused(type_name: str, config: dict[str, Any], context: dict[str, An
 
 
 def test_the_registry_has_the_promised_types_in_order() -> None:
-    assert TYPES.names() == ["condition", "delay", "end", "loop", "set", "start", "waitForEvent"]
+    assert TYPES.names() == ["condition", "dataQuery", "delay", "end", "loop", "set", "start", "waitForEvent"]
     assert TYPES.get("teleport") is None
     assert TYPES.handler("teleport") is None
 

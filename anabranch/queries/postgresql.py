@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, cast
 
 import psycopg
+from psycopg import pq
 from psycopg.adapt import AdaptersMap, Loader
 from psycopg.types.json import Jsonb
 
@@ -135,11 +136,19 @@ class PostgresqlSession:
     def _answer(self, work: Work) -> Answer:
         numbers = {name: f"${number}" for number, name in enumerate(work.statement.parameters, start=1)}
         text = work.statement.render(numbers.__getitem__)
+        values = [_adapted(work.values[name]) for name in numbers]
         # A name that the query cannot know, or a column of this name would stand in for the row.
         alias = f"row_{secrets.token_hex(8)}"
         if not work.writes:
-            text = _measured(text, alias, work.limits.bytes_max)
-        values = [_adapted(work.values[name]) for name in numbers]
+            return self._rows(_measured(text, alias, work.limits.bytes_max), values, work)
+        if not self._gives_rows(text):
+            return self._changes(text, values)
+        # PostgreSQL takes a writing WITH only at the top, so that one is sent as it is.
+        if work.statement.verb != "with":
+            text = _measured_changes(text, alias, work.limits.bytes_max)
+        return self._rows(text, values, work)
+
+    def _rows(self, text: str, values: Sequence[Any], work: Work) -> Answer:
         with psycopg.RawCursor(self._connection) as cursor:
             collector: Collector | None = None
             stream = cast(Generator[tuple[Any, ...]], cursor.stream(text.encode(), values))
@@ -150,8 +159,23 @@ class PostgresqlSession:
                         collector = self._collector(cursor, work)
                     collector.add(row)
             found = collector.rows if collector is not None else []
-            returns_rows = cursor.description is not None
-            return Answer(found, len(found) if returns_rows else max(cursor.rowcount, 0))
+            return Answer(found, len(found))
+
+    def _changes(self, text: str, values: Sequence[Any]) -> Answer:
+        # In a pipeline the driver uses the extended protocol always; without parameters it would else
+        # send a text that may hold several statements.
+        with psycopg.RawCursor(self._connection) as cursor:
+            with self._connection.pipeline():
+                cursor.execute(text.encode(), values)
+            return Answer([], max(cursor.rowcount, 0))
+
+    def _gives_rows(self, text: str) -> bool:
+        """Does the statement answer with rows? Asked of the server, which only looks at it."""
+        connection = self._connection.pgconn
+        for result in (connection.prepare(b"", text.encode()), connection.describe_prepared(b"")):
+            if result.status != pq.ExecStatus.COMMAND_OK:
+                raise psycopg.errors.error_from_result(result, encoding="utf-8")
+        return result.nfields > 0
 
     def _collector(self, cursor: psycopg.RawCursor[Any], work: Work) -> Collector:
         names = [column.name for column in cursor.description or ()]
@@ -231,6 +255,13 @@ def _measured(text: str, alias: str, bytes_max: int) -> str:
     size = f"octet_length(CAST({alias} AS text))"
     guard = f"CASE WHEN {size} <= {bytes_max} THEN true ELSE CAST('{_ROW_TOO_LARGE}' || {size} AS boolean) END"
     return f"SELECT {alias}.* FROM (\n{text}\n) AS {alias} WHERE {guard}"  # noqa: S608
+
+
+def _measured_changes(text: str, alias: str, bytes_max: int) -> str:
+    """The same around a statement that changes rows and returns them."""
+    changed = f"changed_{alias}"
+    measured = _measured(f"SELECT * FROM {changed}", alias, bytes_max)  # noqa: S608
+    return f"WITH {changed} AS (\n{text}\n) {measured}"
 
 
 class _TextLoader(Loader):

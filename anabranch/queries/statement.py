@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from anabranch.queries.lexing import SourceKind, Token, Unreadable, tokens_of
 from anabranch.queries.limits import PARAMETERS_MAX, SQL_BYTES_MAX
@@ -36,7 +37,7 @@ _DENIED = {
         r"|pg_logdir_ls|(pg_)?(try_)?\w*advisory_\w+|pg_(terminate|cancel)_backend|pg_reload_conf|pg_rotate_logfile"
         r"|pg_notify|pg_promote|pg_switch_wal|pg_logical_\w+|pg_replication_\w+|pg_create_\w+|pg_drop_\w+"
         r"|pg_backup_\w+|pg_export_snapshot|pg_import_\w+|pg_restore_\w+|pg_clear_\w+|pg_stat_reset\w*|pg_log_\w+"
-        r"|pg_execute_\w+|pg_extension_config_dump|query_to_xml\w*|cursor_to_xml\w*|ts_stat|ts_rewrite"
+        r"|pg_execute_\w+|pg_extension_config_dump|(query|cursor|table|schema|database)_to_xml\w*|ts_stat|ts_rewrite"
         r"|crosstab\w*|connectby|xpath_table|xslt_process|postgres_fdw_\w+|binary_upgrade_\w+|brin_\w+|gin_\w+"
     ),
     SourceKind.SQLITE: re.compile(r"load_extension|readfile|writefile|edit|fts3_tokenizer|lsdir|fsdir|zipfile\w*"),
@@ -45,7 +46,15 @@ _DENIED = {
         r"|is_free_lock|is_used_lock|master_pos_wait|source_pos_wait|wait_for_executed_gtid_set"
     ),
 }
-_DENIED_WORDS = {SourceKind.MYSQL: frozenset({"outfile", "dumpfile", "infile"})}
+# Named anywhere: what holds passwords (`pg_read_all_data` reads these too) or shows files, and MySQL's way to them.
+_DENIED_NAMES = {
+    SourceKind.POSTGRESQL: re.compile(
+        r"pg_(authid|shadow|user_mappings?|subscription|foreign_server|largeobject|statistic\w*|hba_file_rules"
+        r"|ident_file_mappings|file_settings)|user_mapping_options|foreign_server_options"
+    ),
+    SourceKind.SQLITE: re.compile(r"(?!)"),
+    SourceKind.MYSQL: re.compile(r"outfile|dumpfile|infile"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,8 @@ class Statement:
     """One statement that has been looked at."""
 
     kind: SourceKind
+    verb: str
+    """Its first word, in lower case."""
     pieces: tuple[str | Token, ...]
     parameters: tuple[str, ...]
     """The names, each once, in the order in which they first stand."""
@@ -102,7 +113,7 @@ def read_statement(sql: str, kind: SourceKind, *, writes: bool) -> Statement:
         refusals.append(Refusal("SQL_REFUSED", f"{len(parameters)} parameters; the limit is {PARAMETERS_MAX}"))
     if refusals:
         raise StatementRefused(refusals)
-    return Statement(kind, _pieces(sql[:end], tokens), parameters)
+    return Statement(kind, _verb(tokens), _pieces(sql[:end], tokens), parameters)
 
 
 def _without_last_semicolon(tokens: list[Token], end: int) -> tuple[list[Token], int]:
@@ -115,8 +126,7 @@ def _without_last_semicolon(tokens: list[Token], end: int) -> tuple[list[Token],
 def _form(tokens: Sequence[Token], *, writes: bool) -> list[Refusal]:
     """One statement of a kind that is let through, with parentheses that match."""
     refusals = []
-    first = next((token for token in tokens if token.value != "("), None)
-    verb = "" if first is None or first.kind != "word" else first.value.lower()
+    verb = _verb(tokens)
     if verb not in (_WRITING if writes else _READING):
         allowed = ", ".join(sorted(word.upper() for word in (_WRITING if writes else _READING)))
         advice = "" if writes or verb not in _WRITING else "; declare the query as writing (`writes: true`)"
@@ -136,6 +146,11 @@ def _form(tokens: Sequence[Token], *, writes: bool) -> list[Refusal]:
     if deepest > _DEPTH_MAX:
         refusals.append(Refusal("SQL_REFUSED", f"more than {_DEPTH_MAX} levels of parentheses"))
     return refusals
+
+
+def _verb(tokens: Sequence[Token]) -> str:
+    first = next((token for token in tokens if token.value != "("), None)
+    return "" if first is None or first.kind != "word" else first.value.lower()
 
 
 def _places(tokens: Sequence[Token]) -> list[Refusal]:
@@ -170,15 +185,13 @@ def _needs_a_name(before: Token, earlier: str, function: str) -> bool:
 
 def _denied(tokens: Sequence[Token], kind: SourceKind) -> list[Refusal]:
     refusals = []
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip_longest(tokens, tokens[1:]):
         if token.kind not in ("word", "name"):
             continue
         # A quoted name keeps its case; folded all the same, for a refusal too many is only a nuisance.
         name = token.value.lower()
         is_call = following is not None and following.value == "(" and following.kind == "mark"
-        if (is_call and _DENIED[kind].fullmatch(name)) or (
-            token.kind == "word" and name in _DENIED_WORDS.get(kind, frozenset())
-        ):
+        if (is_call and _DENIED[kind].fullmatch(name)) or _DENIED_NAMES[kind].fullmatch(name):
             refusals.append(Refusal("SQL_REFUSED", f"{token.value} is not for saved queries: its effects leave them"))
     return refusals
 

@@ -46,9 +46,6 @@ _LIMITS = {
 _READING_ACTIONS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 _WRITING_ACTIONS = {sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE}
 
-# What describes tables; every other pragma shows or changes how the database works.
-_PRAGMAS = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list"}
-
 _FUNCTIONS_DENIED = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "lsdir", "fsdir"}
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
@@ -152,8 +149,6 @@ def _authorizer(*, writes: bool) -> Callable[[int, str | None, str | None, str |
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION:
             return sqlite3.SQLITE_DENY if (second or "").lower() in _FUNCTIONS_DENIED else sqlite3.SQLITE_OK
-        if action == sqlite3.SQLITE_PRAGMA:
-            return sqlite3.SQLITE_OK if (first or "").lower() in _PRAGMAS else sqlite3.SQLITE_DENY
         if writes and action in _WRITING_ACTIONS and not (first or "").lower().startswith("sqlite_"):
             return sqlite3.SQLITE_OK
         return sqlite3.SQLITE_DENY

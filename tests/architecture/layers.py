@@ -65,6 +65,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
     ),  # fmt: skip
     "__main__": ("cli",),
+    # for authors of node types: a handler alone, as the engine would run it
+    "testing": ("handlers", "engine.handling", "engine.rules", "errors"),
     # the public door: what users of the library import
     "": ("durable", "handlers", "engine.handling", "errors"),
 }

@@ -1,5 +1,6 @@
 """Queries on SQLite files: values both ways, writing, time, and what a cancelled query leaves behind."""
 
+# ruff: noqa: ASYNC110, ASYNC240 -- files of the tests themselves; a thread's start sets no event
 from __future__ import annotations
 
 import asyncio
@@ -65,9 +66,9 @@ async def test_reading_needs_no_right_to_write(shop: Bench, shop_file: Path) -> 
     assert shop_file.stat().st_mtime_ns == before
 
 
-async def test_describing_pragmas_may_be_read(shop: Bench) -> None:
-    answer = await shop.ask("SELECT name FROM pragma_table_info('orders') ORDER BY cid")
-    assert [row["name"] for row in answer["rows"]] == ["id", "customer", "cents"]
+async def test_the_tables_of_a_file_may_be_read(shop: Bench) -> None:
+    answer = await shop.ask("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+    assert [row["name"] for row in answer["rows"]] == ["orders", "staff"]
 
 
 async def test_a_file_that_another_program_holds_is_worth_another_try(shop: Bench, shop_file: Path) -> None:

@@ -89,15 +89,18 @@ class MysqlSession:
 
     def interrupt(self) -> None:
         """See `Session.interrupt`."""
-        if self._socket is not None:
+        # Under TLS the driver has wrapped the socket, and ours is an empty shell.
+        current = self._connection._sock or self._socket
+        if current is not None:
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                current.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """See `Session.close`."""
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.close()
+        for one in (getattr(getattr(self, "_connection", None), "_sock", None), self._socket):
+            if one is not None:
+                with contextlib.suppress(OSError):
+                    one.close()
 
     def _refuse_own(self) -> None:
         with self._connection.cursor() as cursor:
@@ -119,11 +122,8 @@ class MysqlSession:
             cursor.execute(f"START TRANSACTION READ {'WRITE' if work.writes else 'ONLY'}")
 
     def _answer(self, work: Work) -> Answer:
-        sql = work.statement.render(lambda name: f"%({name})s", text=lambda piece: piece.replace("%", "%%"))
-        values = {name: _adapted(work.values[name]) for name in work.statement.parameters}
         cursor = SSCursor(self._connection)
-        # A text without parameters is formatted too, with an empty object: its `%%` must become `%`.
-        cursor._query(sql % {name: self._connection.escape(value) for name, value in values.items()})
+        cursor._query(text_of(work, self._connection))
         names = [column[0] for column in cursor.description or ()]
         collector = Collector(names, rows_max=work.limits.rows_max, bytes_max=work.limits.bytes_max)
         for row in cursor.fetchall_unbuffered() if names else ():
@@ -145,6 +145,12 @@ class MysqlSession:
         return failed(f"MySQL: {words}", retryable=number in _RETRYABLE)
 
 
+def text_of(work: Work, connection: Any) -> str:
+    """The statement with its values, quoted by the driver for this connection."""
+    values = {name: connection.escape(_adapted(work.values[name])) for name in work.statement.parameters}
+    return work.statement.render(values.__getitem__)
+
+
 def _dial(addresses: Sequence[str], port: int, timeout_s: float) -> socket.socket:
     """A connection to the first of the checked addresses that answers."""
     refusal: OSError = OSError("the host has no address")
@@ -157,7 +163,13 @@ def _dial(addresses: Sequence[str], port: int, timeout_s: float) -> socket.socke
 
 
 def _tls(mode: str) -> ssl.SSLContext | None:
-    return ssl.create_default_context() if mode == "verify-full" else None
+    if mode in ("disable", "prefer"):
+        return None
+    context = ssl.create_default_context()
+    if mode == "require":  # encrypted, whoever it is: as PostgreSQL's mode of this name
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _adapted(value: Bound) -> Any:

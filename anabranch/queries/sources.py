@@ -36,7 +36,7 @@ _PORTS = {SourceKind.POSTGRESQL: 5_432, SourceKind.MYSQL: 3_306}
 _OPTIONS = {
     SourceKind.SQLITE: frozenset[str](),
     SourceKind.POSTGRESQL: frozenset({"sslmode", "host"}),
-    SourceKind.MYSQL: frozenset[str](),
+    SourceKind.MYSQL: frozenset({"sslmode"}),
 }
 _TLS_MODES = frozenset({"disable", "prefer", "require", "verify-full"})
 

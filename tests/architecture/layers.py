@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.saved_queries",
         "engine.rules",
         "errors",
-    ),  # fmt: skip
+    ),
     "__main__": ("cli",),
     # for authors of node types: a handler alone, as the engine would run it
     "testing": ("handlers", "engine.handling", "engine.rules", "errors"),

@@ -102,6 +102,8 @@ class SqliteSession:
     def _run(self, connection: sqlite3.Connection, work: Work) -> Answer:
         # No value may be longer than the whole answer may be: one row could fill the memory otherwise.
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, work.limits.bytes_max)
+        # Their first use declares them, which looks to the authorizer as if the schema were changed.
+        connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()
         connection.execute("BEGIN IMMEDIATE" if work.writes else "BEGIN")
         connection.set_authorizer(_authorizer(writes=work.writes))
         positions = {name: number for number, name in enumerate(work.statement.parameters, start=1)}

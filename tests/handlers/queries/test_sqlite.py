@@ -71,6 +71,11 @@ async def test_the_tables_of_a_file_may_be_read(shop: Bench) -> None:
     assert [row["name"] for row in answer["rows"]] == ["orders", "staff"]
 
 
+async def test_a_list_becomes_rows(shop: Bench) -> None:
+    sql = "SELECT customer FROM orders WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id"
+    assert [row["customer"] for row in (await shop.ask(sql, {"ids": [1, 3]}))["rows"]] == ["Ada", "Edsger"]
+
+
 async def test_a_file_that_another_program_holds_is_worth_another_try(shop: Bench, shop_file: Path) -> None:
     with sqlite3.connect(shop_file, isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")

@@ -69,6 +69,8 @@ class _Job:
                 self.session.interrupt()
 
     def _first_or_second_try(self) -> Answer:
+        if self._stopped:  # while it waited for a thread
+            raise timed_out(self._work.timeout_ms)
         if self._is_used and self.session is not None:
             try:
                 return self.session.run(self._work)

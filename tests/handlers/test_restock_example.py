@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.handlers import load_types
+from anabranch.handlers import builtin_types, load_types
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "restock"
@@ -35,4 +35,4 @@ def test_the_shop_is_restocked(tmp_path: Path) -> None:
 
 
 def test_the_example_uses_every_type_that_is_built_in() -> None:
-    assert set(load_types().names()) <= USED
+    assert set(builtin_types().names()) <= USED

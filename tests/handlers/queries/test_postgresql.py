@@ -113,6 +113,17 @@ async def test_a_query_error_names_the_reason_and_is_not_retried(shop: Bench) ->
     assert not caught.value.retryable
 
 
+async def test_a_row_that_is_too_long_is_stopped_at_the_server(shop: Bench) -> None:
+    for sql, writes in [
+        ("SELECT repeat('x', 50000000) AS x", False),
+        ("UPDATE orders SET cents = 1 RETURNING repeat('x', 50000000)", True),
+    ]:
+        with pytest.raises(NodeFailure, match="a row of more than 10485760 bytes") as caught:
+            await shop.ask(sql, writes=writes)
+        assert caught.value.code == "QUERY_TOO_LARGE"
+    assert (await shop.ask("SELECT cents FROM orders WHERE id = 1"))["rows"] == [{"cents": 1250}]
+
+
 async def test_a_slow_query_is_stopped_at_its_timeout(shop: Bench) -> None:
     with pytest.raises(NodeFailure) as caught:
         await shop.ask("SELECT pg_sleep(50)", timeout="200ms")

@@ -71,6 +71,17 @@ async def test_the_tables_of_a_file_may_be_read(shop: Bench) -> None:
     assert [row["name"] for row in answer["rows"]] == ["orders", "staff"]
 
 
+@pytest.mark.parametrize("pragma", ["database_list", "compile_options", "user_version"])
+async def test_settings_are_not_read_by_the_functions_named_after_them(shop: Bench, pragma: str) -> None:
+    with pytest.raises(NodeFailure, match="not authorized"):
+        await shop.ask(f"SELECT * FROM pragma_{pragma}")
+
+
+async def test_the_schema_itself_is_never_written(shop: Bench) -> None:
+    with pytest.raises(NodeFailure, match="not authorized|may not be modified"):
+        await shop.ask("UPDATE sqlite_schema SET sql = ''", writes=True)
+
+
 async def test_a_list_becomes_rows(shop: Bench) -> None:
     sql = "SELECT customer FROM orders WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id"
     assert [row["customer"] for row in (await shop.ask(sql, {"ids": [1, 3]}))["rows"]] == ["Ada", "Edsger"]

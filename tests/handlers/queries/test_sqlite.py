@@ -78,7 +78,7 @@ async def test_settings_are_not_read_by_the_functions_named_after_them(shop: Ben
 
 
 async def test_the_schema_itself_is_never_written(shop: Bench) -> None:
-    with pytest.raises(NodeFailure, match="not authorized|may not be modified"):
+    with pytest.raises(NodeFailure, match=r"not authorized|may not be modified"):
         await shop.ask("UPDATE sqlite_schema SET sql = ''", writes=True)
 
 

@@ -148,8 +148,7 @@ async def open_bench(engine_url: str, folder: Path, limits: Limits) -> AsyncIter
     saved = DataQueries(dialect)
     saved.open_lanes()
     secrets, guard = Secrets(), Guard()
-    sockets = [directory for directory in [os.environ.get("ANABRANCH_TEST_SOCKETS"), *_SOCKETS] if directory]
-    places = Places(data_directories=[folder], socket_directories=sockets, own_file=getattr(dialect, "path", None))
+    places = Places(data_directories=[folder], socket_directories=_SOCKETS, own_file=getattr(dialect, "path", None))
     urls = SourceUrls(box=Box(), secrets=secrets)
     queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places, limits=limits)
     data = DataService(saved=saved, urls=urls, queries=queries, places=places)

@@ -6,17 +6,20 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import SecretTable, open_store
+from anabranch.engine.store import DataQueries, SecretTable, open_store
+from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
+from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.secrets import Safe, SecretBox, find_key
-from anabranch.service import WorkflowService
+from anabranch.service import DataService, WorkflowService
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
@@ -83,6 +86,21 @@ class App:
             yield self._safe(store, makes_key=makes_key)
 
     @asynccontextmanager
+    async def opened_data(self, *, makes_key: bool) -> AsyncIterator[DataService]:
+        """Data sources and queries alone, for who saves them, or runs one by hand.
+
+        With `makes_key` a key for URLs with passwords is made where that may be.
+        Raises StoreUnavailable, SchemaMismatch, SettingsError.
+        """
+        async with self._opened_store() as store:
+            guard = Guard(AllowList.parse(self.settings.egress_allow))
+            try:
+                async with self._opened_data(store, guard, makes_key=makes_key) as data:
+                    yield data
+            finally:
+                guard.close()
+
+    @asynccontextmanager
     async def _opened_store(self) -> AsyncIterator[SqlStore]:
         settings = self.settings
         wait_s = settings.database_wait_ms / 1000
@@ -102,11 +120,31 @@ class App:
         guard = Guard(AllowList.parse(self.settings.egress_allow))
         client = GuardedClient(guard)
         sandbox = Sandbox(fetcher=client, unsafe=self.settings.sandbox_unsafe)
+        safe = self._safe(store, makes_key=False)
         try:
-            yield Services(http=client, secrets=self._safe(store, makes_key=False), sandbox=sandbox)
+            async with self._opened_data(store, guard, makes_key=False) as data:
+                yield Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries)
         finally:
             await sandbox.stop()
             guard.close()
+
+    @asynccontextmanager
+    async def _opened_data(self, store: SqlStore, guard: Guard, *, makes_key: bool) -> AsyncIterator[DataService]:
+        places = Places(
+            data_directories=[Path(directory) for directory in self.settings.data_directories],
+            socket_directories=[entry for entry in self.settings.egress_allow if entry.startswith("/")],
+            own_file=store.dialect.path if isinstance(store.dialect, SqliteDialect) else None,
+        )
+        saved = DataQueries(store.dialect)
+        box = self._box(makes_key=makes_key)
+        urls = SourceUrls(box=box, secrets=Safe(SecretTable(store), box))
+        queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places)
+        saved.open_lanes()
+        try:
+            yield DataService(saved=saved, urls=urls, queries=queries, places=places)
+        finally:
+            await queries.stop()
+            await saved.close_lanes()
 
     def _safe(self, store: SqlStore, *, makes_key: bool) -> Safe:
         return Safe(SecretTable(store), self._box(makes_key=makes_key))

@@ -92,6 +92,19 @@ class WorkflowHasRuns(AnabranchError):
     hint = "Wait for them or cancel them, then delete it."
 
 
+class DataSourceInUse(AnabranchError):
+    """Saved queries still name the data source."""
+
+    code = "DATA_SOURCE_IN_USE"
+    hint = "Delete those queries first, or let them run on another source."
+
+
+class QueryFailed(AnabranchError):
+    """A query that was run by hand failed; the message begins with the code that a node would get."""
+
+    code = "QUERY_FAILED"
+
+
 class RunIsTerminal(AnabranchError):
     """The run has ended; nothing can be done to it any more."""
 

@@ -102,6 +102,8 @@ class Settings(BaseModel):
 
     sandbox_unsafe: bool = False
     """Run code nodes even where their processes cannot be sealed (no seccomp): for code that you wrote yourself."""
+    data_directories: Hosts = (".",)
+    """Directories, separated by commas, below which data sources may be SQLite files; the current one by default."""
 
     secret_key: SecretStr | None = None
     """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored.

@@ -18,11 +18,12 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from anabranch.cli import about, migrate, run, runs, secrets, validate, workflows
+from anabranch.cli import about, migrate, queries, run, runs, secrets, sources, validate, workflows
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
     AnabranchError,
     BadJson,
+    DataSourceInUse,
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
@@ -46,6 +47,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 # What was typed or written down has to change before the command can succeed.
 _USAGE_ERRORS = (
     BadJson,
+    DataSourceInUse,
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
@@ -75,6 +77,8 @@ application.command("migrate")(migrate.migrate)
 application.add_typer(workflows.family, name="workflows")
 application.add_typer(runs.family, name="runs")
 application.add_typer(secrets.family, name="secrets")
+application.add_typer(sources.family, name="sources")
+application.add_typer(queries.family, name="queries")
 application.command("doctor")(about.doctor)
 application.command("version")(about.version)
 

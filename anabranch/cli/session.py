@@ -17,7 +17,7 @@ from typing import TypeVar
 from anabranch.app import build
 from anabranch.errors import InvalidRequest
 from anabranch.migrations import ensure_schema
-from anabranch.service import WorkflowService
+from anabranch.service import DataService, WorkflowService
 from anabranch.settings import Settings
 
 # 64 characters, as for names: a tenant stands in every key of the database.
@@ -38,6 +38,15 @@ class Session:
 
         async def asked() -> T:
             async with build(self.settings).opened(works=False) as (_, service):
+                return await verb(service)
+
+        return asyncio.run(asked())
+
+    def ask_data(self, verb: Callable[[DataService], Awaitable[T]], *, makes_key: bool = False) -> T:
+        """The same of data sources and queries; with `makes_key` a key for passwords is made where that may be."""
+
+        async def asked() -> T:
+            async with build(self.settings).opened_data(makes_key=makes_key) as service:
                 return await verb(service)
 
         return asyncio.run(asked())

@@ -103,10 +103,15 @@ class AllowList:
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> AllowList:
-        """Read hosts, `host:port`, addresses and CIDRs. Raises SettingsError, naming the entry that is none."""
+        """Read hosts, `host:port`, addresses and CIDRs. Raises SettingsError, naming the entry that is none.
+
+        An entry that begins with `/` names a directory of sockets: it is for data sources, and left out here.
+        """
         names: set[tuple[str, int | None]] = set()
         networks: list[tuple[Network, int | None]] = []
         for entry in entries:
+            if entry.startswith("/"):
+                continue
             host, port = _split_entry(entry)
             network = _network(host)
             if network is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.handlers import condition, delay, end, loop, set, start, wait_for_event
+from anabranch.handlers.data_query import data_query_spec
 from anabranch.handlers.http_request import http_request_spec
 from anabranch.handlers.javascript import javascript_spec
 from anabranch.handlers.python import python_spec
@@ -21,6 +22,7 @@ def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]
         http_request_spec(services.http, services.secrets),
         javascript_spec(services.sandbox),
         python_spec(services.sandbox),
+        data_query_spec(services.queries),
     )
     return {spec.type: spec for spec in specs}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.errors import NonRetryable
+from anabranch.handlers.data_query import NoQueries, QueryRunner
 from anabranch.handlers.fetched import HttpAnswer
 from anabranch.handlers.http_request import HttpSender
 from anabranch.handlers.sandbox import CodeRunner, NoSandbox
@@ -34,6 +35,7 @@ class Services:
     http: HttpSender = field(default_factory=_NoHttp)
     secrets: SecretReader = field(default_factory=_NoSecrets)
     sandbox: CodeRunner = field(default_factory=NoSandbox)
+    queries: QueryRunner = field(default_factory=NoQueries)
 
 
 NO_SERVICES = Services()

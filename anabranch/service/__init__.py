@@ -1,5 +1,6 @@
-"""What people and programs ask of anabranch, without HTTP: one façade for every front door."""
+"""What people and programs ask of anabranch, without HTTP: a façade each for workflows and for data."""
 
+from anabranch.service.data_service import DataService
 from anabranch.service.workflow_service import WorkflowService
 
-__all__ = ["WorkflowService"]
+__all__ = ["DataService", "WorkflowService"]

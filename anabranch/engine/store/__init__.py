@@ -1,10 +1,11 @@
 """Stores: where instances, their logs and the definitions are kept.
 
 `open_store(url)` gives a SQLite or PostgreSQL store; both keep the promises of `ports.Store`.
-`SecretTable` keeps the sealed secrets in the same database.
+`SecretTable` keeps the sealed secrets, `DataQueries` the data sources and saved queries, in the same database.
 """
 
+from anabranch.engine.store.data_queries import DataQueries
 from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.secrets import SecretTable
 
-__all__ = ["SecretTable", "open_store"]
+__all__ = ["DataQueries", "SecretTable", "open_store"]

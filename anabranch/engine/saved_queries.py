@@ -1,0 +1,75 @@
+"""Data sources and saved queries as a store keeps them, and the port to that store.
+
+The interface between whoever saves and runs queries (service, queries) and the room that keeps
+them (`store/data_queries`). Everything belongs to a tenant; another tenant's reads as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """A database that a tenant's queries run on."""
+
+    data_source_id: str
+    tenant_id: str
+    name: str
+    kind: str
+    """`sqlite`, `postgresql` or `mysql`."""
+    address: str
+    """Where it is, for people: never user, password or options."""
+    url: bytes
+    """The URL, sealed or as text in UTF-8."""
+    sealed: bool
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataQuery:
+    """A saved query."""
+
+    data_query_id: str
+    tenant_id: str
+    name: str
+    data_source_id: str
+    sql: str
+    params: Mapping[str, Any]
+    """By name, `{"type", "default"?}`."""
+    writes: bool
+    """False: it runs in a transaction that reads only."""
+    timeout_ms: int
+    created_at: int
+    updated_at: int
+
+
+class SavedQueries(Protocol):
+    """Keeps data sources and queries. `key` is an id or a name."""
+
+    async def save_source(self, source: DataSource) -> DataSource:
+        """Insert, or replace the one with this id; the store sets both times. Raises NameTaken."""
+
+    async def find_source(self, key: str, *, tenant_id: str) -> DataSource | None:
+        """One source, or None."""
+
+    async def list_sources(self, *, tenant_id: str) -> Sequence[DataSource]:
+        """All of a tenant's, by name."""
+
+    async def delete_source(self, data_source_id: str, *, tenant_id: str) -> None:
+        """Remove it. Raises NotFound, or DataSourceInUse while queries name it."""
+
+    async def save_query(self, query: DataQuery) -> DataQuery:
+        """Insert, or replace the one with this id; the store sets both times. Raises NameTaken."""
+
+    async def find_query(self, key: str, *, tenant_id: str) -> tuple[DataQuery, DataSource | None] | None:
+        """One query with its source (None: it is gone), from one statement; or None."""
+
+    async def list_queries(self, *, tenant_id: str) -> Sequence[DataQuery]:
+        """All of a tenant's, by name."""
+
+    async def delete_query(self, data_query_id: str, *, tenant_id: str) -> None:
+        """Remove it. Raises NotFound."""

@@ -1,0 +1,54 @@
+"""`dataQuery`: runs a saved query with arguments and gives its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from pydantic import Field
+
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.errors import NonRetryable
+from anabranch.handlers.spec import HandlerSpec, NodeConfig
+
+
+class QueryRunner(Protocol):
+    """Runs a tenant's saved queries."""
+
+    async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`{"rows", "rowCount"}`. Raises NodeFailure or NonRetryable."""
+
+
+class NoQueries:
+    """Stands where nothing can be run: when a workflow is only looked at."""
+
+    async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Raises NonRetryable."""
+        raise NonRetryable("data queries cannot be run here: there is no database of queries", code="QUERY_NOT_FOUND")
+
+
+class DataQueryConfig(NodeConfig):
+    """Which query, and a value for each of its parameters."""
+
+    dataQueryID: str = Field(min_length=1, description="Id or name of a saved query.")  # noqa: N815 -- its name in JSON
+    args: dict[str, Any] = Field(default_factory=dict, description="A value for each `:name` of its SQL.")
+
+
+def data_query_spec(runner: QueryRunner) -> HandlerSpec:
+    """The node type, given who runs queries.
+
+    Values of `args` may be templates: they are bound, never written into SQL. Which query it is
+    cannot be one: a workflow says at save what it may do.
+    """
+
+    async def execute(config: DataQueryConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        answer = await runner.run_query(tenant_id=helpers.tenant_id, data_query_id=config.dataQueryID, args=config.args)
+        return HandlerResult(dict(answer))
+
+    return HandlerSpec(
+        type="dataQuery",
+        title="Query data",
+        config=DataQueryConfig,
+        execute=execute,
+        fixed=frozenset({"dataQueryID"}),
+    )

@@ -1,0 +1,103 @@
+"""What a database answered, as JSON: the form of each value, names of columns, and how much is let in.
+
+Pure. Called by the drivers' files row by row, so that an answer without end is stopped where its
+limit is and not when it has been read. The forms are documented in `docs/data-queries.md`.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from anabranch.queries.faults import failed, too_large
+
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of an answer, and how many rows there are, or were changed."""
+
+    rows: list[dict[str, Any]]
+    row_count: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The output of a dataQuery node."""
+        return {"rows": self.rows, "rowCount": self.row_count}
+
+
+class Collector:
+    """Takes rows one by one. Raises NodeFailure QUERY_TOO_LARGE at the row or byte that is too many."""
+
+    def __init__(self, columns: Iterable[str], *, rows_max: int, bytes_max: int) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._columns = column_names(columns)
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+
+    def add(self, values: Sequence[Any]) -> None:
+        """One more row."""
+        if len(self.rows) >= self._rows_max:
+            raise too_large(f"more than {self._rows_max} rows; add LIMIT, or select less")
+        try:
+            row = dict(zip(self._columns, map(json_form, values), strict=True))
+            # Counted as text: what is cheap to hold in a database can be long once it is written down.
+            self._bytes += len(orjson.dumps(row))
+        except (RecursionError, orjson.JSONEncodeError):
+            raise failed("the answer holds a JSON value that is nested too deep") from None
+        if self._bytes > self._bytes_max:
+            raise too_large(f"more than {self._bytes_max} bytes; select fewer columns or rows")
+        self.rows.append(row)
+
+
+def column_names(columns: Iterable[str]) -> list[str]:
+    """The keys of a row: a name that comes again is `name_2`, `name_3`; one without a name is `column`."""
+    given = [str(name) or "column" for name in columns]
+    taken: set[str] = set()
+    names = []
+    for name in given:
+        candidate, number = name, 1
+        while candidate in taken or (number > 1 and candidate in given):
+            number += 1
+            candidate = f"{name}_{number}"
+        taken.add(candidate)
+        names.append(candidate)
+    return names
+
+
+def json_form(value: Any) -> Any:
+    """A database's value as JSON holds it; what has no form of its own becomes its text."""
+    if value is None or isinstance(value, bool | str):
+        return value.replace("\x00", "\ufffd") if isinstance(value, str) else value
+    if isinstance(value, int):
+        return value if _INTEGER_MIN <= value <= _INTEGER_MAX else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _not_finite(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(key): json_form(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_form(child) for child in value]
+    if isinstance(value, Decimal | UUID):
+        return str(value)
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return f"PT{value.total_seconds():.6f}".rstrip("0").rstrip(".") + "S"
+    if isinstance(value, set | frozenset):
+        return sorted(json_form(child) for child in value)
+    return str(value)
+
+
+def _not_finite(value: float) -> str:
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

@@ -1,0 +1,94 @@
+"""The query engine: a tenant, a saved query, arguments; the rows.
+
+Called by the `dataQuery` node type and by the service. Puts the rooms of this package together:
+finds the query, looks at its SQL and its source again, binds the arguments, runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
+from anabranch.queries.execution import Executions
+from anabranch.queries.faults import Mask, not_allowed, not_found
+from anabranch.queries.lexing import SourceKind
+from anabranch.queries.limits import Limits
+from anabranch.queries.mysql import MysqlSession
+from anabranch.queries.parameters import bind, read_parameters
+from anabranch.queries.ports import HostGuard
+from anabranch.queries.postgresql import PostgresqlSession
+from anabranch.queries.session import Session, Work
+from anabranch.queries.sources import Places, ServerSource, SqliteSource, read_source
+from anabranch.queries.sqlite import SqliteSession
+from anabranch.queries.statement import Statement, StatementRefused, read_statement
+from anabranch.queries.urls import SourceUrls
+
+
+class QueryEngine:
+    """Runs saved queries on data sources."""
+
+    def __init__(
+        self, *, saved: SavedQueries, urls: SourceUrls, hosts: HostGuard, places: Places, limits: Limits | None = None
+    ) -> None:
+        self._saved = saved
+        self._urls = urls
+        self._hosts = hosts
+        self._places = places
+        self._limits = limits or Limits()
+        self._executions = Executions(self._limits)
+
+    async def run_query(self, *, tenant_id: str, data_query_id: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`{"rows", "rowCount"}` of a tenant's query, given its id or its name.
+
+        Raises NodeFailure: QUERY_NOT_FOUND, QUERY_ARGS_INVALID, QUERY_FAILED, QUERY_TIMEOUT,
+        QUERY_TOO_LARGE, SOURCE_REFUSED, EGRESS_REFUSED. No message holds a secret of the source.
+        """
+        found = await self._saved.find_query(data_query_id, tenant_id=tenant_id)
+        if found is None:
+            raise not_found(f"there is no data query {data_query_id!r}")
+        query, source = found
+        if source is None:
+            raise not_found(f"the data source of query {query.name!r} is gone")
+        values = bind(read_parameters(query.params, list(query.params)), args)
+        url, secrets = await self._urls.take_out(source)
+        # Names are resolved and paths followed here, which may take its time: not on the event loop.
+        place = await asyncio.to_thread(read_source, url, self._places)
+        statement = _statement(query, place.kind)
+        work = Work(statement, values, query.writes, query.timeout_ms, self._limits)
+        answer = await self._executions.run(
+            _pool_key(source, url), lambda: self._open(place, Mask([*secrets, *_password(place)])), work
+        )
+        return answer.as_json()
+
+    async def stop(self) -> None:
+        """Interrupt what runs and disconnect; may be called twice."""
+        await self._executions.stop()
+
+    def _open(self, place: SqliteSource | ServerSource, mask: Mask) -> Session:
+        """A connection; called in a thread. Raises NodeFailure."""
+        if isinstance(place, SqliteSource):
+            return SqliteSession(place)
+        place = place.masked(mask)
+        addresses = [] if place.socket_directory is not None else self._hosts.check(place.host, place.port)
+        kind = PostgresqlSession if place.kind is SourceKind.POSTGRESQL else MysqlSession
+        return kind(place, addresses, connect_timeout_ms=self._limits.connect_timeout_ms)
+
+
+def _statement(query: DataQuery, kind: SourceKind) -> Statement:
+    try:
+        return read_statement(query.sql, kind, writes=query.writes)
+    except StatementRefused as refusal:  # saved by another release, or the source has become another kind
+        raise not_allowed(f"query {query.name!r}: {refusal}") from None
+
+
+def _password(place: SqliteSource | ServerSource) -> list[str]:
+    return [place.password] if isinstance(place, ServerSource) else []
+
+
+def _pool_key(source: DataSource, url: str) -> str:
+    """Of a tenant's source with this very URL; hashed, for keys end up in places where URLs must not."""
+    text = "\x00".join((source.tenant_id, source.data_source_id, url))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,149 @@
+"""SQL text cut into tokens, the way each kind of database cuts it.
+
+Called by `statement` alone. It has to agree with the database about where strings, names and
+comments end: what looks like text here and is code there would be a hole. So a text that leaves
+any doubt (an open quote, an open comment, a form of quoting that is not needed) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SourceKind(StrEnum):
+    """A kind of database that can be a data source."""
+
+    SQLITE = "sqlite"
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the text that is neither space nor comment.
+
+    `kind` is `word`, `name` (a quoted identifier, `value` without its quotes), `string`,
+    `parameter` (`value` is its name) or `mark` (anything else, one character or `::`).
+    """
+
+    kind: str
+    value: str
+    start: int
+    end: int
+
+
+class Unreadable(Exception):
+    """The text cannot be cut into tokens safely; the message says where and why."""
+
+
+# What may stand in a name, byte for byte as the databases see it: every character beyond ASCII may,
+# spaces of other alphabets included. Python's own classes (\s, \w) would cut such texts elsewhere.
+_LETTER = r"[A-Za-z_\u0080-\U0010ffff]"
+_LETTERS = r"[A-Za-z0-9_$\u0080-\U0010ffff]"
+
+_SPACE = r"(?P<space>[ \t\n\r\f\v]+)"
+_PARAMETER = rf"(?P<cast>::|:=)|:(?P<parameter>[A-Za-z_][A-Za-z0-9_]*)(?!{_LETTERS})"
+_NUMBER = rf"(?P<number>0[xX][0-9a-fA-F]+|\d[\d_.]*(?:[eE][+-]?\d+)?)(?P<joined>{_LETTER})?"
+_WORD = rf"(?P<word>{_LETTER}{_LETTERS}*)"
+_MARK = r"(?P<mark>.)"
+_PLAIN_STRING = r"(?P<string>'(?:[^']|'')*')"
+_QUOTED = r'"(?P<quoted>(?:[^"]|"")*)"'
+_BACKTICKED = r"`(?P<backticked>(?:[^`]|``)*)`"
+
+_PATTERNS = {
+    SourceKind.POSTGRESQL: (
+        _SPACE,
+        r"(?P<comment>--[^\r\n]*)",
+        r"(?P<open_comment>/\*)",
+        r"(?P<refused>[uU]&['\"])",
+        r"(?P<escaped>[eE]'(?:[^'\\]|\\.|'')*')",
+        _PLAIN_STRING,
+        _QUOTED,
+        rf"(?P<dollar>(?P<tag>\$(?:{_LETTER}[A-Za-z0-9_\u0080-\U0010ffff]*)?\$).*?(?P=tag))",
+        r"(?P<positional>\$\d+)",
+        _PARAMETER,
+        _NUMBER,
+        _WORD,
+        _MARK,
+    ),
+    SourceKind.SQLITE: (
+        _SPACE,
+        r"(?P<comment>--[^\n]*)",
+        r"(?P<open_comment>/\*)",
+        _PLAIN_STRING,
+        _QUOTED,
+        _BACKTICKED,
+        r"\[(?P<bracketed>[^\]]*)\]",
+        r"(?P<positional>[?@$#])",
+        _PARAMETER,
+        _NUMBER,
+        _WORD,
+        _MARK,
+    ),
+    SourceKind.MYSQL: (
+        _SPACE,
+        r"(?P<comment>\#[^\n]*|--(?=[ \t\n\r\f\v]|$)[^\n]*)",
+        r"(?P<refused>/\*M?[!+])",
+        r"(?P<open_comment>/\*)",
+        r"(?P<string>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")",
+        _BACKTICKED,
+        r"(?P<positional>[?@])",
+        _PARAMETER,
+        _NUMBER,
+        _WORD,
+        _MARK,
+    ),
+}
+_LEXERS = {kind: re.compile("|".join(parts), re.DOTALL) for kind, parts in _PATTERNS.items()}
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+
+
+def tokens_of(text: str, kind: SourceKind) -> Iterator[Token]:
+    """The tokens of a text in order. Raises Unreadable."""
+    position, lexer = 0, _LEXERS[kind]
+    while position < len(text):
+        found = lexer.match(text, position)
+        assert found is not None, "the last alternative matches any character"
+        position = found.end()
+        if found["open_comment"]:
+            position = _comment_end(text, found.start(), nests=kind is SourceKind.POSTGRESQL)
+            continue
+        token = _token(found)
+        if token is not None:
+            yield token
+
+
+def _token(found: re.Match[str]) -> Token | None:
+    parts = {name: value for name, value in found.groupdict().items() if value is not None}
+    start, end, whole = found.start(), found.end(), found.group()
+    if "space" in parts or "comment" in parts:
+        return None
+    if "refused" in parts or "positional" in parts or "joined" in parts:
+        raise Unreadable(f"`{whole}` at character {start + 1} cannot be used here; parameters are written `:name`")
+    if "string" in parts or "escaped" in parts or "dollar" in parts:
+        return Token("string", whole, start, end)
+    for quoting, quote in (("quoted", '"'), ("backticked", "`"), ("bracketed", "]")):
+        if quoting in parts:
+            return Token("name", parts[quoting].replace(quote * 2, quote), start, end)
+    if "parameter" in parts:
+        return Token("parameter", parts["parameter"], start, end)
+    if "word" in parts:
+        return Token("word", whole, start, end)
+    if whole in ("'", '"', "`"):
+        raise Unreadable(f"the quote {whole} at character {start + 1} is not closed")
+    return Token("mark", whole, start, end)
+
+
+def _comment_end(text: str, start: int, *, nests: bool) -> int:
+    depth = 0
+    for edge in _COMMENT_EDGE.finditer(text, start):
+        if edge.group() == "*/":
+            depth -= 1
+        elif nests or depth == 0:
+            depth += 1
+        if depth == 0:
+            return edge.end()
+    raise Unreadable(f"the comment that begins at character {start + 1} is not closed")

@@ -1,0 +1,47 @@
+"""How much one query may cost: each number with its reason.
+
+Read by every room of this package; `QueryEngine` is given a `Limits` and tests give smaller ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# 10,000 rows: more is a report, not a step of a workflow; the list has to fit into one output anyway.
+ROWS_MAX = 10_000
+
+# 10 MiB of answer: ten times what an output may hold, so a query that is too wide fails by a
+# clear error of ours before it has filled the memory of the service.
+BYTES_MAX = 10 * 1024 * 1024
+
+# 25 s: five less than a node's default timeout, so that the database's own answer ("it took too
+# long") comes before the engine's.
+STATEMENT_TIMEOUT_MS = 25_000
+
+# 10 minutes: a query may be given more time than that only by somebody who runs it elsewhere.
+STATEMENT_TIMEOUT_MS_MAX = 600_000
+
+# 10 s to connect: a server that takes longer is down for this attempt.
+CONNECT_TIMEOUT_MS = 10_000
+
+# 4 connections to one source from one process: enough for a loop with some concurrency, few
+# enough that a small server is not filled by one workflow.
+CONNECTIONS_PER_SOURCE = 4
+
+# 60 s without a query, then connections are closed: a source that is used once a day holds nothing.
+IDLE_CLOSE_MS = 60_000
+
+# 64 KiB of SQL and 100 parameters: texts that people write stay far below.
+SQL_BYTES_MAX = 65_536
+PARAMETERS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one query, and one source, may use."""
+
+    rows_max: int = ROWS_MAX
+    bytes_max: int = BYTES_MAX
+    connect_timeout_ms: int = CONNECT_TIMEOUT_MS
+    connections_per_source: int = CONNECTIONS_PER_SOURCE
+    idle_close_ms: int = IDLE_CLOSE_MS

@@ -1,0 +1,178 @@
+"""The URL of a data source: which forms there are, and which databases may not be reached at all.
+
+Called when a source is saved and each time a query runs, for the world changes in between: a
+link may point elsewhere now. Every option of a URL that a driver would understand is one it may
+be turned against us with, so all are refused but the few that are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from anabranch.queries.faults import Mask, source_refused
+from anabranch.queries.lexing import SourceKind
+
+# 2,048 characters: a URL that a person writes is far shorter.
+URL_CHARACTERS_MAX = 2_048
+
+PORT_MAX = 65_535
+
+_KINDS = {
+    "sqlite": SourceKind.SQLITE,
+    "postgresql": SourceKind.POSTGRESQL,
+    "postgres": SourceKind.POSTGRESQL,
+    "postgresql+psycopg": SourceKind.POSTGRESQL,
+    "mysql": SourceKind.MYSQL,
+    "mysql+pymysql": SourceKind.MYSQL,
+}
+_PORTS = {SourceKind.POSTGRESQL: 5_432, SourceKind.MYSQL: 3_306}
+
+# `host` only names the directory of a local socket; hosts of the network stand before the path.
+_OPTIONS = {
+    SourceKind.SQLITE: frozenset[str](),
+    SourceKind.POSTGRESQL: frozenset({"sslmode", "host"}),
+    SourceKind.MYSQL: frozenset({"sslmode"}),
+}
+_TLS_MODES = frozenset({"disable", "prefer", "require", "verify-full"})
+
+FORMS = (
+    "Write sqlite:////absolute/path, postgresql://user:password@host:5432/database"
+    " or mysql://user:password@host:3306/database."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What an operator allows of the machine itself, and the engine's own database."""
+
+    data_directories: Sequence[Path] = ()
+    """SQLite files are sources only below these."""
+    socket_directories: Sequence[str] = ()
+    """Local sockets of PostgreSQL are used only in these."""
+    own_file: Path | None = None
+    """The engine's own database, if that is a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSource:
+    """A SQLite file that was found, by its real path."""
+
+    path: Path
+    kind: SourceKind = SourceKind.SQLITE
+
+    @property
+    def address(self) -> str:
+        """For people."""
+        return f"sqlite:///{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSource:
+    """A database on a server; `socket_directory` instead of `host` for a local socket."""
+
+    kind: SourceKind
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    database: str
+    socket_directory: str | None
+    tls: str
+    mask: Mask = field(repr=False, compare=False)
+
+    @property
+    def address(self) -> str:
+        """For people: no user, no password."""
+        return f"{self.kind}://{self.socket_directory or f'{self.host}:{self.port}'}/{self.database}"
+
+    def masked(self, mask: Mask) -> ServerSource:
+        """The same source; its driver's messages pass this mask."""
+        return replace(self, mask=mask)
+
+
+def read_source(url: str, places: Places) -> SqliteSource | ServerSource:
+    """The source that a URL names. Raises NodeFailure SOURCE_REFUSED, which never repeats the URL."""
+    parsed = _parsed(url)
+    kind = _KINDS.get(parsed.drivername)
+    if kind is None:
+        raise source_refused(f"there are no data sources of the form {parsed.drivername[:40]!r}. {FORMS}")
+    strange = sorted(set(parsed.query) - _OPTIONS[kind])
+    if strange:
+        raise source_refused(f"the URL has the option {strange[0][:40]!r}, which data sources do not take")
+    return _file(parsed, places) if kind is SourceKind.SQLITE else _server(parsed, kind, places)
+
+
+def is_same_file(path: Path, own: Path | None) -> bool:
+    """Do both names lead to one file, by whatever links? Also for the files that SQLite keeps beside it."""
+    if own is None:
+        return False
+    for name in (own, *(own.with_name(own.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        try:
+            if path.samefile(name):
+                return True
+        except OSError:  # one of them does not exist
+            continue
+    return False
+
+
+def _parsed(url: str) -> URL:
+    if len(url) > URL_CHARACTERS_MAX or not url.isprintable():
+        raise source_refused(f"the URL is longer than {URL_CHARACTERS_MAX} characters, or holds control characters")
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError):
+        raise source_refused(f"the URL cannot be read. {FORMS}") from None
+
+
+def _file(url: URL, places: Places) -> SqliteSource:
+    if not url.database or url.database == ":memory:" or url.host or url.username:
+        raise source_refused("the URL names no file; a database in memory has nothing to query")
+    try:
+        path = Path(url.database).resolve()
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
+        raise source_refused(f"{url.database} is no path") from None
+    allowed = [directory.resolve() for directory in places.data_directories]
+    # Before anything else is said about it: whether a file exists elsewhere is nobody's business.
+    if not any(path.is_relative_to(directory) for directory in allowed):
+        names = ", ".join(map(str, allowed)) or "none"
+        raise source_refused(
+            f"{path} is not below a directory for SQLite data sources (ANABRANCH_DATA_DIRECTORIES: {names})"
+        )
+    if is_same_file(path, places.own_file):
+        raise source_refused(f"{path} is anabranch's own database, which is never a data source")
+    if not path.is_file():
+        raise source_refused(f"there is no file {path}")
+    return SqliteSource(path)
+
+
+def _server(url: URL, kind: SourceKind, places: Places) -> ServerSource:
+    socket = url.query.get("host")
+    if not isinstance(socket, str | None) or (socket is not None and (url.host or not socket.startswith("/"))):
+        raise source_refused(f"the URL names several hosts; a host stands once, before the path. {FORMS}")
+    if socket is not None and not _is_listed(socket, places.socket_directories):
+        raise source_refused(
+            f"local sockets are data sources only in directories that ANABRANCH_EGRESS_ALLOW lists; {socket} is not"
+        )
+    host, port = url.host or "", url.port if url.port is not None else _PORTS[kind]
+    if socket is None and (not host or "," in host or host.startswith(("/", "@"))):
+        raise source_refused(f"the URL names no host, or several. {FORMS}")
+    if not 1 <= port <= PORT_MAX:
+        raise source_refused(f"the URL names port {port}; ports are 1 to {PORT_MAX}")
+    if not url.username or not url.database:
+        raise source_refused(f"the URL has to name a user and a database. {FORMS}")
+    tls = url.query.get("sslmode", "prefer")
+    if not isinstance(tls, str) or tls not in _TLS_MODES:
+        raise source_refused(f"sslmode is one of {', '.join(sorted(_TLS_MODES))}")
+    password = str(url.password or "")
+    mask = Mask([password])
+    return ServerSource(kind, host, port, url.username, password, url.database, socket, tls, mask)
+
+
+def _is_listed(socket: str, directories: Sequence[str]) -> bool:
+    real = Path(socket).resolve()
+    return any(real == Path(directory).resolve() for directory in directories)

@@ -1,0 +1,214 @@
+"""The façade of data sources and saved queries: every verb that people and programs have.
+
+Called by the command line, and by every later front door. Knows the store's room for them and the
+query engine, no HTTP. Every verb takes the tenant; another tenant's things read as absent. What is
+wrong with something that is to be saved is said all at once, with JSON pointers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
+from anabranch.errors import InvalidRequest, NodeFailure, NotFound, QueryFailed
+from anabranch.queries.engine import QueryEngine
+from anabranch.queries.lexing import SourceKind
+from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_MAX
+from anabranch.queries.parameters import ParametersRefused, declaration_of, read_parameters
+from anabranch.queries.sources import Places, read_source
+from anabranch.queries.statement import StatementRefused, read_statement
+from anabranch.queries.urls import SourceUrls
+
+# 64 characters, as for the names of workflows.
+NAME_CHARACTERS_MAX = 64
+
+_SOURCE_FIELDS = frozenset({"name", "url"})
+_QUERY_FIELDS = frozenset({"name", "dataSourceID", "sql", "params", "writes", "timeout"})
+
+
+class DataService:
+    """Data sources and queries of one database."""
+
+    def __init__(self, *, saved: SavedQueries, urls: SourceUrls, queries: QueryEngine, places: Places) -> None:
+        self._saved = saved
+        self._urls = urls
+        self._places = places
+        self.queries = queries
+        """Runs them: what the `dataQuery` node type is given."""
+
+    # -- sources --------------------------------------------------------------------------
+    async def create_source(self, document: Any, *, tenant_id: str) -> DataSource:
+        """Save `{"name", "url"}`. Raises InvalidRequest, NameTaken, SettingsError (no key for a password)."""
+        return await self._save_source(document, tenant_id=tenant_id, data_source_id=str(uuid.uuid4()))
+
+    async def update_source(self, key: str, document: Any, *, tenant_id: str) -> DataSource:
+        """Replace name and URL. Its queries run on the new URL from their next execution on. Raises NotFound too."""
+        known = await self.get_source(key, tenant_id=tenant_id)
+        return await self._save_source(document, tenant_id=tenant_id, data_source_id=known.data_source_id)
+
+    async def list_sources(self, *, tenant_id: str) -> Sequence[DataSource]:
+        """All of them, by name."""
+        return await self._saved.list_sources(tenant_id=tenant_id)
+
+    async def get_source(self, key: str, *, tenant_id: str) -> DataSource:
+        """One by id or name. Raises NotFound."""
+        found = await self._saved.find_source(key, tenant_id=tenant_id) if _is_storable(key) else None
+        if found is None:
+            raise NotFound(f"there is no data source {key!r}")
+        return found
+
+    async def delete_source(self, key: str, *, tenant_id: str) -> None:
+        """Remove one that no query names. Raises NotFound, DataSourceInUse."""
+        known = await self.get_source(key, tenant_id=tenant_id)
+        await self._saved.delete_source(known.data_source_id, tenant_id=tenant_id)
+
+    # -- queries --------------------------------------------------------------------------
+    async def create_query(self, document: Any, *, tenant_id: str) -> DataQuery:
+        """Save `{"name", "dataSourceID", "sql", "params"?, "writes"?, "timeout"?}`.
+
+        Raises InvalidRequest, NameTaken.
+        """
+        return await self._save_query(document, tenant_id=tenant_id, data_query_id=str(uuid.uuid4()))
+
+    async def update_query(self, key: str, document: Any, *, tenant_id: str) -> DataQuery:
+        """Replace a query as a whole. Raises NotFound too."""
+        known = await self.get_query(key, tenant_id=tenant_id)
+        return await self._save_query(document, tenant_id=tenant_id, data_query_id=known.data_query_id)
+
+    async def list_queries(self, *, tenant_id: str) -> Sequence[DataQuery]:
+        """All of them, by name."""
+        return await self._saved.list_queries(tenant_id=tenant_id)
+
+    async def get_query(self, key: str, *, tenant_id: str) -> DataQuery:
+        """One by id or name. Raises NotFound."""
+        found = await self._saved.find_query(key, tenant_id=tenant_id) if _is_storable(key) else None
+        if found is None:
+            raise NotFound(f"there is no data query {key!r}")
+        return found[0]
+
+    async def delete_query(self, key: str, *, tenant_id: str) -> None:
+        """Remove one; workflows that name it fail with QUERY_NOT_FOUND. Raises NotFound."""
+        known = await self.get_query(key, tenant_id=tenant_id)
+        await self._saved.delete_query(known.data_query_id, tenant_id=tenant_id)
+
+    async def run_query(self, key: str, args: Mapping[str, Any], *, tenant_id: str) -> Mapping[str, Any]:
+        """`{"rows", "rowCount"}`, as a node would get it. Raises NotFound, QueryFailed."""
+        known = await self.get_query(key, tenant_id=tenant_id)
+        try:
+            return await self.queries.run_query(tenant_id=tenant_id, data_query_id=known.data_query_id, args=args)
+        except NodeFailure as failure:
+            raise QueryFailed(f"{failure.code}: {failure}") from None
+
+    async def _save_source(self, document: Any, *, tenant_id: str, data_source_id: str) -> DataSource:
+        name = _name_of(document, _SOURCE_FIELDS, ("url",))
+        try:
+            url, _ = await self._urls.resolve(document["url"], tenant_id=tenant_id)
+            place = await asyncio.to_thread(read_source, url, self._places)
+        except NodeFailure as refusal:
+            raise _refused([(refusal.code, "/url", str(refusal))]) from None
+        stored, sealed = self._urls.put_away(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
+        wanted = DataSource(data_source_id, tenant_id, name, place.kind, place.address, stored, sealed, 0, 0)
+        return await self._saved.save_source(wanted)
+
+    async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str) -> DataQuery:
+        name = _name_of(document, _QUERY_FIELDS, ("dataSourceID", "sql"))
+        writes = document.get("writes", False)
+        if not isinstance(writes, bool):
+            raise _refused([("WRONG_TYPE", "/writes", "writes is true or false")])
+        timeout_ms = _timeout_of(document)
+        try:
+            source = await self.get_source(document["dataSourceID"], tenant_id=tenant_id)
+        except NotFound as absent:
+            raise _refused([("NOT_FOUND", "/dataSourceID", absent.message)]) from None
+        try:
+            statement = read_statement(document["sql"], SourceKind(source.kind), writes=writes)
+            parameters = read_parameters(document.get("params"), statement.parameters)
+        except StatementRefused as refused:
+            raise _refused([(each.code, "/sql", each.message) for each in refused.refusals]) from None
+        except ParametersRefused as refused:
+            problems = [("CONFIG_INVALID", f"/params{pointer}", message) for pointer, message in refused.problems]
+            raise _refused(problems) from None
+        return await self._saved.save_query(
+            DataQuery(
+                data_query_id,
+                tenant_id,
+                name,
+                source.data_source_id,
+                document["sql"],
+                declaration_of(parameters),
+                writes,
+                timeout_ms,
+                0,
+                0,
+            )
+        )
+
+
+def _name_of(document: Any, known: frozenset[str], required: Sequence[str]) -> str:
+    """The name, once the document has the fields it must, and no others. Raises InvalidRequest."""
+    if not isinstance(document, Mapping):
+        raise InvalidRequest("the document is a JSON object")
+    texts = ("name", *required)
+    problems = [
+        (
+            "MISSING_FIELD" if field not in document else "WRONG_TYPE",
+            f"/{field}",
+            f"{field} is text, and has to be given",
+        )
+        for field in texts
+        if not isinstance(document.get(field), str) or not document[field].strip()
+    ]
+    problems += [
+        ("UNKNOWN_FIELD", f"/{field}", f"there is no field {field}") for field in sorted(set(document) - known)
+    ]
+    problems += [
+        ("NOT_STORABLE", f"/{field}", f"{field} holds characters that no database stores")
+        for field in texts
+        if isinstance(document.get(field), str) and not _is_storable(document[field])
+    ]
+    if problems:
+        raise _refused(problems)
+    name = str(document["name"])
+    if len(name) > NAME_CHARACTERS_MAX or not name.isprintable() or name != name.strip() or _is_uuid(name):
+        text = f"a name has 1 to {NAME_CHARACTERS_MAX} printable characters, and is not in the form of an id"
+        raise _refused([("BAD_NAME", "/name", text)])
+    return name
+
+
+def _timeout_of(document: Mapping[str, Any]) -> int:
+    given = document.get("timeout")
+    try:
+        timeout_ms = STATEMENT_TIMEOUT_MS if given is None else parse_duration(given)
+    except ValueError as misfit:
+        raise _refused([("BAD_TIMEOUT", "/timeout", str(misfit))]) from None
+    if not 1 <= timeout_ms <= STATEMENT_TIMEOUT_MS_MAX:
+        text = f"a timeout is 1 ms to {STATEMENT_TIMEOUT_MS_MAX // 60_000} minutes"
+        raise _refused([("BAD_TIMEOUT", "/timeout", text)])
+    return timeout_ms
+
+
+def _refused(problems: Sequence[tuple[str, str, str]]) -> InvalidRequest:
+    details = [{"code": code, "pointer": pointer, "message": message} for code, pointer, message in problems]
+    return InvalidRequest(
+        "; ".join(message for _, _, message in problems), hint="Correct it and save again.", details=details
+    )
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Node types about text, for anabranch."""

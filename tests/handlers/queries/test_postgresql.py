@@ -1,0 +1,201 @@
+"""Queries on a real PostgreSQL: values both ways, limits, time, and connections that are let go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from anabranch.errors import NodeFailure
+from anabranch.queries.limits import Limits
+from tests.handlers.queries.conftest import Bench, Shop
+
+_OURS = (
+    "SELECT (SELECT count(*) FROM pg_stat_activity"
+    " WHERE application_name = 'anabranch query' AND datname = current_database()"
+)
+
+
+@pytest.fixture
+async def shop(bench: Bench, postgres_shop: Shop) -> Bench:
+    """A bench with the source `shop`."""
+    postgres_shop.restore()
+    await bench.source(postgres_shop.reader_url)
+    return bench
+
+
+async def test_rows_are_objects_in_the_order_of_the_query(shop: Bench) -> None:
+    answer = await shop.ask("SELECT id, customer FROM orders WHERE cents > :least ORDER BY id DESC", {"least": 100})
+    assert answer == {"rows": [{"id": 2, "customer": "Grace"}, {"id": 1, "customer": "Ada"}], "rowCount": 2}
+
+
+async def test_no_rows_are_an_empty_list(shop: Bench) -> None:
+    assert await shop.ask("SELECT id FROM orders WHERE id = :id", {"id": -1}) == {"rows": [], "rowCount": 0}
+
+
+@pytest.mark.parametrize(
+    ("expression", "form"),
+    [
+        ("1::bigint * 9007199254740993", 9007199254740993),
+        ("1.50::numeric", "1.50"),
+        ("'NaN'::numeric", "NaN"),
+        ("0.5::float8", 0.5),
+        ("'-Infinity'::float8", "-Infinity"),
+        ("true", True),
+        ("NULL::int", None),
+        ("DATE '2026-01-31'", "2026-01-31"),
+        ("TIME '08:30'", "08:30:00"),
+        ("TIMESTAMP '2026-01-31 08:30'", "2026-01-31T08:30:00"),
+        ("TIMESTAMPTZ '2026-01-31 08:30+01'", "2026-01-31T07:30:00+00:00"),
+        ("TIMESTAMP 'infinity'", "infinity"),
+        ("INTERVAL '1 month 2 days'", "P1M2D"),
+        ("decode('00ff', 'hex')", "AP8="),
+        ("'00000000-0000-7000-8000-000000000001'::uuid", "00000000-0000-7000-8000-000000000001"),
+        ("'{\"a\": [1, null]}'::jsonb", {"a": [1, None]}),
+        ("ARRAY[1.5, 2]::numeric[]", ["1.5", "2"]),
+        ("'10.0.0.1'::inet", "10.0.0.1"),
+        ("int4range(1, 3)", "[1, 3)"),
+    ],
+)
+async def test_every_type_has_its_json_form(shop: Bench, expression: str, form: Any) -> None:
+    assert (await shop.ask(f"SELECT {expression} AS value"))["rows"] == [{"value": form}]
+
+
+async def test_values_are_bound_whatever_they_hold(shop: Bench) -> None:
+    args = {"text": "'; DROP TABLE orders; -- %s :id $1", "when": "2026-01-31T08:30:00+01:00", "list": [1, {"a": "'"}]}
+    answer = await shop.ask(
+        "SELECT :text AS text, :when AS instant, :list AS list, :text || '%' AS more",
+        args,
+        params={"text": "string", "when": "datetime", "list": "json"},
+    )
+    assert answer["rows"] == [
+        {
+            "text": args["text"],
+            "instant": "2026-01-31T07:30:00+00:00",
+            "list": args["list"],
+            "more": args["text"] + "%",
+        }
+    ]
+
+
+async def test_columns_of_one_name_are_told_apart(shop: Bench) -> None:
+    answer = await shop.ask("SELECT 1 AS a, 2 AS a, 3 AS a_2")
+    assert answer["rows"] == [{"a": 1, "a_3": 2, "a_2": 3}]
+
+
+async def test_order_survives_a_query_that_could_run_in_parallel(shop: Bench) -> None:
+    sql = "SELECT n FROM generate_series(1, 5000) AS n ORDER BY n DESC"
+    assert [row["n"] for row in (await shop.ask(sql))["rows"]] == list(range(5000, 0, -1))
+
+
+async def test_a_declared_writer_changes_rows_and_says_how_many(shop: Bench, postgres_shop: Shop) -> None:
+    answer = await shop.ask("UPDATE orders SET cents = 0 WHERE cents < :most", {"most": 1000}, writes=True)
+    assert answer == {"rows": [], "rowCount": 2}
+    returned = await shop.ask("DELETE FROM orders WHERE id = :id RETURNING customer", {"id": 1}, writes=True)
+    assert returned == {"rows": [{"customer": "Ada"}], "rowCount": 1}
+    with psycopg.connect(postgres_shop.owner_url) as connection:
+        assert connection.execute("SELECT id, cents FROM orders ORDER BY id").fetchall() == [(2, 0), (3, 0)]
+
+
+async def test_a_writer_that_fails_changes_nothing(shop: Bench) -> None:
+    with pytest.raises(NodeFailure, match="division by zero"):
+        await shop.ask("WITH gone AS (DELETE FROM orders RETURNING id) SELECT 1 / (id - id) FROM gone", writes=True)
+    assert (await shop.ask("SELECT count(*) AS n FROM orders"))["rows"] == [{"n": 3}]
+
+
+async def test_a_query_error_names_the_reason_and_is_not_retried(shop: Bench) -> None:
+    with pytest.raises(NodeFailure, match='column "nothing" does not exist') as caught:
+        await shop.ask("SELECT nothing FROM orders")
+    assert caught.value.code == "QUERY_FAILED"
+    assert not caught.value.retryable
+
+
+async def test_a_row_that_is_too_long_is_stopped_at_the_server(shop: Bench) -> None:
+    for sql, writes in [
+        ("SELECT repeat('x', 50000000) AS x", False),
+        ("UPDATE orders SET cents = 1 RETURNING repeat('x', 50000000)", True),
+    ]:
+        with pytest.raises(NodeFailure, match="a row of more than 10485760 bytes") as caught:
+            await shop.ask(sql, writes=writes)
+        assert caught.value.code == "QUERY_TOO_LARGE"
+    assert (await shop.ask("SELECT cents FROM orders WHERE id = 1"))["rows"] == [{"cents": 1250}]
+
+
+async def test_a_slow_query_is_stopped_at_its_timeout(shop: Bench) -> None:
+    with pytest.raises(NodeFailure) as caught:
+        await shop.ask("SELECT pg_sleep(50)", timeout="200ms")
+    assert caught.value.code == "QUERY_TIMEOUT"
+    assert (await shop.ask("SELECT 1 AS one"))["rows"] == [{"one": 1}]
+
+
+async def test_a_cancelled_query_leaves_the_server(shop: Bench, postgres_shop: Shop) -> None:
+    asking = asyncio.ensure_future(shop.ask("SELECT pg_sleep(50), 'cancel me' AS mark"))
+    await _until(postgres_shop, f"{_OURS} AND state = 'active') = 1")
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await _until(postgres_shop, f"{_OURS} AND state = 'active') = 0")
+
+
+async def test_a_connection_that_the_server_closed_is_replaced(shop: Bench, postgres_shop: Shop) -> None:
+    await shop.ask("SELECT 1")
+    with psycopg.connect(postgres_shop.owner_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'anabranch query'"
+        )
+    assert (await shop.ask("SELECT 1 AS one"))["rows"] == [{"one": 1}]
+
+
+async def test_no_more_connections_than_a_source_may_have(shop: Bench, postgres_shop: Shop) -> None:
+    query = {"name": "sleep", "dataSourceID": "shop", "sql": "SELECT pg_sleep(0.05)"}
+    await shop.data.create_query(query, tenant_id="acme")
+    asking = [
+        asyncio.ensure_future(shop.data.queries.run_query(tenant_id="acme", data_query_id="sleep", args={}))
+        for _ in range(12)
+    ]
+    await asyncio.gather(*asking)
+    with psycopg.connect(postgres_shop.owner_url) as connection:
+        found = connection.execute(f"{_OURS})").fetchone()
+    assert found == (4,)
+
+
+async def test_a_superuser_reads_as_one_who_may_only_read(bench: Bench, postgres_shop: Shop) -> None:
+    postgres_shop.restore()
+    await bench.source(postgres_shop.owner_url)
+    answer = await bench.ask("SELECT current_user AS who, (SELECT count(*) FROM orders) AS n")
+    assert answer["rows"] == [{"who": "pg_read_all_data", "n": 3}]
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("DELETE FROM orders", writes=True)
+    assert caught.value.code == "SOURCE_REFUSED"
+
+
+class TestIdle:
+    """Connections that nobody uses."""
+
+    @pytest.fixture
+    def limits(self) -> Limits:
+        return Limits(idle_close_ms=50)
+
+    async def test_idle_connections_are_closed(self, shop: Bench, postgres_shop: Shop) -> None:
+        await shop.ask("SELECT 1")
+        await _until(postgres_shop, f"{_OURS}) = 0")
+
+
+@pytest.fixture(autouse=True)
+async def _nobody_stays(bench: Bench) -> AsyncIterator[None]:
+    yield
+    await bench.data.queries.stop()
+
+
+async def _until(shop: Shop, condition: str) -> None:
+    """Return when the server answers true; its own clock ticks between two looks."""
+    async with asyncio.timeout(20):
+        async with await psycopg.AsyncConnection.connect(shop.owner_url, autocommit=True) as connection:
+            while True:
+                row = await (await connection.execute(condition + " -- looking")).fetchone()
+                if row == (True,):
+                    return
+                await connection.execute("SELECT pg_sleep(0.02)")

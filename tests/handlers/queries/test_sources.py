@@ -1,0 +1,251 @@
+"""Which databases may be data sources, what of their URLs is kept, and what of them is ever seen again."""
+
+# ruff: noqa: ASYNC240 -- files of the tests themselves, a few bytes each
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import traceback
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from anabranch.engine.store import DataQueries
+from anabranch.engine.store.opening import dialect_of
+from anabranch.errors import InvalidRequest, NodeFailure, NonRetryable, SettingsError
+from anabranch.queries import Places, QueryEngine, SourceUrls
+from anabranch.queries.limits import Limits
+from anabranch.service import DataService
+from tests.handlers.queries.conftest import TENANT, Bench, Shop, make_shop_file, open_bench
+
+PASSWORD = "correct horse/@battery"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "shop.db",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///{folder}/shop.db?mode=memory",
+        "sqlite:///{folder}/shop.db?uri=true",
+        "sqlite:///{folder}/nothing.db",
+        "sqlite:///{folder}",
+        "sqlite:////etc/passwd",
+        "sqlite:///{folder}/../../../../../etc/passwd",
+        "sqlite:///file:{folder}/shop.db?mode=rw",
+        "sqlite:///\x00",
+        "sqlite:////proc/self/environ",
+        "oracle://u:p@db.example.com/x",
+        "postgresql+asyncpg://u:p@db.example.com/x",
+        "postgresql://db.example.com/x",
+        "postgresql://u@/x",
+        "postgresql://u@db.example.com",
+        "postgresql://u@a.example.com,b.example.com/x",
+        "postgresql://u@a.example.com/x?host=10.0.0.1",
+        "postgresql://u@/x?host=10.0.0.1",
+        "postgresql://u@/x?host=/var/run/postgresql",
+        "postgresql://u@/x?host=/tmp/../var/run/postgresql",
+        "postgresql://u@a.example.com/x?hostaddr=10.0.0.1",
+        "postgresql://u@a.example.com/x?service=other",
+        "postgresql://u@a.example.com/x?passfile=/etc/passwd",
+        "postgresql://u@a.example.com/x?sslkey=/etc/key",
+        "postgresql://u@a.example.com/x?options=-c%20statement_timeout%3D0",
+        "postgresql://u@a.example.com/x?sslmode=whatever",
+        "postgresql://u@a.example.com:0/x",
+        "postgresql://u@a.example.com:99999/x",
+        "postgresql://u@a.example.com:port/x",
+        "mysql://u@a.example.com/x?local_infile=1",
+        "mysql://u@a.example.com/x?read_default_file=/etc/my.cnf",
+        "mysql://u@/x?unix_socket=/tmp/mysql.sock",
+        "postgresql://u:{{ctx.password}}@a.example.com/x",
+        "postgresql://u:{{secret.KEY | upper}}@a.example.com/x",
+        "postgresql://" + "u" * 3000 + "@a.example.com/x",
+    ],
+)
+async def test_a_url_that_says_more_than_where_and_who_is_refused(bench: Bench, shop_file: Path, url: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await bench.source(url.replace("{folder}", str(bench.folder)))
+    assert caught.value.details[0]["pointer"] == "/url"
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "{own}",
+        "{folder}/engine/../engine/anabranch.db",
+        "{folder}//engine//anabranch.db",
+        "{folder}/./engine/anabranch.db",
+        "{folder}/link.db",
+        "{folder}/linked/anabranch.db",
+        "{folder}/hard.db",
+        "{folder}/linktolink.db",
+    ],
+)
+async def test_the_engines_own_file_is_no_source_in_any_spelling(bench: Bench, spelling: str) -> None:
+    own = bench.folder / "engine" / "anabranch.db"
+    (bench.folder / "link.db").symlink_to(own)
+    (bench.folder / "linktolink.db").symlink_to("link.db")
+    (bench.folder / "linked").symlink_to(own.parent)
+    os.link(own, bench.folder / "hard.db")
+    with pytest.raises(InvalidRequest, match="own database"):
+        await bench.source(f"sqlite:///{spelling.format(own=own, folder=bench.folder)}")
+
+
+async def test_a_copy_of_the_engines_file_is_known_by_its_tables(bench: Bench) -> None:
+    shutil.copy(bench.folder / "engine" / "anabranch.db", bench.folder / "copy.db")
+    await bench.source(f"sqlite:///{bench.folder}/copy.db")
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("SELECT 1")
+    assert caught.value.code == "SOURCE_REFUSED"
+
+
+async def test_a_source_that_becomes_a_link_to_the_engines_file_is_refused_when_it_is_used(
+    bench: Bench, shop_file: Path
+) -> None:
+    await bench.source(f"sqlite:///{shop_file}")
+    assert (await bench.ask("SELECT 1 AS one"))["rowCount"] == 1
+    shop_file.unlink()
+    shop_file.symlink_to(bench.folder / "engine" / "anabranch.db")
+    with pytest.raises(NodeFailure, match="own database"):
+        await bench.ask("SELECT 1")
+
+
+async def test_a_link_that_leads_out_of_the_allowed_directories_is_refused(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "shop.db"
+    make_shop_file(elsewhere)
+    (bench.folder / "inside.db").symlink_to(elsewhere)
+    with pytest.raises(InvalidRequest, match="ANABRANCH_DATA_DIRECTORIES"):
+        await bench.source(f"sqlite:///{bench.folder}/inside.db")
+
+
+async def test_a_file_is_never_made(bench: Bench, shop_file: Path) -> None:
+    await bench.source(f"sqlite:///{shop_file}")
+    shop_file.unlink()
+    with pytest.raises(NodeFailure):
+        await bench.ask("SELECT 1")
+    assert not shop_file.exists()
+
+
+async def test_a_file_that_is_no_database_says_so(bench: Bench) -> None:
+    (bench.folder / "text.db").write_text("this is no database " * 100)
+    await bench.source(f"sqlite:///{bench.folder}/text.db")
+    with pytest.raises(NodeFailure, match="not a database"):
+        await bench.ask("SELECT 1")
+
+
+async def test_the_engines_own_postgresql_is_no_source(postgres_url: str, postgres_shop: Shop, tmp_path: Path) -> None:
+    async for bench in open_bench(postgres_url, tmp_path, Limits()):
+        parts, reader = urlsplit(postgres_url), urlsplit(postgres_shop.reader_url)
+        for number, url in enumerate(
+            [
+                postgres_url,
+                postgres_url.replace("postgresql://", "postgres://"),
+                urlunsplit((parts.scheme, reader.netloc, parts.path, parts.query, "")),
+            ]
+        ):
+            await bench.source(url, name=f"own-{number}")
+            with pytest.raises(NodeFailure, match="anabranch's own tables"):
+                await bench.ask("SELECT 1", source=f"own-{number}")
+
+
+async def test_hosts_are_asked_of_the_guard_and_pinned_to_its_answer(bench: Bench) -> None:
+    await bench.source(f"postgresql://u:{PASSWORD.replace('/', '%2F').replace('@', '%40')}@db.internal:6000/x")
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("SELECT 1")
+    assert caught.value.code == "EGRESS_REFUSED"
+    assert bench.guard.asked == [("db.internal", 6000)]
+    bench.guard.addresses["db.internal"] = ["127.0.0.1"]
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("SELECT 1")
+    assert (caught.value.code, caught.value.retryable) == ("QUERY_FAILED", True)
+    assert "127.0.0.1" in str(caught.value)
+
+
+async def test_a_password_is_sealed_in_the_store_and_in_no_message(bench: Bench) -> None:
+    quoted = PASSWORD.replace(" ", "%20").replace("/", "%2F").replace("@", "%40")
+    source_id = await bench.source(f"postgresql://u:{quoted}@db.internal:1/x")
+    source = await bench.data.get_source(source_id, tenant_id=TENANT)
+    assert source.sealed and b"horse" not in source.url
+    assert source.address == "postgresql://db.internal:1/x"
+    raw = b"".join(path.read_bytes() for path in (bench.folder / "engine").iterdir())
+    assert b"horse" not in raw
+    bench.guard.addresses["db.internal"] = ["127.0.0.1"]
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("SELECT 1")
+    assert "horse" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_refused_password_is_not_repeated(bench: Bench, postgres_shop: Shop) -> None:
+    url = postgres_shop.reader_url.replace("reader_", "nobody_")
+    await bench.source(url)
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("SELECT 1")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "sesame" not in shown
+    assert "nobody_" in shown
+
+
+async def test_a_url_may_name_secrets_instead(bench: Bench, postgres_shop: Shop) -> None:
+    postgres_shop.restore()
+    parts = urlsplit(postgres_shop.reader_url)
+    role = parts.netloc.split(":")[0]
+    host = parts.netloc.rpartition("@")[2]
+    bench.secrets.values[TENANT, "PASSWORD"] = "open sesame/@:"
+    netloc = f"{role}:{{{{secret.PASSWORD}}}}@{host}"
+    source_id = await bench.source(urlunsplit((parts.scheme, netloc, parts.path, parts.query, "")))
+    assert not (await bench.data.get_source(source_id, tenant_id=TENANT)).sealed
+    assert (await bench.ask("SELECT current_user AS who"))["rows"] == [{"who": role}]
+    bench.secrets.values[TENANT, "WHOLE"] = postgres_shop.reader_url
+    await bench.source("{{ secret.WHOLE }}", name="whole")
+    assert (await bench.ask("SELECT 1 AS one", source="whole"))["rows"] == [{"one": 1}]
+
+
+async def test_a_secret_inside_a_url_cannot_become_another_part_of_it(bench: Bench) -> None:
+    bench.secrets.values[TENANT, "PASSWORD"] = "x@evil.example.com/y?host=/tmp&z="
+    await bench.source("postgresql://u:{{secret.PASSWORD}}@db.internal/x")
+    with pytest.raises(NodeFailure):
+        await bench.ask("SELECT 1")
+    assert bench.guard.asked == [("db.internal", 5432)]
+
+
+async def test_a_secret_that_is_not_there_is_named(bench: Bench) -> None:
+    with pytest.raises(NonRetryable, match="MISSING"):
+        await bench.source("postgresql://u:{{secret.MISSING}}@db.internal/x")
+
+
+async def test_without_a_key_a_password_is_not_stored(bench: Bench, shop_file: Path) -> None:
+    async for data in _without_key(bench):
+        with pytest.raises(SettingsError, match="no key"):
+            await data.create_source({"name": "pg", "url": "postgresql://u:p@db.example.com/x"}, tenant_id=TENANT)
+        assert await data.create_source({"name": "file", "url": f"sqlite:///{shop_file}"}, tenant_id=TENANT)
+
+
+async def test_a_sealed_url_opens_for_its_own_row_only(bench: Bench, shop_file: Path) -> None:
+    await bench.source("postgresql://u:secret@db.internal/x", name="mine")
+    await bench.source("postgresql://v:other@db.internal/x", name="yours", tenant="globex")
+    with sqlite3.connect(bench.folder / "engine" / "anabranch.db") as connection:
+        connection.execute(
+            "UPDATE data_sources SET url = (SELECT url FROM data_sources WHERE name = 'mine') WHERE name = 'yours'"
+        )
+    with pytest.raises(Exception, match="") as caught:
+        await bench.ask("SELECT 1", source="yours", tenant="globex")
+    assert "secret" not in str(caught.value)
+    assert bench.guard.asked == []
+
+
+async def _without_key(bench: Bench) -> AsyncIterator[DataService]:
+    saved = DataQueries(dialect_of(bench.engine_url))
+    saved.open_lanes()
+    places = Places(data_directories=[bench.folder])
+    urls = SourceUrls(box=None, secrets=None)
+    queries = QueryEngine(saved=saved, urls=urls, hosts=bench.guard, places=places)
+    yield DataService(saved=saved, urls=urls, queries=queries, places=places)
+    await queries.stop()
+    await saved.close_lanes()

@@ -1,0 +1,47 @@
+"""What `docs/node-types.md` shows works as it stands there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(language: str) -> list[str]:
+    """The page's blocks of one language, in order."""
+    page = (ROOT / "docs" / "node-types.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), str(folder)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=55)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    declared, tested = blocks("python")
+    (tmp_path / "nodes.py").write_text(declared)
+    (tmp_path / "test_nodes.py").write_text(tested)
+    (tmp_path / "workflow.json").write_text(blocks("json")[0])
+    return tmp_path
+
+
+def test_the_complete_example_runs(folder: Path) -> None:
+    text = json.dumps({"text": "to be or not to be"})
+    done = run(folder, "anabranch", "run", "workflow.json", "--import", "nodes.py", "--input", text, "--json")
+    assert json.loads(done.stdout)["output"] == {"words": 6}, done.stderr
+
+
+def test_the_tests_on_the_page_pass(folder: Path) -> None:
+    done = run(folder, "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(folder), ".")
+    assert done.returncode == 0, done.stdout

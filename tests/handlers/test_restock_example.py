@@ -1,0 +1,38 @@
+"""The example that uses every node type runs as its README says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.handlers import builtin_types, load_types
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "restock"
+
+USED = {node["type"] for node in json.loads((EXAMPLE / "workflow.json").read_text())["nodes"]}
+MISSING = sorted(USED - set(load_types().names()))
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not built in here: {', '.join(MISSING)}")
+def test_the_shop_is_restocked(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE / "run.py")],
+        cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=55,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "booked: [('coffee', 59, 'Bean Bros', 51920, 'Ada')" in done.stdout
+
+
+def test_the_example_uses_every_type_that_is_built_in() -> None:
+    assert set(builtin_types().names()) <= USED

@@ -58,8 +58,10 @@ class Bench:
                 self._all_ended.set()
 
     async def save(self, load: Load) -> None:
-        """Store the workflow, whatever its size: growth is measured beyond the limit of a drawn graph, too."""
-        await self.engine.store.save_workflow(tenant_id=TENANT, name=load.name, title=None, definition=load.document)
+        """Store the workflow if it is new, whatever its size: growth is measured beyond the limit of a drawn graph, too."""
+        store = self.engine.store
+        if await store.get_workflow(tenant_id=TENANT, workflow=load.name) is None:
+            await store.save_workflow(tenant_id=TENANT, name=load.name, title=None, definition=load.document)
 
     async def run_all(self, load: Load, count: int | None = None) -> tuple[float, float]:
         """Start so many runs at once (default: the flock); seconds until all are accepted, until all have ended."""

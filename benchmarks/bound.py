@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anabranch.engine.ports import Outcome, Store, Turn
+from anabranch.engine.ports import Clock, Outcome, Store, Turn
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
 from benchmarks.running import TENANT, Bench
 from benchmarks.workloads import Load
 
 
-async def record_turns(load: Load, count: int) -> list[list[Turn]]:
+async def record_turns(load: Load, count: int, *, clock: Clock | None = None) -> list[list[Turn]]:
     """The turns that the engine makes of so many runs, in order, one list a run."""
-    store = _RecordingStore()
-    bench = Bench(store)
+    store = _RecordingStore(_machine_now if clock is None else clock.now)
+    bench = Bench(store, clock=clock)
     await bench.save(load)
     await bench.engine.start()
     await bench.run_all(load, count)
@@ -43,6 +43,14 @@ async def adopt_turns(runs: Sequence[Sequence[Turn]], store: Store, load: Load) 
         birth.birth = replace(birth.birth, workflow_id=workflow.workflow_id)
 
 
+def renamed(turns: Sequence[Turn], instance_id: str) -> None:
+    """Give a recorded run another id."""
+    for turn in turns:
+        turn.instance_id = instance_id
+        if turn.birth is not None:
+            turn.birth = replace(turn.birth, instance_id=instance_id)
+
+
 async def write_turns(store: Store, runs: Sequence[Sequence[Turn]]) -> float:
     """Write recorded runs side by side in full batches, as many commits in flight as the store takes; seconds."""
     lanes = store.commits_in_flight_max
@@ -54,8 +62,8 @@ async def write_turns(store: Store, runs: Sequence[Sequence[Turn]]) -> float:
 class _RecordingStore(MemoryStore):
     """A memory store that keeps every turn, by run."""
 
-    def __init__(self) -> None:
-        super().__init__(MemoryDatabase(now=lambda: time.time_ns() // 1_000_000))
+    def __init__(self, now: Callable[[], int]) -> None:
+        super().__init__(MemoryDatabase(now=now))
         self.turns: dict[str, list[Turn]] = {}
 
     async def commit(self, turns: Sequence[Turn]) -> Outcome:
@@ -63,6 +71,10 @@ class _RecordingStore(MemoryStore):
         for turn in turns:
             self.turns.setdefault(turn.instance_id, []).append(turn)
         return await super().commit(turns)
+
+
+def _machine_now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 async def _lane(store: Store, runs: Sequence[Sequence[Turn]]) -> None:

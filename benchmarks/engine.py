@@ -69,6 +69,22 @@ def measure(url: str, instances: int, *, bound_first: bool) -> Figures:
     return asyncio.run(_measure(url, instances, bound_first=bound_first))
 
 
+def measure_ratios(url: str, instances: int, *, bound_first: bool) -> tuple[float, float]:
+    """Nodes/s and processor time against the bound alone, for `check`."""
+
+    async def against_bound() -> Figures:
+        line = Load(linear(LINEAR_NODES), instances, LINEAR_NODES)
+        async with open_store_at(url) as store:
+            await Bench(store).save(line)
+            return await _measure_against_bound(store, line, bound_first=bound_first)
+
+    figures = asyncio.run(against_bound())
+    return (
+        figures["nodes_per_s"] / figures["bound_nodes_per_s"],
+        figures["cpu_s_per_1000_nodes"] / figures["bound_cpu_s_per_1000_nodes"],
+    )
+
+
 def ratios(figures: Figures) -> Figures:
     """The promised ratios of one database's figures."""
     return {

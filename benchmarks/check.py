@@ -10,9 +10,9 @@ writes this version's anew: do that in the commit that makes the hot path dearer
 or cheaper.
 
 **Ratios to the bound**, taken in one run, see what counts do not: time spent in C, in waiting,
-in too small batches. They are timings divided by timings a moment apart, so the best of a few
-rounds must only keep half of what is promised (nodes/s at least 0.15 of the bound, processor
-time at most 8 times the bound's); a regression that counts cannot see is usually larger.
+in too small batches. They are timings divided by timings a moment apart, and on a busy machine
+two equal runs differ by half. So the best of a few rounds must only stay within twice of what
+was measured when the limits were set; what counts cannot see is usually larger than that.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ BASELINE = Path(__file__).with_name("baseline.json")
 # 5 %: a new check or two on the way of every node fits in, a copy of the context does not.
 GROWTH_MAX = 1.05
 
-# Half of what is promised: see above.
+# Half of the promised 0.3, and twice the largest ratio of processor time seen: see above. On
+# PostgreSQL the bound's own process only encodes and waits (the database's work is not in its
+# time, as it is on SQLite), so the same engine is a larger multiple of it.
 NODES_PER_BOUND_MIN = 0.15
-CPU_PER_BOUND_CPU_MAX = 8.0
+CPU_PER_BOUND_CPU_MAX = {"sqlite": 6.0, "postgresql": 18.0}
 
 RATIO_ROUNDS = 3
 RATIO_INSTANCES = 300
@@ -61,8 +63,9 @@ def problems_of_ratios(nodes_per_bound: float, cpu_per_bound_cpu: float, backend
     """What is out of proportion to the bound, in words."""
     if nodes_per_bound < NODES_PER_BOUND_MIN:
         yield f"{backend}: nodes/s are {nodes_per_bound:.2f} of the bound, less than {NODES_PER_BOUND_MIN}"
-    if cpu_per_bound_cpu > CPU_PER_BOUND_CPU_MAX:
-        yield f"{backend}: {cpu_per_bound_cpu:.1f} times the bound's processor time, over {CPU_PER_BOUND_CPU_MAX:g}"
+    cpu_max = CPU_PER_BOUND_CPU_MAX[backend]
+    if cpu_per_bound_cpu > cpu_max:
+        yield f"{backend}: {cpu_per_bound_cpu:.1f} times the bound's processor time, over {cpu_max:g}"
 
 
 def main() -> None:

@@ -50,9 +50,10 @@ def measure(series: Series, made: Databases, *, rounds: int, seconds: float, qui
     return {backend: [{"x": x, **_medians(found[backend, x])} for x in points] for backend in BACKENDS}
 
 
-def cost_ratio(points: Sequence[Figures], rate: str) -> float:
-    """What one unit costs at the last point, in what it costs at the first."""
-    return points[0][rate] / points[-1][rate]
+def comparison(series: Series, points: Sequence[Figures]) -> float:
+    """The last point against the first: what a unit costs, or how fast it goes."""
+    first, last = points[0][series.rate], points[-1][series.rate]
+    return last / first if series.faster else first / last
 
 
 def table(series: Series, grown: Mapping[str, Sequence[Figures]]) -> list[list[str]]:
@@ -67,15 +68,15 @@ def table(series: Series, grown: Mapping[str, Sequence[Figures]]) -> list[list[s
 
 
 def verdict(series: Series, grown: Mapping[str, Sequence[Figures]]) -> str:
-    """The growth of cost beside what is promised."""
-    ratios = ", ".join(f"{backend} {cost_ratio(grown[backend], series.rate):.2f}" for backend in BACKENDS)
-    unit = "run" if series.rate == "runs_per_s" else "node"
-    words = f"cost of a {unit}, last point against the first: {ratios}"
-    if series.ratio_max is not None:
-        words += f" (promised: at most {series.ratio_max:g})"
+    """How the last point compares with the first, beside what is promised."""
+    parts = []
+    if series.said:
+        ratios = ", ".join(f"{backend} {comparison(series, grown[backend]):.2f}" for backend in BACKENDS)
+        promise = "" if series.ratio_max is None else f" (promised: at most {series.ratio_max:g})"
+        parts.append(f"{series.said}: {ratios}{promise}")
     if series.memory_max_mb is not None:
-        words += f"; memory at the last point promised below {series.memory_max_mb:g} MB"
-    return words
+        parts.append(f"memory at the last point: promised below {series.memory_max_mb:g} MB")
+    return "; ".join(parts)
 
 
 def main() -> None:

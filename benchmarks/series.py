@@ -50,7 +50,11 @@ class Series:
     measure: Measure
     quick_points: tuple[int, ...]
     rate: str = "nodes_per_s"
-    """The figure whose fall is the growth of cost."""
+    """The figure that the chart shows."""
+    said: str = "cost of a node, last point against the first"
+    """How the last point compares with the first, in words; empty: not at all."""
+    faster: bool = False
+    """The comparison is of speeds, not of costs."""
     ratio_max: float | None = None
     """The promise: what one unit at the last point may cost, in units at the first."""
     memory_max_mb: float | None = None
@@ -201,7 +205,15 @@ SERIES = (
     Series(
         "loop-items", "Items of one loop, all open at once", "items", (10, 100, 1_000, 10_000), _loop_items, (10, 1_000)
     ),
-    Series("payload", "Bytes of a value", "bytes", (100, 1_000, 10_000, 100_000, 1_000_000), _payload, (100, 100_000)),
+    Series(
+        "payload",
+        "Bytes of a value",
+        "bytes",
+        (100, 1_000, 10_000, 100_000, 1_000_000),
+        _payload,
+        (100, 100_000),
+        said="",
+    ),
     Series(
         "distance",
         f"Nodes that a value of {CARRIED_BYTES:,} bytes goes through",
@@ -210,6 +222,7 @@ SERIES = (
         _distance,
         (1, 20),
         rate="runs_per_s",
+        said="cost of a run, last point against the first",
         ratio_max=25,
     ),
     Series(
@@ -232,5 +245,14 @@ SERIES = (
         memory_max_mb=50,
         once=(0, 1_000, 10_000, 100_000),
     ),
-    Series("workers", "Worker processes on one database", "workers", (1, 2), _workers, (1, 2)),
+    Series(
+        "workers",
+        "Worker processes on one database",
+        "workers",
+        (1, 2),
+        _workers,
+        (1, 2),
+        said="speed of two workers against one",
+        faster=True,
+    ),
 )

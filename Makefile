@@ -20,7 +20,7 @@ SOAK_SECONDS ?= 14400
 .PHONY: help setup demo test check format bench bench-check simulate chaos soak lock clean
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
 
 setup: $(READY) ## install everything into .venv (the other targets do it by themselves)
 

@@ -100,12 +100,16 @@ def main() -> None:
             grown = measure(series, made, rounds=rounds, seconds=seconds, quick=arguments.quick)
             figures[series.name] = grown
             _print_series(series, grown)
+            if arguments.save:  # after every series: an interrupted run has measured something, too
+                save(arguments.save, _command(arguments), figures, setup={"rounds": rounds})
     _say(f"{time.monotonic() - began:.0f} s")
-    if arguments.save:
-        command = "python -m benchmarks.growth" + (" --quick" if arguments.quick else "")
-        save(arguments.save, command, figures, setup={"rounds": rounds})
     if arguments.json:
         print(json.dumps(figures))
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    only = "".join(f" --only {name}" for name in arguments.only or ())
+    return "python -m benchmarks.growth" + (" --quick" if arguments.quick else "") + only
 
 
 def _databases_of(series: Series, points: Sequence[int], made: Databases) -> dict[tuple[str, int], str]:

@@ -191,16 +191,6 @@ def _prepare_rows(url: str, rows: int) -> None:
 _LINE = Load(linear(10), FLOCK, 10)
 
 SERIES = (
-    Series(
-        "instances",
-        "Runs started at once",
-        "runs",
-        (100, 1_000, 10_000, 100_000),
-        _instances,
-        (100, 1_000),
-        ratio_max=1.3,
-        once=(100_000,),
-    ),
     Series("fan-in", "Branches of one join", "branches", (10, 100, 1_000, 10_000), _fan_in, (10, 1_000), ratio_max=1.3),
     Series(
         "loop-items", "Items of one loop, all open at once", "items", (10, 100, 1_000, 10_000), _loop_items, (10, 1_000)
@@ -236,16 +226,6 @@ SERIES = (
         prepare=_prepare_rows,
     ),
     Series(
-        "sleeping",
-        "Sleeping runs",
-        "runs",
-        (0, 1_000, 10_000, 100_000),
-        _sleeping,
-        (0, 1_000),
-        memory_max_mb=50,
-        once=(0, 1_000, 10_000, 100_000),
-    ),
-    Series(
         "workers",
         "Worker processes on one database",
         "workers",
@@ -254,5 +234,25 @@ SERIES = (
         (1, 2),
         said="speed of two workers against one",
         faster=True,
+    ),
+    Series(
+        "instances",
+        "Runs open at once",
+        "runs",
+        (100, 1_000, 10_000, 100_000),
+        _instances,
+        (100, 1_000),
+        ratio_max=1.3,
+        once=(100_000,),
+    ),
+    Series(
+        "sleeping",
+        "Sleeping runs",
+        "runs",
+        (0, 1_000, 10_000, 100_000),
+        _sleeping,
+        (0, 1_000),
+        memory_max_mb=50,
+        once=(0, 1_000, 10_000, 100_000),
     ),
 )

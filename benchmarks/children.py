@@ -35,7 +35,11 @@ def in_child(measure: Callable[..., Coroutine[Any, Any, Figures]], *arguments: A
         figures, problem = ours.recv()
     except EOFError:
         figures, problem = None, "the measuring process ended without a word"
-    child.join()
+    except BaseException:  # we are interrupted: nobody waits for its answer
+        child.terminate()
+        raise
+    finally:
+        child.join()
     if figures is None:
         raise RuntimeError(problem)
     return dict(figures)

@@ -66,7 +66,7 @@ class ThreadCalls:
 
     def close(self) -> None:
         """Leave the threads to come alone."""
-        threading.setprofile(None)  # type: ignore[arg-type]  # None ends it, as with sys.setprofile
+        threading.setprofile(None)  # None ends it, as with sys.setprofile
 
     def _profile(self, _frame: FrameType, what: str, _argument: Any) -> None:
         if self._counting and what in ("call", "c_call"):

@@ -61,7 +61,7 @@ class Bench:
                 self._all_ended.set()
 
     async def save(self, load: Load) -> None:
-        """Store the workflow if it is new, whatever its size: growth goes beyond the limit of a drawn graph."""
+        """Store the workflow if it is new."""
         store = self.engine.store
         if await store.get_workflow(tenant_id=TENANT, workflow=load.name) is None:
             await store.save_workflow(tenant_id=TENANT, name=load.name, title=None, definition=load.document)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.engine.rules import graph
 from benchmarks.children import Figures, peak_mb, resident_mb
 from benchmarks.rows import ended_since, fill
 from benchmarks.running import Bench, engine_on, open_store_at
@@ -87,6 +88,8 @@ async def _instances(url: str, count: int, seconds: float) -> Figures:
 
 
 async def _fan_in(url: str, width: int, seconds: float) -> Figures:
+    # The largest one has more nodes and edges than may be drawn. In this process alone it may.
+    graph.NODES_MAX = graph.EDGES_MAX = 10 * NODES_AT_ONCE
     return await steady(url, Load(fan_out(width), NODES_AT_ONCE // width, width + 2), seconds)
 
 

@@ -20,6 +20,9 @@ from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
 from benchmarks.running import TENANT, Bench
 from benchmarks.workloads import Load
 
+# 1 hour: longer than a measurement takes.
+LEASE_MOVED_MS = 3_600_000
+
 
 async def record_turns(load: Load, count: int, *, clock: Clock | None = None) -> list[list[Turn]]:
     """The turns that the engine makes of so many runs, in order, one list a run."""
@@ -34,13 +37,19 @@ async def record_turns(load: Load, count: int, *, clock: Clock | None = None) ->
 
 
 async def adopt_turns(runs: Sequence[Sequence[Turn]], store: Store, load: Load) -> None:
-    """Let recorded births belong to the workflow that is saved in this store under the same name."""
+    """Let recorded runs belong to the workflow that is saved in this store under the same name.
+
+    Their leases are moved to where they cannot lapse: no engine shall take these runs up.
+    """
     workflow = await store.get_workflow(tenant_id=TENANT, workflow=load.name)
     assert workflow is not None, "the workflow is saved first"
     for turns in runs:
         birth = turns[0]
         assert birth.birth is not None, "a run begins with its birth"
         birth.birth = replace(birth.birth, workflow_id=workflow.workflow_id)
+        for turn in turns:
+            if turn.available_at is not None:
+                turn.available_at += LEASE_MOVED_MS
 
 
 def renamed(turns: Sequence[Turn], instance_id: str) -> None:

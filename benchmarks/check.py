@@ -115,7 +115,10 @@ def _ratios() -> list[str]:
     with databases() as made:
         for backend in BACKENDS:
             url = made.create(backend)
-            rounds = [measure_ratios(url, RATIO_INSTANCES, bound_first=bool(n % 2)) for n in range(RATIO_ROUNDS)]
+            rounds = [
+                measure_ratios(url, RATIO_INSTANCES, made.server_cpu_s, bound_first=bool(number % 2))
+                for number in range(RATIO_ROUNDS)
+            ]
             nodes, cpu = max(nodes for nodes, _ in rounds), min(cpu for _, cpu in rounds)
             print(f"{backend + ': nodes/s, share of the bound':55}{nodes:14.2f}")
             print(f"{backend + ': processor time against the bound':55}{cpu:14.2f}")

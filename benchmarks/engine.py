@@ -51,7 +51,7 @@ RATIOS: dict[str, tuple[str, str]] = {
     "nodes_per_bound": ("nodes/s, share of the bound", "≥ 0.3"),
     "nodes_per_single": ("nodes/s, batched against one turn a commit", "≥ 5"),
     "cpu_per_bound_cpu": ("processor time a node, against the bound's", "≤ 4"),
-    "cpu_with_server_per_bound": ("the same with the database server's", ""),
+    "cpu_with_server_per_bound": ("the same with the database server's", "≤ 4"),
     "fanout_per_linear": ("fan-out nodes/s against linear nodes/s", "≥ 0.8"),
 }
 LABELS: dict[str, tuple[str, str]] = {

@@ -43,7 +43,7 @@ def between_marks(text: str, name: str, inside: str) -> str:
     pattern = re.compile(f"{re.escape(opening)}.*?{re.escape(closing)}", re.DOTALL)
     if not pattern.search(text):
         raise ValueError(f"the marks {opening} … {closing} are not in the text: put them where the figures belong")
-    return pattern.sub(lambda _: f"{opening}\n{inside}\n{closing}", text)
+    return pattern.sub(lambda _: f"{opening}\n\n{inside}\n\n{closing}", text)
 
 
 def engine_section(measured: Measured) -> str:

@@ -135,7 +135,7 @@ def test_axes_reach_around_their_values_with_few_ticks() -> None:
 
 def test_only_what_stands_between_the_marks_is_replaced() -> None:
     written = report.between_marks("before <!-- a -->old<!-- /a --> after", "a", "new")
-    assert written == "before <!-- a -->\nnew\n<!-- /a --> after"
+    assert written == "before <!-- a -->\n\nnew\n\n<!-- /a --> after"
     with pytest.raises(ValueError, match="marks"):
         report.between_marks("no marks", "a", "new")
 

@@ -17,10 +17,10 @@ PYTEST ?=
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench simulate chaos soak lock clean
+.PHONY: help setup demo test check format bench bench-check simulate chaos soak lock clean
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
 
 setup: $(READY) ## install everything into .venv (the other targets do it by themselves)
 
@@ -40,8 +40,11 @@ format: $(READY) ## let ruff put the files into shape
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
 
-bench: $(READY) ## measure the hot path
+bench: $(READY) ## measure speed and growth on both databases, and write benchmarks/README.md; some ten minutes
 	$(PYTHON) -m benchmarks
+
+bench-check: $(READY) ## has the hot path become dearer? counted, so that a slow machine cannot fail it
+	$(PYTHON) -m benchmarks.check
 
 simulate: $(READY) ## simulate the engine for two minutes on virtual time with all its faults, and hunt the mutants
 	$(PYTHON) -m tests.simulation

@@ -1,5 +1,17 @@
-"""`python -m benchmarks` measures the engine."""
+"""`python -m benchmarks` measures everything, keeps the figures and renders them: some ten minutes."""
 
-from benchmarks.engine import main
+from __future__ import annotations
 
-main()
+import subprocess
+import sys
+
+from benchmarks import report
+from benchmarks.measured import RESULTS
+
+if __name__ == "__main__":
+    # Each in a process of its own: what one measurement leaves in memory is not the other's.
+    for name in ("engine", "growth"):
+        subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}", "--save", str(RESULTS / f"{name}.json")], check=True
+        )
+    report.main()

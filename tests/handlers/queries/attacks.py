@@ -166,8 +166,8 @@ POSTGRESQL = [
     *_all(
         "ends sessions of others",
         "victim gone",
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim'",
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'victim'",
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'victim'",
+        "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = 'victim'",
     ),
     *_all(
         "leaves settings behind",

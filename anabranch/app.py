@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,9 +30,16 @@ from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 COLLECTION_THRESHOLDS = (50_000, 20, 100)
 
 
-def collect_garbage_less_often() -> None:
-    """Set the collector for a process that holds many runs. For the whole process: composition roots only."""
+# A thread that has heard from the database must wait this long until the event loop's thread lets it
+# go on, several times for each commit. With the default of 5 ms the database stood idle meanwhile:
+# 1 ms gives a fifth more nodes a second on both databases; 0.3 ms gives no more.
+SWITCH_INTERVAL_S = 0.001
+
+
+def tune_interpreter() -> None:
+    """Set collector and threads for a process that holds many runs. For the whole process: composition roots only."""
     gc.set_threshold(*COLLECTION_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 class App:
@@ -51,7 +59,7 @@ class App:
         `works` runs nodes here (an empty `only` adopts nothing until told what); otherwise starts,
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
-        collect_garbage_less_often()
+        tune_interpreter()
         settings = self.settings
         async with self._opened_store() as store, self._opened_services(store) as services:
             node_types = load_types(services)

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from anabranch.app import collect_garbage_less_often
+from anabranch.app import tune_interpreter
 from benchmarks.databases import BACKENDS, databases
 from benchmarks.engine import measure_ratios
 
@@ -108,7 +108,7 @@ def _compare(now: Counts, baseline: Counts | None, python: str) -> list[str]:
 
 
 def _ratios() -> list[str]:
-    collect_garbage_less_often()
+    tune_interpreter()
     problems: list[str] = []
     with databases() as made:
         for backend in BACKENDS:

@@ -21,7 +21,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from anabranch.app import collect_garbage_less_often
+from anabranch.app import tune_interpreter
 from anabranch.engine.ports import Store
 from benchmarks.bound import adopt_turns, record_turns, write_turns
 from benchmarks.databases import BACKENDS, databases
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--instances", type=int, default=INSTANCES)
     arguments = parser.parse_args()
-    collect_garbage_less_often()
+    tune_interpreter()
     rounds: dict[str, list[Figures]] = {backend: [] for backend in BACKENDS}
     with databases() as made:
         urls = {backend: made.create(backend) for backend in BACKENDS}

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from anabranch.app import collect_garbage_less_often
+from anabranch.app import tune_interpreter
 from benchmarks.children import Figures, in_child
 from benchmarks.databases import BACKENDS, Databases, databases
 from benchmarks.measured import save
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help=f"default: {ROUNDS}, or 1 with --quick")
     arguments = parser.parse_args()
     rounds = arguments.rounds or (1 if arguments.quick else ROUNDS)
-    collect_garbage_less_often()
+    tune_interpreter()
     figures: dict[str, Grown] = {}
     began = time.monotonic()
     with databases() as made:

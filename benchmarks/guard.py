@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import make_url
 
-from anabranch.app import collect_garbage_less_often
+from anabranch.app import tune_interpreter
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.ports import Turn
 from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
@@ -63,7 +63,7 @@ class StandingClock:
 
 def counts() -> dict[str, float]:
     """Every count by name."""
-    collect_garbage_less_often()
+    tune_interpreter()
     line = asyncio.run(_opcodes_per_node(LINE))
     fans = [asyncio.run(_opcodes_per_node(load)) for load in (NARROW, WIDE)]
     loops = [asyncio.run(_opcodes_per_node(load)) for load in (SHORT, LONG)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from anabranch.app import collect_garbage_less_often
+from anabranch.app import tune_interpreter
 from benchmarks.running import engine_on, open_store_at
 
 
@@ -17,5 +17,5 @@ async def work(url: str) -> None:
 
 
 if __name__ == "__main__":
-    collect_garbage_less_often()
+    tune_interpreter()
     asyncio.run(work(sys.argv[1]))

@@ -6,6 +6,7 @@ no HTTP. Every verb takes the tenant; another tenant's things read as absent.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +73,7 @@ class WorkflowService:
 
     async def create_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
-        report = self._refuse_invalid(document)
+        report = await self._refuse_invalid(document)
         wanted = document.get("name")
         if wanted is not None:
             return await self._save(document, wanted, tenant_id=tenant_id), report
@@ -87,7 +88,7 @@ class WorkflowService:
         self, workflow: str, document: Mapping[str, Any], *, tenant_id: str, expected_version: int | None = None
     ) -> tuple[WorkflowVersion, Report]:
         """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
-        report = self._refuse_invalid(document)
+        report = await self._refuse_invalid(document)
         known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         saved = await self._save(
             document,
@@ -100,7 +101,7 @@ class WorkflowService:
 
     async def save_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
         """Save a file under its name: new, the next version, or the newest again if nothing changed."""
-        report = self._refuse_invalid(document)
+        report = await self._refuse_invalid(document)
         name = document.get("name") or derive_name(document.get("title") or "")
 
         async def save_under_this_name() -> WorkflowVersion:
@@ -276,8 +277,9 @@ class WorkflowService:
         tenant_id, workflow, version = key
         return await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
 
-    def _refuse_invalid(self, document: Any) -> Report:
-        report = self.validate(document)
+    async def _refuse_invalid(self, document: Any) -> Report:
+        # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
+        report = await asyncio.to_thread(self.validate, document)
         if report.errors:
             first = report.errors[0]
             others = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""

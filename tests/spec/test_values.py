@@ -54,6 +54,14 @@ def nested(depth: int, inside: Any = 1) -> Any:
     return value
 
 
+def alternating(depth: int) -> Any:
+    """Objects in lists in objects."""
+    value: Any = 1
+    for _ in range(depth // 2):
+        value = [{"a": value}]
+    return value
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -124,6 +132,7 @@ def test_what_is_kept_shares_nothing_with_what_was_given() -> None:
         (nested(VALUE_DEPTH_MAX + 1), "levels"),
         (nested(5_000), "levels"),
         ([nested(VALUE_DEPTH_MAX), 1], "levels"),
+        (alternating(VALUE_DEPTH_MAX + 2), "levels"),
     ],
 )
 def test_what_cannot_be_stored_is_refused_with_its_place(value: Any, place: str) -> None:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import orjson
@@ -24,9 +24,9 @@ VALUE_BYTES_MAX = 1_048_576
 # 64 levels: deeper JSON is an attack or an accident, and parsers recurse.
 VALUE_DEPTH_MAX = 64
 
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 # Exactly these: what only looks like one of them (a text enum, a named tuple) would come back as another thing.
 _SCALARS = frozenset({type(None), bool, int, float, str})
@@ -130,12 +130,10 @@ def _is_not_finite(value: Any, raw: bytes) -> bool:
 def _is_deep(raw: bytes) -> bool:
     if raw.count(b"[") + raw.count(b"{") <= VALUE_DEPTH_MAX:
         return False
-    brackets = _TEXT.sub(b"", raw).translate(None, delete=_NOT_BRACKETS)
-    for _ in range(VALUE_DEPTH_MAX):  # each round takes the innermost level away, everywhere at once
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if not brackets:
-            return False
-    return True
+    unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside_texts = b"".join(unescaped.split(b'"')[::2])
+    brackets = outside_texts.translate(None, delete=_NOT_BRACKETS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > VALUE_DEPTH_MAX
 
 
 def _find_problem(root: Any) -> str | None:

@@ -130,7 +130,7 @@ MUTANTS = (
     _mutant(
         "parked-while-it-runs",
         "a run is parked although a handler's answer is outstanding",
-        ("rules.turn:_set_lease", "parks = _is_idle(state, now)", "parks = True"),
+        ("rules.turn:_set_lease", "parks = _is_idle(holding, now)", "parks = True"),
     ),
     _mutant(
         "retry-never-woken",

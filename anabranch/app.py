@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store import open_store
+from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.migrations import ensure_schema
-from anabranch.service import WorkflowService
+from anabranch.service import ChildRuns, WorkflowService
 from anabranch.settings import Settings
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
@@ -32,6 +33,7 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.node_types = load_types()
+        """Good for checking; those that run have services, which need an open database."""
 
     @asynccontextmanager
     async def opened(
@@ -59,13 +61,16 @@ class App:
                 works=works,
                 only=only,
             )
-            engine = Engine(store=store, handlers=self.node_types, options=options)
+            children = ChildRuns()
+            node_types = load_types(Services(children=children))
+            engine = Engine(store=store, handlers=node_types, options=options)
             service = WorkflowService(
                 engine=engine,
-                node_types=self.node_types,
+                node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
             )
+            children.connect(engine, service)
             await engine.start()
             try:
                 yield engine, service

@@ -148,6 +148,11 @@ class HeldInstances:
         """The held instance, or None: it is not advanced here."""
         return self._held.get(instance_id)
 
+    def is_in_flight(self, instance_id: str) -> bool:
+        """Is it held, with a turn that is not settled?"""
+        held = self._held.get(instance_id)
+        return held is not None and held.in_flight
+
     def still_has(self, held: Held) -> bool:
         """Was it neither let go nor replaced since?"""
         return self._held.get(held.holding.instance_id) is held

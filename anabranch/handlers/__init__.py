@@ -3,5 +3,6 @@
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.handlers.declare import node_type
 from anabranch.handlers.registry import Registry, builtin_types, load_types
+from anabranch.handlers.services import Services
 
-__all__ = ["HandlerResult", "Helpers", "Registry", "builtin_types", "load_types", "node_type"]
+__all__ = ["HandlerResult", "Helpers", "Registry", "Services", "builtin_types", "load_types", "node_type"]

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.handlers import condition, delay, end, loop, set, start, wait_for_event
+from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import HandlerSpec
+from anabranch.handlers.workflow import workflow_spec
 
 _FILES = (start, end, condition, delay, loop, set, wait_for_event)
 
-BUILTIN: Mapping[str, HandlerSpec] = {file.SPEC.type: file.SPEC for file in _FILES}
-"""By type."""
+
+def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]:
+    """By type; those that need services use these."""
+    specs = (
+        *(file.SPEC for file in _FILES),
+        workflow_spec(services.children),
+    )
+    return {spec.type: spec for spec in specs}
+
+
+BUILTIN: Mapping[str, HandlerSpec] = builtin_specs()
+"""By type, without services: good for checking, and for the names."""

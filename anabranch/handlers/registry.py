@@ -11,8 +11,9 @@ from importlib.metadata import EntryPoint, entry_points
 
 from anabranch.engine.handling import Handler
 from anabranch.engine.rules.node_types import NodeType
-from anabranch.handlers.builtin import BUILTIN
+from anabranch.handlers.builtin import builtin_specs
 from anabranch.handlers.declare import DECLARED
+from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import HandlerSpec, SpecHandler
 
 logger = logging.getLogger(__name__)
@@ -54,12 +55,12 @@ class Registry:
         return entry
 
 
-def builtin_types() -> Registry:
+def builtin_types(services: Services = NO_SERVICES) -> Registry:
     """The types that anabranch brings, and no others."""
-    return Registry(BUILTIN)
+    return Registry(builtin_specs(services))
 
 
-def load_types() -> Registry:
+def load_types(services: Services = NO_SERVICES) -> Registry:
     """The built-in types, those of installed packages, and those that imported modules declare, now or later.
 
     A package whose handlers cannot be imported is logged and left out: the others go on, and
@@ -67,7 +68,7 @@ def load_types() -> Registry:
     """
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         import_handlers(entry_point)
-    return Registry(BUILTIN, declared=DECLARED)
+    return Registry(builtin_specs(services), declared=DECLARED)
 
 
 def import_handlers(entry_point: EntryPoint) -> None:

@@ -268,6 +268,4 @@ def _concluded(thought: Thought) -> Decision:
         if place not in thought.unfinished_before:
             thought.wake(loop)
     commands = [command for command in thought.commands if thought.state.owes(command)]
-    return Decision(
-        thought.events, commands, thought.stops, thought.cancels, thought.not_before, worked=thought.worked
-    )
+    return Decision(thought.events, commands, thought.stops, thought.cancels, thought.not_before, worked=thought.worked)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.engine.ports import Claimed, ForeignResult, InstanceHead, InstanceRow, Loaded, Outcome, Turn
 from anabranch.engine.rules.events import Event, EventType, Status
@@ -29,6 +29,8 @@ class Change:
     before: InstanceRow | None
     after: InstanceRow | None
     events: Sequence[Event]
+    by_family: bool = False
+    """It was woken or cancelled by what became of its child or parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +291,7 @@ class MemoryDatabase:
                 available_at = now if available_at is None else min(now, available_at)
             record.row = _replaced(row, version=row.version + 1, worker_id=row.worker_id, available_at=available_at)
             woken[row.head.instance_id] = record.row.version
-            changes.append(Change(row, record.row, ()))
+            changes.append(Change(row, record.row, (), by_family=True))
         return woken
 
     def _cancel(self, ids: Sequence[str], now: int, changes: list[Change]) -> set[str]:
@@ -300,7 +302,8 @@ class MemoryDatabase:
             record = self._open.get(instance_id)
             if record is not None and record.row.head.parent_waits:
                 reason = Payload.trusted(cancel_reason(record.row.head.parent_id))
-                changes.append(self._append(record, EventType.INSTANCE_CANCELLED, reason, Status.CANCELLED, now))
+                change = self._append(record, EventType.INSTANCE_CANCELLED, reason, Status.CANCELLED, now)
+                changes.append(replace(change, by_family=True))
                 cancelled.add(instance_id)
                 todo += self._awaited_by(instance_id)
         return cancelled

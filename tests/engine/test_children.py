@@ -295,6 +295,7 @@ async def test_a_parent_that_fails_cancels_its_child_and_stops_its_handlers(proc
     run_id = await process.run(document)
     child = child_id(run_id, "call", "")
     await process.log.saw("NODE_DISPATCHED", "gate", instance_id=child)
+    began = process.engine.clock.monotonic()
     await process.service.send_signal(run_id, "break", None, tenant_id=TENANT)
 
     run = await process.ended(run_id)
@@ -303,6 +304,7 @@ async def test_a_parent_that_fails_cancels_its_child_and_stops_its_handlers(proc
     assert (await process.service.get_run_status(child, tenant_id=TENANT)).status.value == "CANCELLED"
     await until(lambda: nodes.stopped == ["gate"])
     assert not process.engine.orchestrator.holds(child)
+    assert process.engine.clock.monotonic() - began < 5, "at once, not when its lease is to be extended"
 
 
 @pytest.mark.parametrize("how", ["terminate", "iteration"])

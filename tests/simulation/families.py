@@ -54,7 +54,8 @@ class Families:
     def a_parked_parent_is_woken(self, transaction: Transaction, runs: Mapping[str, Facts]) -> Iterator[Wrong]:
         """A parent that nobody holds is available as soon as a child that it waits for has ended."""
         for change in transaction.changes:
-            parent = change.after
+            # As the whole transaction leaves it: it may be parked and woken in one.
+            parent = None if change.after is None else self._rows[change.after.head.instance_id]
             if parent is None or parent.worker_id is not None or parent.status.is_terminal:
                 continue
             if parent.available_at is not None and parent.available_at <= transaction.now:

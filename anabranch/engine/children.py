@@ -74,7 +74,7 @@ class AwaitedChildren:
             asked: dict[str, Held] = {}
             for instance_id in list(self._waiting):
                 held = self._held.get(instance_id)
-                unchecked = [] if held is None else list(held.holding.unchecked)
+                unchecked = [] if held is None else sorted(held.holding.unchecked)
                 if held is not None:
                     asked.update(dict.fromkeys(unchecked[: CHILDREN_ASKED_MAX - len(asked)], held))
                 if len(asked) >= CHILDREN_ASKED_MAX:

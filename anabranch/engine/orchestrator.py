@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from anabranch.engine.children import AwaitedChildren
-from anabranch.engine.held import Answer, Birth, Held, HeldInstances
+from anabranch.engine.held import Answer, Birth, Held, HeldInstances, why_orphaned
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
 from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
@@ -35,7 +35,7 @@ from anabranch.engine.rules.turn import Draft, Holding, Planned, Settled, Won, o
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.unclear import Rereader
-from anabranch.errors import AnabranchError, NotFound, RunError, StoreUnavailable, ValueNotStorable
+from anabranch.errors import AnabranchError, RunError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -257,7 +257,7 @@ class Orchestrator:
         for draft, existing_id in settled.existing:
             self._answer_birth(draft, Birth(existing_id, Status.PENDING, created=False))
         for draft in settled.orphaned:
-            self._answer_birth(draft, _why_orphaned(draft.holding.state.head))
+            self._answer_birth(draft, why_orphaned(draft.holding.state.head))
         for draft in settled.defective:
             self._drop_defective(draft, draft.defect)
         again = [draft for draft, reason in settled.refused if self._replace_refused(draft, reason)]
@@ -283,7 +283,7 @@ class Orchestrator:
 
     async def _refresh_cancelled(self) -> None:
         """Let go of what our own commits have cancelled; what has a turn in flight, after that."""
-        ids = [instance_id for instance_id in self._cancelled if not self._held.is_in_flight(instance_id)]
+        ids = [instance_id for instance_id in sorted(self._cancelled) if not self._held.is_in_flight(instance_id)]
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
 
@@ -386,13 +386,6 @@ class Orchestrator:
             return True
         self._held.let_go(held)
         return False
-
-
-def _why_orphaned(head: InstanceHead) -> NotFound:
-    if head.parent_id is None:
-        return NotFound(f"workflow {head.workflow_id} was deleted before the run could begin")
-    message = f"run {head.instance_id} was not started: its workflow was deleted, or its parent does not ask for it"
-    return NotFound(message)
 
 
 def _refused_result(result: NodeResult, reason: str) -> Stimulus:

@@ -20,7 +20,7 @@ from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.secrets import Safe, SecretBox, find_key
-from anabranch.service import DataService, WorkflowService
+from anabranch.service import ChildRuns, DataService, WorkflowService
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
@@ -61,7 +61,8 @@ class App:
         """
         tune_interpreter()
         settings = self.settings
-        async with self._opened_store() as store, self._opened_services(store) as services:
+        children = ChildRuns()
+        async with self._opened_store() as store, self._opened_services(store, children) as services:
             node_types = load_types(services)
             options = EngineOptions(
                 lease_ms=settings.lease_ms,
@@ -78,6 +79,7 @@ class App:
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
             )
+            children.connect(engine, service)
             await engine.start()
             try:
                 yield engine, service
@@ -123,7 +125,7 @@ class App:
             await store.stop()
 
     @asynccontextmanager
-    async def _opened_services(self, store: SqlStore) -> AsyncIterator[Services]:
+    async def _opened_services(self, store: SqlStore, children: ChildRuns) -> AsyncIterator[Services]:
         """What the node types need of the rest of the house; closed when their engine has stopped."""
         guard = Guard(AllowList.parse(self.settings.egress_allow))
         client = GuardedClient(guard)
@@ -131,7 +133,7 @@ class App:
         safe = self._safe(store, makes_key=False)
         try:
             async with self._opened_data(store, guard, makes_key=False) as data:
-                yield Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries)
+                yield Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries, children=children)
         finally:
             await sandbox.stop()
             guard.close()

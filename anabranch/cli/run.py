@@ -51,7 +51,7 @@ class _Assignment:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        """Notice the end of our run: the only one that is advanced here, even before its id is known."""
+        """Notice the end of our run; before its id is known, of any: the ends of its children are looked into too."""
         if status.is_terminal and self.instance_id in (None, instance_id):
             self.ended.set()
 
@@ -190,6 +190,7 @@ async def _ended(assignment: _Assignment, service: WorkflowService) -> None:
     instance_id, tenant_id = assignment.instance_id, assignment.session.tenant
     assert instance_id is not None
     while True:
+        assignment.ended.clear()  # before asking: what is heard of after that is not in the answer
         try:
             row = await service.get_run_status(instance_id, tenant_id=tenant_id)
         except StoreUnavailable:

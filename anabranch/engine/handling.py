@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.rules.node_types import NodeTypes
-from anabranch.engine.rules.stimuli import AwaitsSignal
+from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal
 from anabranch.engine.rules.template import compile_template
 
 
@@ -62,7 +62,7 @@ class Helpers:
         return compile_template(text).resolve(self.context)
 
 
-HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal
+HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal | AwaitsChild
 
 
 class Handler(Protocol):

@@ -17,10 +17,11 @@ from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus, TimersDue
 from anabranch.engine.rules.turn import Draft, Holding
 from anabranch.engine.task_worker import TaskWorker
-from anabranch.errors import AnabranchError, StoreUnavailable
+from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -32,6 +33,13 @@ class Birth:
     instance_id: str
     status: Status
     created: bool
+
+
+def why_orphaned(head: InstanceHead) -> NotFound:
+    """What to tell whoever started a run that must not be."""
+    if head.parent_id is None:
+        return NotFound(f"workflow {head.workflow_id} was deleted before the run could begin")
+    return NotFound(f"run {head.instance_id}: its workflow was deleted, or its parent does not ask for it any more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +155,11 @@ class HeldInstances:
     def get(self, instance_id: str) -> Held | None:
         """The held instance, or None: it is not advanced here."""
         return self._held.get(instance_id)
+
+    def is_in_flight(self, instance_id: str) -> bool:
+        """Is it held, with a turn that is not settled?"""
+        held = self._held.get(instance_id)
+        return held is not None and held.in_flight
 
     def still_has(self, held: Held) -> bool:
         """Was it neither let go nor replaced since?"""

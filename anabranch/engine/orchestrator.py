@@ -12,7 +12,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from anabranch.engine.held import Answer, Birth, Held, HeldInstances
+from anabranch.engine.children import AwaitedChildren
+from anabranch.engine.held import Answer, Birth, Held, HeldInstances, why_orphaned
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
 from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
@@ -23,6 +24,7 @@ from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.stimuli import (
     Adopted,
     CancelRequested,
+    ChildEnded,
     Failed,
     NodeResult,
     SignalSent,
@@ -33,7 +35,7 @@ from anabranch.engine.rules.turn import Draft, Holding, Planned, Settled, Won, o
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.unclear import Rereader
-from anabranch.errors import AnabranchError, NotFound, RunError, StoreUnavailable, ValueNotStorable
+from anabranch.errors import AnabranchError, RunError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -76,6 +78,9 @@ class Orchestrator:
             worker_id=worker_id,
             lease_ms=lease_ms,
         )
+        self._children = AwaitedChildren(store=store, held=self._held, clock=clock)
+        self._cancelled: set[str] = set()
+        """Held instances that our own commits have cancelled, because nobody awaits them any more."""
         self._lanes: list[asyncio.Task[None]] = []
         self._stopping = False
         self.worker_id = worker_id
@@ -84,6 +89,7 @@ class Orchestrator:
     async def start(self) -> None:
         """Begin to commit: one lane for each commit that the store takes at once."""
         await self._held.delays.start()
+        await self._children.start()
         self._lanes = [
             asyncio.create_task(self._lane(), name=f"lane-{number}")
             for number in range(self._store.commits_in_flight_max)
@@ -92,6 +98,7 @@ class Orchestrator:
     async def stop(self) -> None:
         """Commit what has arrived, then return; may be called twice, or before start."""
         await self._held.delays.stop()
+        await self._children.stop()
         self._stopping = self._unclear.stopping = True
         self._held.arrived.set()
         lanes, self._lanes = self._lanes, []
@@ -115,6 +122,11 @@ class Orchestrator:
     def holds(self, instance_id: str) -> bool:
         """Is this instance advanced here?"""
         return self._held.get(instance_id) is not None
+
+    def head_of(self, instance_id: str) -> InstanceHead | None:
+        """What a held instance was born with; None: it is not advanced here."""
+        held = self._held.get(instance_id)
+        return None if held is None else held.holding.state.head
 
     def note_failure(self, failure: StoreUnavailable) -> None:
         """The store did not answer: leases that lapse meanwhile tell nothing about their workers."""
@@ -222,6 +234,8 @@ class Orchestrator:
                 self._held.let_go(held)
         finally:
             self._held.put_back(taken)
+        if self._cancelled:
+            await self._refresh_cancelled()
         return bool(planned.turns)
 
     async def _commit(self, planned: Planned) -> None:
@@ -231,9 +245,11 @@ class Orchestrator:
             outcome = await self._store.commit(planned.turns)
             self._unclear.note_success()
             self._clock.adjust(outcome.store_now)
-        await self._settle(settle(planned, outcome), asked_at)
+        await self._settle(settle(planned, outcome), outcome, asked_at)
 
-    async def _settle(self, settled: Settled, asked_at: float) -> None:
+    async def _settle(self, settled: Settled, outcome: Outcome, asked_at: float) -> None:
+        self._cancelled.update(instance_id for instance_id in outcome.cancelled if self.holds(instance_id))
+        self._tell_parents(settled, outcome)
         for won in settled.won:
             try:
                 self._perform(won, asked_at)
@@ -247,8 +263,7 @@ class Orchestrator:
         for draft, existing_id in settled.existing:
             self._answer_birth(draft, Birth(existing_id, Status.PENDING, created=False))
         for draft in settled.orphaned:
-            workflow_id = draft.holding.state.head.workflow_id
-            self._answer_birth(draft, NotFound(f"workflow {workflow_id} was deleted before the run could begin"))
+            self._answer_birth(draft, why_orphaned(draft.holding.state.head))
         for draft in settled.defective:
             self._drop_defective(draft, draft.defect)
         again = [draft for draft, reason in settled.refused if self._replace_refused(draft, reason)]
@@ -256,6 +271,28 @@ class Orchestrator:
         await self._unclear.reread([(held, draft) for held, draft in pairs if held is not None])
 
     # -- after the commit -----------------------------------------------------------------
+    def _tell_parents(self, settled: Settled, outcome: Outcome) -> None:
+        """Children have ended here: their parents, where they are held here too, need not read that anew.
+
+        The commit has raised a parent's version, so that nobody who decided without knowing of the
+        end can win. We know: where nothing else has happened to the parent, we go on from there.
+        """
+        for won in settled.won:
+            turn, state = won.draft.turn, won.draft.holding.state
+            parent = None if turn is None or turn.wakes is None else self._held.get(turn.wakes)
+            if parent is None or state.terminal is None or state.outcome is None:
+                continue
+            version = outcome.woken.get(parent.holding.instance_id)
+            if version == parent.holding.version + 1:
+                parent.holding.version = version
+            self._held.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))
+
+    async def _refresh_cancelled(self) -> None:
+        """Let go of what our own commits have cancelled; what has a turn in flight, after that."""
+        ids = [instance_id for instance_id in sorted(self._cancelled) if not self._held.is_in_flight(instance_id)]
+        self._cancelled.difference_update(ids)
+        await self.refresh(ids)
+
     def _held_of(self, draft: Draft) -> Held | None:
         """Whose draft it is, unless that was let go while the commit was under way."""
         held = self._held.get(draft.holding.instance_id)
@@ -284,6 +321,7 @@ class Orchestrator:
         held.forget_answered(draft)
         self._dispatch(held, won.dispatches)
         self._held.delays.schedule(turn.instance_id, won.next_due)
+        self._children.look_at(held)
 
     def _settle_idle(self, draft: Draft) -> None:
         """Stimuli that changed nothing: answer who asked, and perform what an adoption owes."""
@@ -294,6 +332,7 @@ class Orchestrator:
         held.forget_answered(draft)
         self._dispatch(held, [])
         self._held.delays.schedule(draft.holding.instance_id, draft.holding.state.next_due())
+        self._children.look_at(held)
 
     def _dispatch(self, held: Held, dispatches: Sequence[Dispatch]) -> None:
         state = held.holding.state

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.turn import Outcome, Turn
 from anabranch.engine.rules.values import Payload
 
@@ -120,6 +121,10 @@ class Store(Protocol):
 
         Instance ids are distinct within a call. Winners get version + 1, last_seq advanced by
         their events, status, lease; terminal statuses also get completed_at and no worker.
+
+        In the same transaction the parents that winners wake get version + 1 (and are available
+        now if nobody holds them), and the children that winners do not await any more are
+        cancelled, with all that these await.
         """
 
     async def claim(
@@ -129,8 +134,9 @@ class Store(Protocol):
 
         The claim raises the version although it appends no event: a worker that lost its lease
         without knowing must lose its next commit too. Rows another claim holds locked are
-        skipped. `only` restricts it to these ids (`anabranch run`); `steal` takes them from a
-        live lease too (`run --resume`), which does not count as lapsed: its worker had not crashed.
+        skipped. `only` restricts it to these ids and the families below them (`anabranch run`);
+        `steal` takes them from a live lease too (`run --resume`), which does not count as lapsed:
+        its worker had not crashed.
         """
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
@@ -156,7 +162,10 @@ class Store(Protocol):
         """
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
-        """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""
+        """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional.
+
+        In the same transaction its parent is woken and its children are cancelled, as by `commit`.
+        """
 
     # -- reading --------------------------------------------------------------------------
     async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
@@ -164,6 +173,9 @@ class Store(Protocol):
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         """The row alone. With a tenant, another tenant's reads as absent."""
+
+    async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
+        """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
 
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """Events in seq order."""

@@ -23,7 +23,7 @@ from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.plan import PlanNode
-from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed, HandlerOutcome, NodeResult
+from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, Completed, Failed, HandlerOutcome, NodeResult
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from anabranch.errors import (
     AnabranchError,
@@ -221,7 +221,7 @@ async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers
 
 def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
     """What a handler returned, as a value that may enter the log. Raises what makes it unfit."""
-    if isinstance(returned, AwaitsSignal):
+    if isinstance(returned, AwaitsSignal | AwaitsChild):
         return returned
     if not isinstance(returned, HandlerResult):
         raise NonRetryable(f"the handler returned a {type(returned).__name__}, not a HandlerResult")

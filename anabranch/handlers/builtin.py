@@ -11,6 +11,7 @@ from anabranch.handlers.javascript import javascript_spec
 from anabranch.handlers.python import python_spec
 from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import HandlerSpec
+from anabranch.handlers.workflow import workflow_spec
 
 _FILES = (start, end, condition, delay, loop, set, wait_for_event)
 
@@ -23,6 +24,7 @@ def builtin_specs(services: Services = NO_SERVICES) -> Mapping[str, HandlerSpec]
         javascript_spec(services.sandbox),
         python_spec(services.sandbox),
         data_query_spec(services.queries),
+        workflow_spec(services.children),
     )
     return {spec.type: spec for spec in specs}
 

@@ -16,6 +16,7 @@ from anabranch.handlers.fetched import HttpAnswer
 from anabranch.handlers.http_request import HttpSender
 from anabranch.handlers.sandbox import CodeRunner, NoSandbox
 from anabranch.handlers.spec import SecretReader
+from anabranch.handlers.workflow import Children
 
 
 class _NoHttp:
@@ -28,6 +29,11 @@ class _NoSecrets:
         raise NonRetryable("this process has no secrets: it was put together without a place to read them")
 
 
+class _NoChildren:
+    async def start(self, *_: Any, **__: Any) -> str:
+        raise NonRetryable("this process starts no other runs: it was put together without a place to start them")
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """One field per port; each refuses unless it is given."""
@@ -36,6 +42,7 @@ class Services:
     secrets: SecretReader = field(default_factory=_NoSecrets)
     sandbox: CodeRunner = field(default_factory=NoSandbox)
     queries: QueryRunner = field(default_factory=NoQueries)
+    children: Children = field(default_factory=_NoChildren)
 
 
 NO_SERVICES = Services()

@@ -16,16 +16,12 @@ from anabranch.engine.ports import InstanceRow, Loaded, WorkflowVersion
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.graph import derive_name
-from anabranch.engine.rules.instance import InstanceHead
-from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.node_types import NodeTypes
-from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
 from anabranch.engine.rules.validate import Report, validate
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import (
     InvalidInput,
-    InvalidRequest,
     InvalidWorkflow,
     NameTaken,
     NotFound,
@@ -33,7 +29,8 @@ from anabranch.errors import (
     TooManySignals,
     ValueNotStorable,
 )
-from anabranch.service.admission import check_key, checked_payload, input_payload, is_run_id, is_storable, new_run_id
+from anabranch.service.admission import check_key, checked_payload, input_payload, is_run_id, is_storable
+from anabranch.service.births import root_head
 from anabranch.service.pending_limit import PendingLimit
 from anabranch.service.run_view import activations, log_entry, run_details, run_summary
 from anabranch.service.shared_reads import SharedReads
@@ -42,7 +39,6 @@ from anabranch.service.shared_reads import SharedReads
 # name in the same moment, once more.
 SAVE_TRIES_MAX = 5
 
-_DAY_MS = 86_400_000
 _LOG_PAGE = 1_000
 
 
@@ -62,7 +58,7 @@ class WorkflowService:
         self._engine = engine
         self._store = engine.store
         self._node_types = node_types
-        self._retention_days_max = retention_days_max
+        self.retention_days_max = retention_days_max
         self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
         self._versions = SharedReads(self._read_version)
 
@@ -150,9 +146,11 @@ class WorkflowService:
         payload = await input_payload(input_, plan)
         if idempotency_key is not None:
             check_key(idempotency_key, "an idempotency key")
-        head = self._head_of(
+        head = root_head(
             found,
             plan,
+            now=self._engine.clock.now(),
+            retention_days_max=self.retention_days_max,
             idempotency_key=idempotency_key,
             retention_days=retention_days,
             available_at=available_at,
@@ -310,41 +308,6 @@ class WorkflowService:
             name = f"{derived[: 63 - len(str(number))]}-{number}"
             number += 1
         return name
-
-    def _head_of(
-        self,
-        found: WorkflowVersion,
-        plan: Plan,
-        *,
-        idempotency_key: str | None,
-        retention_days: int | None,
-        available_at: int | None,
-        deadline_at: int | None,
-    ) -> InstanceHead:
-        now = self._engine.clock.now()
-        begins_at = max(now, available_at or now)  # a past availableAt means now
-        if deadline_at is not None and available_at is not None and deadline_at <= available_at:
-            message = f"deadlineAt ({to_iso(deadline_at)}) is not after availableAt ({to_iso(available_at)})"
-            raise InvalidRequest(message, details=[{"pointer": "/deadlineAt", "message": message}])
-        if deadline_at is None and plan.deadline_ms is not None:
-            deadline_at = begins_at + plan.deadline_ms
-        if retention_days is None:
-            retention_days = 30 if plan.retention_ms is None else -(-plan.retention_ms // _DAY_MS)
-        if retention_days < 1:
-            raise InvalidRequest("retentionDays is at least 1", details=[{"pointer": "/retentionDays"}])
-        return InstanceHead(
-            instance_id=new_run_id(now),
-            tenant_id=found.tenant_id,
-            workflow_id=found.workflow_id,
-            workflow_name=found.name,
-            workflow_version=found.version,
-            created_at=now,
-            available_at=begins_at,
-            deadline_at=deadline_at,
-            retention_days=min(retention_days, self._retention_days_max),
-            idempotency_key=idempotency_key,
-            kind=found.kind,
-        )
 
     async def _loaded(self, instance_id: str, tenant_id: str) -> Loaded:
         found = await self._store.load([instance_id]) if is_run_id(instance_id) else {}

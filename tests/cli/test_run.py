@@ -144,6 +144,19 @@ def test_only_its_own_run_is_advanced(anabranch: Command, write: Write) -> None:
     assert anabranch("runs", "show", other, "--json").document["status"] == "PENDING"
 
 
+def test_a_run_advances_the_runs_that_it_starts(anabranch: Command, write: Write) -> None:
+    anabranch("workflows", "import", write("greeting.json", GREETING))
+    config = {"workflow": "greeting", "input": {"name": "{{ctx.input.name}}"}}
+    calls = chain("calls", {"id": "call", "type": "workflow", "config": config, "outputVariable": "last"})
+
+    printed = anabranch("run", write("calls.json", calls), "--input", '{"name": "Ada"}', "--json")
+
+    assert printed.document["output"] == {"last": {"last": {"text": "Hello Ada"}}}
+    child, parent = anabranch("runs", "list", "--json").document["items"]
+    assert (child["parentID"], parent["parentID"]) == (printed.document["instanceID"], None)
+    assert (child["name"], child["status"]) == ("greeting", "COMPLETED")
+
+
 def test_node_types_of_ones_own_are_imported(anabranch: Command, write: Write) -> None:
     Path("whispering.py").write_text(
         "from anabranch import HandlerResult, node_type\n"

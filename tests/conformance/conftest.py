@@ -10,6 +10,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from anabranch.engine.ports import Store
@@ -58,6 +59,13 @@ async def store(store_factory: StoreFactory) -> Store:
 async def other_store(store_factory: StoreFactory) -> Store:
     """Another process's connection to the same database."""
     return await store_factory()
+
+
+@pytest.fixture
+async def locker(postgres_url: str) -> AsyncIterator[psycopg.AsyncConnection]:
+    """A bare connection that stands for another process in the middle of its transaction (PostgreSQL only)."""
+    async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+        yield connection
 
 
 def _opener(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], Store]:

@@ -29,6 +29,7 @@ from tests.conformance.building import (
 async def test_a_birth_keeps_everything_it_was_given(store: Store) -> None:
     now = await store.now()
     workflow = await store.save_workflow(tenant_id=TENANT, name="orders", title=None, definition={})
+    parent = await born(store)
     head = new_head(
         now=now,
         workflow_id=workflow.workflow_id,
@@ -37,7 +38,12 @@ async def test_a_birth_keeps_everything_it_was_given(store: Store) -> None:
         deadline_at=now + 2 * HOUR_MS,
         retention_days=3,
         idempotency_key="order-1",
-        parent_id=new_id(),
+        parent_id=parent.head.instance_id,
+        parent_node_id="call",
+        parent_scope="each[0]",
+        parent_waits=True,
+        depth=2,
+        root_id=new_id(),
         kind="coded",
         test=True,
     )

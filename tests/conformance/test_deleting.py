@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
@@ -75,13 +74,6 @@ async def test_a_birth_and_a_delete_at_once_never_both_succeed(store: Store, oth
 
 
 # -- row locks, held from a second connection -----------------------------------------------------
-@pytest.fixture
-async def locker(postgres_url: str) -> AsyncIterator[psycopg.AsyncConnection]:
-    """A bare connection that stands for another process in the middle of its transaction."""
-    async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
-        yield connection
-
-
 @only_postgresql
 async def test_a_delete_under_way_holds_up_no_commit(store: Store, locker: psycopg.AsyncConnection) -> None:
     leaving, staying = await saved(store, "leaving"), await saved(store, "staying")

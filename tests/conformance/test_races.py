@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
@@ -28,6 +27,7 @@ from tests.conformance.building import (
     turn,
 )
 from tests.conformance.conftest import StoreFactory
+from tests.conformance.locking import lock, waiting_backend
 
 ROUNDS = 30
 only_postgresql = pytest.mark.only_on("postgresql", because="only PostgreSQL locks single rows")
@@ -131,30 +131,6 @@ async def test_a_cancel_among_racing_commits_is_written_and_is_the_last_event(st
 
 
 # -- row locks, held from a second connection -----------------------------------------------------
-@pytest.fixture
-async def locker(postgres_url: str) -> AsyncIterator[psycopg.AsyncConnection]:
-    """A bare connection that locks rows and watches who waits for them."""
-    async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
-        yield connection
-
-
-async def lock(locker: psycopg.AsyncConnection, instance_id: str) -> None:
-    """Hold the row until the next rollback."""
-    await locker.execute("SELECT FROM workflow_instances WHERE instance_id = %s FOR UPDATE", [instance_id])
-
-
-async def waiting_backend(locker: psycopg.AsyncConnection) -> int:
-    """The process that waits for a lock in this database, as soon as there is one."""
-    while True:
-        await locker.execute("SELECT pg_stat_clear_snapshot()")
-        found = await locker.execute(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        backend = await found.fetchone()
-        if backend is not None:
-            return int(backend[0])
-
-
 @only_postgresql
 async def test_a_turn_whose_row_is_locked_is_unknown_and_may_be_repeated(
     store: Store, locker: psycopg.AsyncConnection

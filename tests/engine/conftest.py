@@ -14,9 +14,10 @@ from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store import open_store
 from anabranch.errors import StoreUnavailable
+from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.migrations import upgrade
-from anabranch.service import WorkflowService
+from anabranch.service import ChildRuns, WorkflowService
 from tests.engine import nodes
 
 TENANT = "default"
@@ -59,13 +60,14 @@ class Log:
 class Process:
     """An engine with its façade and what it announced."""
 
-    def __init__(self, engine: Engine, *, pending_max: int) -> None:
+    def __init__(self, engine: Engine, children: ChildRuns, *, pending_max: int) -> None:
         self.engine = engine
         self.log = Log()
         engine.observers.add(self.log)
         self.service = WorkflowService(
             engine=engine, node_types=load_types(), retention_days_max=365, pending_max=pending_max
         )
+        children.connect(engine, self.service)
 
     async def run(self, document: dict[str, Any], input_: Any = None, **options: Any) -> str:
         """Save and start; the run's id."""
@@ -85,7 +87,7 @@ class Process:
 
     def crash(self) -> None:
         """As kill -9 would: everything stops where it is, nothing is handed over, nothing written."""
-        for name in ("commit", "release", "extend", "claim", "load", "versions"):
+        for name in ("commit", "release", "extend", "claim", "load", "versions", "ended_children", "get_instance"):
             setattr(self.engine.store, name, _gone)
 
 
@@ -139,8 +141,10 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
     async def make(*, pending_max: int = 1_000, **options: Any) -> Process:
         store = open_store(database_url)
         await store.start()
-        engine = Engine(store=store, handlers=load_types(), options=EngineOptions(**options))
-        process = Process(engine, pending_max=pending_max)
+        children = ChildRuns()
+        types = load_types(Services(children=children))
+        engine = Engine(store=store, handlers=types, options=EngineOptions(**options))
+        process = Process(engine, children, pending_max=pending_max)
         started.append(process)
         await engine.start()
         return process

@@ -29,7 +29,7 @@ async def _refused(type_name: str, config: dict[str, Any], context: dict[str, An
 def test_the_registry_has_the_promised_types_in_order() -> None:
     assert TYPES.names() == [
         "condition", "dataQuery", "delay", "end", "httpRequest", "javascript", "loop", "python",
-        "set", "start", "waitForEvent",
+        "set", "start", "waitForEvent", "workflow",
     ]  # fmt: skip
     assert TYPES.get("teleport") is None
     assert TYPES.handler("teleport") is None
@@ -45,12 +45,18 @@ def test_every_type_has_its_handles_and_all_but_start_and_end_have_error() -> No
     assert without_error == ["end", "start"]
 
 
-def test_only_a_wait_without_timeout_may_last_for_ever() -> None:
+def test_only_a_wait_without_timeout_and_an_awaited_workflow_may_last_for_ever() -> None:
+    child = TYPES.get("workflow")
+    assert child is not None
+    assert child.unbounded({"workflow": "other"})
+    assert child.unbounded({"workflow": "other", "wait": "{{ctx.input.patient}}"})
+    assert not child.unbounded({"workflow": "other", "wait": False})
     node_type = TYPES.get("waitForEvent")
     assert node_type is not None
     assert node_type.unbounded({"event": "a"})
     assert not node_type.unbounded({"event": "a", "timeout": "1h"})
-    assert not any(TYPES.get(name).unbounded({}) for name in TYPES.names() if name != "waitForEvent")  # type: ignore[union-attr]
+    others = set(TYPES.names()) - {"waitForEvent", "workflow"}
+    assert not any(TYPES.get(name).unbounded({}) for name in others)  # type: ignore[union-attr]
 
 
 async def test_start_says_which_input_it_received() -> None:

@@ -100,6 +100,36 @@ def test_a_run_killed_at_every_moment_ends_once(
     assert_due_times_kept(events)
 
 
+def test_a_killed_run_is_resumed_with_the_runs_that_it_has_started(
+    database: str, anabranch: Command, launch: Launch, write: Write, folder: Path
+) -> None:
+    lowest = chain("lowest", effect("held", gate=GATE))
+    for document in (lowest, chain("middle", _call("lowest"))):
+        assert anabranch("workflows", "import", write("child.json", document), "--import", EFFECTS).code == 0
+    process = launch("run", write("top.json", chain("top", _call("middle"))), "--import", EFFECTS, "--watch")
+    process.saw("effect of held")
+    assert process.send(signal.SIGKILL) == -signal.SIGKILL
+    runs = anabranch("runs", "list", "--json").document["items"]
+    top = next(run["instanceID"] for run in runs if run["parentID"] is None)
+
+    (folder / GATE).touch()
+    again = resumed(launch, top)
+
+    assert again.ended() == 0
+    runs = anabranch("runs", "list", "--json").document["items"]
+    assert [run["name"] for run in runs] == ["lowest", "middle", "top"], "each was started once"
+    assert {run["status"] for run in runs} == {"COMPLETED"}
+    for run in runs:
+        assert_recorded_once(log_of(anabranch, run["instanceID"]))
+    assert [line["attempt"] for line in ledger(folder)] == [1, 1]
+    assert_one_key_per_activation(ledger(folder))
+
+
+def _call(workflow: str) -> dict[str, Any]:
+    """A node that starts another workflow and waits for it."""
+    return {"id": "call", "type": "workflow", "config": {"workflow": workflow}}
+
+
 def assert_recorded_once(events: list[dict[str, Any]]) -> None:
     """Every activation has one ending, every attempt one dispatch, the run one end, the log no gap."""
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))

@@ -31,6 +31,13 @@ sys.stdin.readline()
 upgrade(sys.argv[1])
 """
 
+# Column by column: SQLite keeps the words of each CREATE TABLE, and adds what ALTER TABLE added to their end.
+_SQLITE_PICTURE = """
+    SELECT t.name, c.name, c.type, c."notnull", c.dflt_value, c.pk
+    FROM sqlite_master AS t JOIN pragma_table_info(t.name) AS c WHERE t.type = 'table'
+    UNION ALL SELECT name, sql, '', '', '', '' FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL
+"""
+
 _POSTGRES_PICTURE = """
     SELECT table_name, column_name, data_type, is_nullable, column_default
     FROM information_schema.columns WHERE table_schema = 'public'
@@ -177,7 +184,7 @@ def _on(url: str, work: Callable[[Connection], Answer]) -> Answer:
 def _picture(connection: Connection) -> list[str]:
     """Every table, column and index of a database as one sorted list of texts."""
     if connection.dialect.name == "sqlite":
-        rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")).all()
+        rows = connection.execute(text(_SQLITE_PICTURE)).all()
     else:
         rows = connection.execute(text(_POSTGRES_PICTURE)).all()
     lines = (" ".join(" ".join(map(str, row)).split()) for row in rows)

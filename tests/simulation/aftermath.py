@@ -66,6 +66,8 @@ def last_look(judge: Judge, machines: Machines, database: MemoryDatabase, rariti
         if workers:
             what = f"{node_id} in {scope!r} is still executed by {workers}"
             judge.accuse("handlers in flight are told to stop", what, run)
+    for what, run in judge.families.what_nodes_say_of_their_children(judge.runs):
+        judge.accuse(judge.families.what_nodes_say_of_their_children, what, run)
     for run, facts in judge.runs.items():
         _compare_with_oracle(judge, run, facts, database.instances[run].row, rarities)
 

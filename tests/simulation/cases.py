@@ -49,15 +49,15 @@ class SimulatedCase:
 @cache
 def drawn_cases() -> tuple[SimulatedCase, ...]:
     """Shapes that random graphs hit too seldom."""
-    return tuple(_case(name, document, input_, None) for name, (document, input_) in _drawn().items())
+    return tuple(case_of(name, document, input_, None) for name, (document, input_) in _drawn().items())
 
 
 @cache
 def probe_case() -> SimulatedCase:
     """A handler that works for a minute beside a wait: for looking at how soon foreign changes take effect."""
-    document = _graph(["start>ask", "start>sleeper"], work=0)
-    _with(document, ask={"type": "waitForEvent", "config": {"event": "approved"}})
-    return _case("probe", _with(document, sleeper={"config": {"exactlyMs": 60_000}, "timeout": "2m"}), {}, None)
+    document = graph(["start>ask", "start>sleeper"], work=0)
+    changed(document, ask={"type": "waitForEvent", "config": {"event": "approved"}})
+    return case_of("probe", changed(document, sleeper={"config": {"exactlyMs": 60_000}, "timeout": "2m"}), {}, None)
 
 
 @cache
@@ -78,10 +78,10 @@ def random_case_of(number: int) -> SimulatedCase:
             prediction = predict({**case.document, "nodes": known}, case.input, case.script)
     elif rng.random() < 0.2:
         document["workflowOptions"] = {"deadline": f"{rng.randint(500, 6_000)}ms"}
-    return _case(document["name"], document, case.input, prediction)
+    return case_of(document["name"], document, case.input, prediction)
 
 
-def _case(name: str, document: dict[str, Any], input_: Any, prediction: Prediction | None) -> SimulatedCase:
+def case_of(name: str, document: dict[str, Any], input_: Any, prediction: Prediction | None) -> SimulatedCase:
     document = {**document, "name": name}
     return SimulatedCase(name, document, input_, Shape(document), compile_plan(document, _Types()), prediction)
 
@@ -135,10 +135,10 @@ def _wait(rng: random.Random, events: Sequence[str]) -> dict[str, Any]:
 
 def _drawn() -> dict[str, tuple[dict[str, Any], Any]]:
     return {
-        "diamond": (_graph(["start>left", "start>right", "left>join", "right>join", "join>end"], work=20), {}),
-        "wide-join": (_graph([f"start>b{i}" for i in range(12)] + [f"b{i}>join" for i in range(12)], work=5), {}),
+        "diamond": (graph(["start>left", "start>right", "left>join", "right>join", "join>end"], work=20), {}),
+        "wide-join": (graph([f"start>b{i}" for i in range(12)] + [f"b{i}>join" for i in range(12)], work=5), {}),
         "first-of-five": (
-            _graph([f"start>b{i}" for i in range(5)] + [f"b{i}>join" for i in range(5)], work=300, any_join="join"),
+            graph([f"start>b{i}" for i in range(5)] + [f"b{i}>join" for i in range(5)], work=300, any_join="join"),
             {},
         ),
         "dead-path": (_dead_path(), {}),
@@ -150,11 +150,11 @@ def _drawn() -> dict[str, tuple[dict[str, Any], Any]]:
         "stubborn": (_stubborn(), {}),
         "terminated": (_terminated(), {}),
         "nap": (_nap(), {}),
-        "long-haul": (_graph(["start>s0", *[f"s{i}>s{i + 1}" for i in range(8)]], work=1_200), {}),
+        "long-haul": (graph(["start>s0", *[f"s{i}>s{i + 1}" for i in range(8)]], work=1_200), {}),
     }
 
 
-def _graph(edges: list[str], *, work: int, any_join: str | None = None) -> dict[str, Any]:
+def graph(edges: list[str], *, work: int, any_join: str | None = None) -> dict[str, Any]:
     """Nodes named by edges `a>b` or `a:handle>b`; all but start are `work`."""
     nodes: dict[str, dict[str, Any]] = {"start": {"id": "start", "type": "start"}}
     lines = []
@@ -176,7 +176,7 @@ def _graph(edges: list[str], *, work: int, any_join: str | None = None) -> dict[
     return {"title": "drawn", "nodes": list(nodes.values()), "edges": lines}
 
 
-def _with(document: dict[str, Any], **changes: dict[str, Any]) -> dict[str, Any]:
+def changed(document: dict[str, Any], **changes: dict[str, Any]) -> dict[str, Any]:
     """The same with some nodes changed."""
     for node in document["nodes"]:
         node.update(changes.get(node["id"], {}))
@@ -185,20 +185,20 @@ def _with(document: dict[str, Any], **changes: dict[str, Any]) -> dict[str, Any]
 
 def _dead_path() -> dict[str, Any]:
     chain = [f"d{i}>d{i + 1}" for i in range(11)]
-    document = _graph(["start>gate", "gate:yes>d0", *chain, "d11>join", "gate:else>live", "live>join"], work=5)
-    return _with(document, gate={"type": "condition", "config": {"branches": [{"id": "yes", "expression": False}]}})
+    document = graph(["start>gate", "gate:yes>d0", *chain, "d11>join", "gate:else>live", "live>join"], work=5)
+    return changed(document, gate={"type": "condition", "config": {"branches": [{"id": "yes", "expression": False}]}})
 
 
 def _approval() -> dict[str, Any]:
-    document = _graph(["start>ask", "ask>yes", "ask:timeout>no", "yes>end", "no>end"], work=5)
-    return _with(document, ask={"type": "waitForEvent", "config": {"event": "approved", "timeout": "600ms"}})
+    document = graph(["start>ask", "ask>yes", "ask:timeout>no", "yes>end", "no>end"], work=5)
+    return changed(document, ask={"type": "waitForEvent", "config": {"event": "approved", "timeout": "600ms"}})
 
 
 def _two_waits() -> dict[str, Any]:
-    document = _graph(
+    document = graph(
         ["start>before", "before>zero", "zero>one", "zero>two", "one>join", "two>join", "two:timeout>join"], work=200
     )
-    return _with(
+    return changed(
         document,
         zero={"type": "waitForEvent", "config": {"event": "paid"}},
         one={"type": "waitForEvent", "config": {"event": "paid"}},
@@ -207,8 +207,8 @@ def _two_waits() -> dict[str, Any]:
 
 
 def _questions() -> dict[str, Any]:
-    document = _graph(["start>each", "each:loop>ask", "ask>note", "each:done>end"], work=20)
-    return _with(
+    document = graph(["start>each", "each:loop>ask", "ask>note", "each:done>end"], work=20)
+    return changed(
         document,
         each={"type": "loop", "config": {"source": "{{ctx.input.items}}", "concurrency": 2}},
         ask={"type": "waitForEvent", "config": {"event": "shipped", "timeout": "2500ms"}},
@@ -216,11 +216,11 @@ def _questions() -> dict[str, Any]:
 
 
 def _nested_loops() -> dict[str, Any]:
-    document = _graph(
+    document = graph(
         ["start>outer", "outer:loop>inner", "inner:loop>cell", "cell>inner", "inner:done>row", "outer:done>end"],
         work=30,
     )
-    return _with(
+    return changed(
         document,
         outer={"type": "loop", "config": {"source": "{{ctx.input.rows}}", "concurrency": 2}},
         inner={"type": "loop", "config": {"source": "{{ctx.item}}", "concurrency": 2}},
@@ -228,8 +228,8 @@ def _nested_loops() -> dict[str, Any]:
 
 
 def _failing_items() -> dict[str, Any]:
-    document = _graph(["start>each", "each:loop>try", "try>twin", "each:loop>twin", "each:done>end"], work=60)
-    return _with(
+    document = graph(["start>each", "each:loop>try", "try>twin", "each:loop>twin", "each:done>end"], work=60)
+    return changed(
         document,
         each={
             "type": "loop",
@@ -242,8 +242,8 @@ def _failing_items() -> dict[str, Any]:
 
 def _stubborn() -> dict[str, Any]:
     retry = {"maxAttempts": 4, "backoff": {"kind": "exp", "base": "400ms", "max": "3s", "jitter": 0.2}}
-    document = _graph(["start>a", "a>b", "b:error>c", "b>d", "start>clock", "clock>tick", "tick>tock"], work=300)
-    return _with(
+    document = graph(["start>a", "a>b", "b:error>c", "b>d", "start>clock", "clock>tick", "tick>tock"], work=300)
+    return changed(
         document,
         a={"config": {"ms": 300, "fails": 3}, "retry": retry},
         b={"config": {"ms": 300, "fails": 9}, "retry": retry, "errorHandling": "continue"},
@@ -251,8 +251,8 @@ def _stubborn() -> dict[str, Any]:
 
 
 def _terminated() -> dict[str, Any]:
-    document = _graph(["start>slow", "slow>after", "start>quick", "quick>stop"], work=400)
-    return _with(
+    document = graph(["start>slow", "slow>after", "start>quick", "quick>stop"], work=400)
+    return changed(
         document,
         quick={"config": {"ms": 200}},
         stop={"type": "end", "config": {"outputParameters": {"by": "stop"}, "terminate": True}},
@@ -260,8 +260,8 @@ def _terminated() -> dict[str, Any]:
 
 
 def _nap() -> dict[str, Any]:
-    document = _graph(["start>nap", "nap>sleep", "sleep>end"], work=5)
-    return _with(
+    document = graph(["start>nap", "nap>sleep", "sleep>end"], work=5)
+    return changed(
         document,
         nap={"type": "delay", "config": {"duration": "700ms"}},
         sleep={"type": "delay", "config": {"duration": "2500ms"}},

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 
 from anabranch.engine.lifecycle import EngineOptions
 from tests.simulation.cases import RANDOM_CASES, SimulatedCase, drawn_cases, probe_case, random_case_of
+from tests.simulation.family_cases import child_cases, parent_cases
+
+# In a third of the worlds some runs start others; the other worlds are left to what runs do alone.
+WITH_FAMILIES = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,8 @@ class Character:
 
     @property
     def all_cases(self) -> tuple[SimulatedCase, ...]:
-        """Everything that is saved, the probe included."""
-        return (*self.cases, probe_case())
+        """Everything that is saved, the probe included, and what the others start."""
+        return (*self.cases, probe_case(), *child_cases())
 
     def options(self, slot: int) -> EngineOptions:
         """How the engine in this slot behaves."""
@@ -76,4 +80,5 @@ def draw_character(rng: random.Random) -> Character:
 
 def _draw_cases(rng: random.Random) -> tuple[SimulatedCase, ...]:
     drawn = rng.sample(drawn_cases(), rng.randint(2, 5))
-    return (*drawn, *(random_case_of(number) for number in rng.sample(range(RANDOM_CASES), rng.randint(1, 4))))
+    alone = (*drawn, *(random_case_of(number) for number in rng.sample(range(RANDOM_CASES), rng.randint(1, 4))))
+    return (*alone, *rng.sample(parent_cases(), 3)) if rng.random() < WITH_FAMILIES else alone

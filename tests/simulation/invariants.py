@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.commands import Wake
+from anabranch.engine.rules.commands import AwaitChild, Wake
 from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
 from anabranch.engine.rules.evolve import outstanding
 from anabranch.engine.rules.instance import InstanceState
@@ -34,6 +34,7 @@ class Commit:
     """One instance's share of a transaction, and who asked for it."""
 
     operation: str
+    """The store's method, or `family`: the run was woken or cancelled by what became of its child or parent."""
     now: int
     """The database's clock."""
     sender: Sender
@@ -264,7 +265,11 @@ def an_open_run_will_go_on(run: Facts, commit: Commit) -> Iterator[str]:
         if after.available_at is None:
             yield f"held by {after.worker_id} under a lease without end"
         return
-    times = [command.due_at if isinstance(command, Wake) else commit.now for command in owed]
+    times = [
+        command.due_at if isinstance(command, Wake) else commit.now
+        for command in owed
+        if not isinstance(command, AwaitChild)
+    ]
     if times and (after.available_at is None or after.available_at > max(min(times), commit.now)):
         yield f"nobody holds it, something is due at {min(times)}, and it is available at {after.available_at}"
 
@@ -357,6 +362,7 @@ def _signature(state: InstanceState) -> tuple[object, ...]:
         state.next_due(),
         [(path, scope.remaining, scope.live, scope.dead, list(scope.open)) for path, scope in state.scopes.items()],
         {event: list(waits) for event, waits in state.waits.items()},
+        list(state.children),
         {event: list(kept) for event, kept in state.kept.items()},
         state.ends,
     )

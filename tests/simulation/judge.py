@@ -21,6 +21,7 @@ from anabranch.engine.rules.stimuli import Stimulus
 from anabranch.engine.store.memory_database import Change, Transaction
 from tests.simulation.cases import SimulatedCase
 from tests.simulation.facts import Facts
+from tests.simulation.families import Families
 from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SENDER
@@ -80,6 +81,7 @@ class Judge:
         """Living processes by worker id."""
         self.rarities = rarities
         self.ledger = Ledger(on_begin=self.execution_begins)
+        self.families = Families()
         self.commits = 0
         self.last_row_at = 0
         """The database's clock when the engine last wrote a row of its own accord: signals are the clients'."""
@@ -119,7 +121,13 @@ class Judge:
         """A transaction was written: check every run in it."""
         for change in transaction.changes:
             if change.after is not None:
+                for what, instance_id in self.families.one_child_per_activation(change, self.runs):
+                    self.accuse(self.families.one_child_per_activation, what, instance_id)
+                self.families.note(change)
                 self._change(transaction, change)
+        for law in (self.families.nobody_is_left_behind, self.families.a_parked_parent_is_woken):
+            for what, instance_id in law(transaction, self.runs):
+                self.accuse(law, what, instance_id)
 
     def execution_begins(self, place: Place, helpers: Helpers, worker_id: str) -> None:
         """A handler is about to run: its dispatch is committed, and nothing but the attempt is new."""
@@ -193,14 +201,14 @@ class Judge:
         if transaction.operation == "claim" and change.before is not None:
             self.a_worker_lets_go_of_what_it_could_not_extend(change.before.worker_id, instance_id)
         commit = Commit(
-            operation=transaction.operation,
+            operation="family" if change.by_family else transaction.operation,
             now=transaction.now,
             sender=sender,
             before=change.before,
             after=after,
             rows=list(change.events),
             folded=watched.folded,
-            memory=self._memory_of(instance_id, transaction),
+            memory=None if change.by_family else self._memory_of(instance_id, transaction),
             recoveries_max=self._recoveries_max,
             effects=lambda node_id, scope: self.ledger.effects.get((instance_id, node_id, scope)),
         )

@@ -82,7 +82,7 @@ MUTANTS = (
     _mutant(
         "foreign-write-keeps-version",
         "a row is appended beside the version check, and log order is not commit order",
-        (f"{_DATABASE}._append_foreign", "before.version + 1", "before.version"),
+        (f"{_DATABASE}._append", "before.version + 1", "before.version"),
     ),
     _mutant(
         "all-join-hangs-below-a-condition",
@@ -130,7 +130,7 @@ MUTANTS = (
     _mutant(
         "parked-while-it-runs",
         "a run is parked although a handler's answer is outstanding",
-        ("rules.turn:_set_lease", "parks = _is_idle(state, now)", "parks = True"),
+        ("rules.turn:_set_lease", "parks = _is_idle(holding, now)", "parks = True"),
     ),
     _mutant(
         "retry-never-woken",
@@ -216,6 +216,40 @@ MUTANTS = (
             f"{_ORCHESTRATOR}.refresh",
             "self._held.put_back(held_now)",
             "[setattr(held, 'in_flight', False) for held in held_now]",
+        ),
+    ),
+    _mutant(
+        "end-of-a-child-wakes-nobody",
+        "a parent that has asked about its child and is parked then never hears of it again",
+        (f"{_DATABASE}.commit", "woken_parents(turns, won)", "[]"),
+    ),
+    _mutant(
+        "parked-before-asking-for-children",
+        "a parent is parked although its child may have ended before it began to wait",
+        ("rules.turn:_is_idle", " or holding.unchecked", ""),
+    ),
+    _mutant(
+        "children-left-behind",
+        "children run on although their parent has failed, or the activation that awaits them was skipped",
+        (f"{_DATABASE}.commit", "cancelled_children(turns, won)", "[]"),
+    ),
+    _mutant(
+        "grandchildren-left-behind",
+        "what a cancelled child waits for runs on",
+        (f"{_DATABASE}._cancel", "todo += self._awaited_by(instance_id)", "pass"),
+    ),
+    _mutant(
+        "child-born-too-late",
+        "a birth that was on its way when its activation ended takes place all the same",
+        (f"{_DATABASE}.commit", " and self._is_wanted(turn.birth)", ""),
+    ),
+    _mutant(
+        "news-of-a-child-lost-in-the-house",
+        "a process that ends a child takes over the parent's new version, and does not tell what it is about",
+        (
+            f"{_ORCHESTRATOR}._tell_parents",
+            "self._held.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))",
+            "pass",
         ),
     ),
 )

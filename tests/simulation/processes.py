@@ -7,14 +7,15 @@ await. Nothing here decides what goes wrong: that is `faults`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.stimuli import Failed, NodeResult
 from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.service.child_runs import ChildRuns
 from anabranch.service.workflow_service import WorkflowService
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.network import SENDER, Connection, Sender, Weather
@@ -88,6 +89,8 @@ class SimulatedProcess:
         self.service = WorkflowService(
             engine=self.engine, node_types=handlers, retention_days_max=RETENTION_DAYS_MAX, pending_max=PENDING_MAX
         )
+        self.children = ChildRuns()
+        self.children.connect(self.engine, self.service)
         # The queue promises no more than a network would: results may be doubled, late, or lost with their process.
         self._deliver = self.engine.orchestrator.receive_result
         self.engine.orchestrator._task_worker._results.register_results_worker(self._receive_result)
@@ -177,3 +180,14 @@ class SimulatedProcess:
             weather.rarities["doubled result"] += 1
             self._deliver(instance_id, result)
         self.loop.call_later(again_after_s, self._deliver, instance_id, result)
+
+
+class ChildrenHere:
+    """The port of the `workflow` type, shared by all processes: a child is started by the one that asks for it."""
+
+    def __init__(self, processes: Mapping[str, SimulatedProcess]) -> None:
+        self._processes = processes
+
+    async def start(self, helpers: Helpers, **asked: Any) -> str:
+        """See `handlers.workflow.Children`."""
+        return await self._processes[SENDER.get().worker_id].children.start(helpers, **asked)

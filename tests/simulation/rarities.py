@@ -23,6 +23,9 @@ EXPECTED = (
     "any-join passed by a late edge",
     "cancel while handlers ran",
     "client asked again after a lost answer",
+    "child born",
+    "child cancelled with its parent",
+    "child held elsewhere cancelled with its parent",
     "clock of a process jumped",
     "clock of the database jumped",
     "commit lost to a foreign write",
@@ -45,6 +48,8 @@ EXPECTED = (
     "loop iteration recovered",
     "lost job repaired",
     "node timed out",
+    "parent held elsewhere heard of its child",
+    "parked parent woken by its child",
     "process crashed",
     "process crashed again and again",
     "process frozen past its lease",
@@ -72,6 +77,10 @@ def count_commit(rarities: Counter[str], run: Facts, commit: Commit) -> None:
     if sum(row.type is EventType.NODE_SKIPPED for row in commit.rows) >= DEAD_PATH:
         rarities["dead path of ten"] += 1
     before = commit.before
+    if commit.operation == "family" and before is not None:
+        _count_family(rarities, commit, before.worker_id)
+    if before is None and commit.after.head.parent_id is not None:
+        rarities["child born"] += 1
     if before is None and commit.after.status is Status.PENDING and commit.after.worker_id is None:
         rarities["run born pending"] += 1
     if commit.operation == "foreign" and before is not None and before.worker_id is not None:
@@ -107,6 +116,17 @@ def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) ->
             rarities["recovery limit reached"] += row.payload.value["code"] == "RECOVERY_LIMIT"
         case EventType.INSTANCE_COMPLETED:
             rarities["terminated by an end"] += run.terminated
+
+
+def _count_family(rarities: Counter[str], commit: Commit, held_by: str | None) -> None:
+    """A run that was touched by the end of its child, or of its parent."""
+    if commit.rows:
+        rarities["child cancelled with its parent"] += 1
+        rarities["child held elsewhere cancelled with its parent"] += held_by not in (None, commit.sender.worker_id)
+    elif held_by is None:
+        rarities["parked parent woken by its child"] += 1
+    else:
+        rarities["parent held elsewhere heard of its child"] += held_by != commit.sender.worker_id
 
 
 def _count_join(rarities: Counter[str], run: Facts, row: Event, commit: Commit) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.handlers import Services, builtin_types
 from tests.simulation.aftermath import last_look, look_how_soon, written_log
-from tests.simulation.cases import BUILTIN
 from tests.simulation.character import draw_character
 from tests.simulation.clients import TENANT, Client, Known
 from tests.simulation.control import under_control
@@ -25,6 +25,7 @@ from tests.simulation.judge import Judge, Violation
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machines import DatabaseClock, Machines
 from tests.simulation.nodes import SimulatedTypes
+from tests.simulation.processes import ChildrenHere
 
 # Nobody may wait longer than this for the next row once nothing goes wrong: the longest delay of a case is 7 s, the
 # longest lease 4 s, and clients ask again after 4 s. (The database's clock may have been set back besides.)
@@ -99,7 +100,9 @@ class _World:
             database=self._database,
             database_clock=self._clock,
             judge=self._judge,
-            types=SimulatedTypes(BUILTIN, self._judge.ledger, seed=seed),
+            types=SimulatedTypes(
+                builtin_types(Services(children=ChildrenHere(self._judge.processes))), self._judge.ledger, seed=seed
+            ),
             character=character,
             rarities=self._rarities,
             seed=seed,

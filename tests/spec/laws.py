@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.commands import Command, Dispatch
+from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
@@ -63,7 +63,7 @@ def check_log(state: InstanceState, log: Sequence[Event]) -> None:
         assert not owed, f"an ended instance owes {owed}"
     else:
         assert owed or state.waits, "nothing would ever move this instance again"
-        assert state.next_due() == min((c.due_at for c in owed if not isinstance(c, Dispatch)), default=None)
+        assert state.next_due() == min((c.due_at for c in owed if isinstance(c, Wake)), default=None)
 
 
 def differences(left: InstanceState, right: InstanceState) -> list[str]:
@@ -95,6 +95,7 @@ def picture(state: InstanceState) -> dict[str, Any]:
         "unfinished": list(state.unfinished),
         "waits": {event: list(waits) for event, waits in state.waits.items()},
         "promises": {seq: _key(wait) for seq, wait in state.promises.items()},
+        "children": {child_id: _key(wait) for child_id, wait in state.children.items()},
         "signal answers": state.signal_answers,
     }
     for path, scope in state.scopes.items():
@@ -133,6 +134,7 @@ def _activation(activation: Activation) -> dict[str, Any]:
         "handle": activation.next_handle,
         "event": activation.event,
         "match": None if activation.match is None else activation.match.raw,
+        "child": activation.child_id,
         "promised": None if activation.promised is None else _signal(activation.promised),
         "loop": None
         if run is None

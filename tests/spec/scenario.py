@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.commands import Dispatch, Wake
+from anabranch.engine.rules.child_ids import child_id
+from anabranch.engine.rules.commands import AwaitChild, Dispatch, Wake
 from anabranch.engine.rules.compile import compile_plan
 from anabranch.engine.rules.decide import Decision, decide
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
@@ -26,8 +27,10 @@ from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.signals import signal_payload
 from anabranch.engine.rules.stimuli import (
     Adopted,
+    AwaitsChild,
     AwaitsSignal,
     CancelRequested,
+    ChildEnded,
     Completed,
     Failed,
     HandlerOutcome,
@@ -45,6 +48,8 @@ from tests.spec.laws import Before, check_decision, check_log
 
 # An hour after the epoch: any moment will do, as long as it is none that a slip would produce.
 BIRTH_MS = 3_600_000
+
+INSTANCE_ID = "00000000-0000-7000-8000-000000000001"
 
 TIMERS = TimersDue()
 TAIL = TailLoaded()
@@ -74,6 +79,22 @@ def failed(
 def asks_for(node: str, event: str, *, match: Any = None, timeout_ms: int | None = None) -> NodeResult:
     """The handler of this attempt asks for a signal."""
     return _result(node, AwaitsSignal(event, None if match is None else Payload.of(match), timeout_ms))
+
+
+def awaits_child(node: str) -> NodeResult:
+    """The handler of this attempt has started the activation's child."""
+    return _result(node, AwaitsChild(child_of(node)))
+
+
+def child_ended(node: str, status: Status, outcome: Any = None) -> ChildEnded:
+    """The child of this activation is over."""
+    return ChildEnded(child_of(node), status, Payload.of(outcome))
+
+
+def child_of(node: str) -> str:
+    """The id of this activation's child."""
+    node_id, scope, _ = place(node)
+    return child_id(INSTANCE_ID, node_id, scope)
 
 
 def signal(event: str, payload: Any = None, *, key: str | None = None) -> SignalSent:
@@ -144,6 +165,20 @@ class Happened:
             for wake in self.decision.commands
             if isinstance(wake, Wake)
         }
+
+    @property
+    def awaited(self) -> list[str]:
+        """The activations whose children are waited for from now on."""
+        return [
+            address(command.node_id, command.scope)
+            for command in self.decision.commands
+            if isinstance(command, AwaitChild)
+        ]
+
+    @property
+    def cancels(self) -> list[str]:
+        """The ids of the children that are to end with it, started or not."""
+        return list(self.decision.cancels)
 
     @property
     def stops(self) -> list[str]:
@@ -293,7 +328,7 @@ def given(
     """An instance that has just been born; `checked=False` puts the checks off to `check()`, for big ones."""
     plan = document if isinstance(document, Plan) else compile_plan(document, types)
     head = InstanceHead(
-        instance_id="00000000-0000-7000-8000-000000000001",
+        instance_id=INSTANCE_ID,
         tenant_id="default",
         workflow_id=None,
         workflow_name="spec",

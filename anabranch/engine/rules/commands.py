@@ -31,4 +31,12 @@ class Wake(NamedTuple):
     due_at: int
 
 
-Command: TypeAlias = Dispatch | Wake
+class AwaitChild(NamedTuple):
+    """Offer the instance a `ChildEnded` stimulus once this run, which the node has started, has ended."""
+
+    node_id: str
+    scope: str
+    child_id: str
+
+
+Command: TypeAlias = Dispatch | Wake | AwaitChild

@@ -7,8 +7,8 @@ thought sees it; nothing is performed and nothing is stored here. A stimulus tha
 sense any more changes nothing.
 
 This room tells the stimuli apart and draws the consequences of what has ended. `outcomes`
-judges a handler's answer, `endings` ends activations, `iterations` runs loops; all of them
-write into one `Thought`.
+judges a handler's answer, `endings` ends activations, `iterations` runs loops, `children` waits
+for other runs; all of them write into one `Thought`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from anabranch.engine.rules.children import close_child_wait, open_child_wait
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.endings import complete
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, Event, EventType
@@ -29,8 +30,10 @@ from anabranch.engine.rules.scheduling import Readiness, calculate_next_nodes
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.stimuli import (
     Adopted,
+    AwaitsChild,
     AwaitsSignal,
     CancelRequested,
+    ChildEnded,
     Completed,
     Failed,
     HandlerOutcome,
@@ -55,6 +58,8 @@ class Decision:
     """To perform once the events are committed: what this decision added to `outstanding`."""
     stops: Sequence[Dispatch] = ()
     """Attempts that nobody awaits any more: their handlers are told to stop."""
+    cancels: Sequence[str] = ()
+    """Children that nobody awaits any more, if there are any of these ids: they end with the same commit."""
     not_before: int | None = None
     """The latest due time that fired: the commit must find it passed by the store's own clock."""
     delivered: bool | None = None
@@ -98,6 +103,12 @@ def decide(state: InstanceState, stimulus: Stimulus, now: int, *, work_max: int 
             _finish_loops(thought)
         case SignalSent():
             return _receive(thought, stimulus)
+        case ChildEnded():
+            wait = state.children.get(stimulus.child_id)
+            if wait is None:
+                return NOTHING  # heard of before, or nobody waits any more
+            close_child_wait(thought, wait, stimulus)
+            _draw_consequences(thought)
         case TailLoaded():
             _draw_consequences(thought)
         case CancelRequested():
@@ -147,6 +158,8 @@ def _answer(thought: Thought, activation: Activation, outcome: HandlerOutcome) -
             returned(thought, activation, outcome)
         case AwaitsSignal():
             open_wait(thought, activation, outcome)
+        case AwaitsChild():
+            open_child_wait(thought, activation, outcome)
         case Failed():
             attempt_failed(thought, activation, outcome)
     _draw_consequences(thought)
@@ -255,4 +268,4 @@ def _concluded(thought: Thought) -> Decision:
         if place not in thought.unfinished_before:
             thought.wake(loop)
     commands = [command for command in thought.commands if thought.state.owes(command)]
-    return Decision(thought.events, commands, thought.stops, thought.not_before, worked=thought.worked)
+    return Decision(thought.events, commands, thought.stops, thought.cancels, thought.not_before, worked=thought.worked)

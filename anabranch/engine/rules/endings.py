@@ -40,6 +40,8 @@ def fail(thought: Thought, activation: Activation, error: RunError) -> None:
     node, scope = activation.node, activation.scope
     payload = Payload.trusted({"error": error.as_json()})
     handle = failure_handle(node)
+    if activation.child_id is None:  # else it is the child's end that we hear of
+        thought.forsake(activation)
     thought.emit(EventType.NODE_FAILED, activation, payload=payload, next_handle=handle, error_message=error.message)
     if handle is None and (node.error_handling == "fail_workflow" or scope.owner is None):
         thought.fail_instance(error)

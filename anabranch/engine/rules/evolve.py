@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from anabranch.engine.rules import loops
-from anabranch.engine.rules.commands import Command, Dispatch, Wake
+from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType, Status
 from anabranch.engine.rules.instance import Activation, InstanceHead, InstanceState, Phase, Scope
 from anabranch.engine.rules.instants import from_iso
@@ -37,7 +37,7 @@ def fold(plan: Plan, head: InstanceHead, events: Iterable[Event]) -> InstanceSta
 
 
 def outstanding(state: InstanceState) -> set[Command]:
-    """What the log still owes an answer to: unanswered dispatches, and due times. Empty once terminal."""
+    """What the log still owes an answer to: unanswered dispatches, due times, children. Empty once terminal."""
     if state.terminal is not None or state.last_seq == 0:
         return set()
     owed: set[Command] = {Dispatch(a.node.id, a.scope.path, a.attempt) for a in state.running.values()}
@@ -47,6 +47,8 @@ def outstanding(state: InstanceState) -> set[Command]:
     for loop in state.unfinished.values():
         if loop.due_at is not None:
             owed.add(Wake(loop.node.id, loop.scope.path, loop.attempt, loop.due_at))
+    for child_id, activation in state.children.items():
+        owed.add(AwaitChild(activation.node.id, activation.scope.path, child_id))
     owed.update(Wake("", "", 0, due_at) for due_at in state.own_due_times())
     return owed
 
@@ -106,6 +108,9 @@ def _node_waiting(state: InstanceState, event: Event) -> None:
         activation.match = Payload.trusted(note["match"]) if "match" in note else None
         if "signalSeq" not in note:
             state.waits.setdefault(note["event"], {})[event.node_id, event.scope] = activation
+    elif "childID" in note:
+        activation.child_id = note["childID"]
+        state.children[note["childID"]] = activation
     else:
         activation.output = Payload.trusted(note["output"])
         activation.next_handle = note["nextHandle"]
@@ -236,6 +241,8 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
         activation.due_at = None
         if activation.event is not None:
             _close_wait(state, activation)
+        if activation.child_id is not None:
+            del state.children[activation.child_id]
         if activation.loop is not None:
             state.unfinished.pop((event.node_id, event.scope), None)
     scope.ended.add(event.node_id)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from anabranch.engine.rules import loops
-from anabranch.engine.rules.commands import Command, Dispatch
+from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch
 from anabranch.engine.rules.context import NO_ENTRIES, Context, Entries
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.plan import Body, Plan, PlanNode
@@ -41,6 +41,15 @@ class InstanceHead:
     parent_id: str | None = None
     kind: str = "drawn"
     test: bool = False
+    parent_node_id: str | None = None
+    """The activation of the parent that started it (with `parent_scope`)."""
+    parent_scope: str | None = None
+    parent_waits: bool = False
+    """The parent awaits its end; it is cancelled if the parent does not any more."""
+    depth: int = 0
+    """How many runs are above it."""
+    root_id: str | None = None
+    """The topmost of them; None: nobody started it, it is a root itself."""
 
 
 # 64 entries: in a smaller heap, sorting out what does not hold any more costs more than it frees.
@@ -69,6 +78,7 @@ class Activation:
 
     __slots__ = (
         "attempt",
+        "child_id",
         "context",
         "due_at",
         "due_seq",
@@ -100,6 +110,8 @@ class Activation:
         self.match: Payload | None = None
         self.promised: KeptSignal | None = None
         """A signal that arrived for this wait and is not recorded as taken yet."""
+        self.child_id: str | None = None
+        """The run whose end this waits for."""
         self.loop: loops.LoopRun | None = None
 
 
@@ -152,6 +164,7 @@ class InstanceState:
     """Everything that decisions about one instance need to know."""
 
     __slots__ = (
+        "children",
         "ends",
         "head",
         "kept",
@@ -203,6 +216,8 @@ class InstanceState:
         """Open waits that no signal was promised to, by event and (node id, scope), oldest first."""
         self.promises: dict[int, Activation] = {}
         """Open waits whose signal has arrived and is not recorded as taken yet, by its seq, oldest first."""
+        self.children: dict[str, Activation] = {}
+        """Open waits for the end of a child, by its id."""
         self.signal_answers: dict[str, bool] = {}
         """For each signal key: was a fitting wait open when it arrived?"""
 
@@ -236,6 +251,8 @@ class InstanceState:
             return False
         if isinstance(command, Dispatch):
             return self.awaits(command.node_id, command.scope, command.attempt) is not None
+        if isinstance(command, AwaitChild):
+            return command.child_id in self.children
         if command.node_id:
             activation = self.activation(command.node_id, command.scope)
             return activation is not None and activation.due_at == command.due_at

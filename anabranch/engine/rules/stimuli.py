@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
@@ -62,6 +63,13 @@ class AwaitsSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitsChild:
+    """The handler (`workflow`) has started this run and asks for its end."""
+
+    child_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The handler raised, timed out or returned what cannot be stored."""
 
@@ -71,7 +79,7 @@ class Failed:
     """What the other side asked for: the next try is due no sooner, unless that is more than `RETRY_AFTER_MS_MAX`."""
 
 
-HandlerOutcome: TypeAlias = Completed | AwaitsSignal | Failed
+HandlerOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | Failed
 
 
 @dataclass(slots=True)
@@ -99,8 +107,18 @@ class SignalSent:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildEnded:
+    """A run that a node has started is over."""
+
+    child_id: str
+    status: Status
+    outcome: Payload
+    """Its output, error or the reason of its cancel."""
+
+
+@dataclass(frozen=True, slots=True)
 class TailLoaded:
-    """Rows that another process appended (a signal) were folded in: do what follows from them."""
+    """Something was found out (rows that another process appended, children that run on): do what follows from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +128,6 @@ class CancelRequested:
     reason: str
 
 
-Stimulus: TypeAlias = Started | Adopted | NodeResult | TimersDue | SignalSent | TailLoaded | CancelRequested
+Stimulus: TypeAlias = (
+    Started | Adopted | NodeResult | TimersDue | SignalSent | ChildEnded | TailLoaded | CancelRequested
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from anabranch.engine.rules.child_ids import WORKFLOW_TYPE, child_id
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve
@@ -30,6 +31,8 @@ class Thought:
         self.events: list[Event] = []
         self.commands: list[Command] = []
         self.stops: list[Dispatch] = []
+        self.cancels: list[str] = []
+        """Children that nobody awaits any more, if they were started at all."""
         self.not_before: int | None = None
         self.worked = 0
         """What running loops has cost so far, in the units of `template_work`."""
@@ -51,6 +54,7 @@ class Thought:
             attempt = activation.attempt
             if activation.phase is Phase.DISPATCHED:
                 self.stops.append(Dispatch(node.id, scope.path, attempt))
+            self.forsake(activation)
         self._append(EventType.NODE_SKIPPED, node.id, scope.path, attempt, EMPTY)
         self.todo.append((scope, node))
 
@@ -62,7 +66,16 @@ class Thought:
         """Terminal status is an event, and the last one."""
         for (node_id, scope), activation in self.state.running.items():
             self.stops.append(Dispatch(node_id, scope, activation.attempt))
+        if event_type is not EventType.INSTANCE_COMPLETED:  # which leaves nothing open
+            for home in self.state.scopes.values():
+                for activation in home.open.values():
+                    self.forsake(activation)
         self.emit(event_type, payload=payload, error_message=message)
+
+    def forsake(self, activation: Activation) -> None:
+        """An activation is over before its child is, which may be on its way into the world just now."""
+        if activation.node.type == WORKFLOW_TYPE:
+            self.cancels.append(child_id(self.state.head.instance_id, activation.node.id, activation.scope.path))
 
     def emit(
         self,

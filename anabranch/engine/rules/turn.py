@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decide import Decision, decide
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.instance import InstanceHead, InstanceState
@@ -38,8 +38,8 @@ class Turn:
 
     It wins only if the row still has `expected_version` **and** `worker_id`, the instance is
     open, and the store's own clock has reached `not_before`. A birth (`birth` set,
-    `expected_version` 0) wins if its id and its idempotency key are new and its workflow, if it
-    has one, is not deleted.
+    `expected_version` 0) wins if its id and its idempotency key are new, its workflow, if it
+    has one, is not deleted, and its parent's activation, if it has a parent, is not over.
     """
 
     instance_id: str
@@ -56,6 +56,10 @@ class Turn:
     birth: InstanceHead | None = None
     started_at: int | None = None
     """Set by the turn with the first NODE_DISPATCHED."""
+    wakes: str | None = None
+    """The parent that awaits the end which this turn is: its version is raised, so that it is looked at."""
+    cancels: Sequence[str] = ()
+    """Children that are not awaited any more: cancelled in the same transaction, with all that they await."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,9 @@ class Outcome:
     `existing` maps a birth that met its idempotency key to the instance that has it.
     `refused` names turns whose data the database does not take, with its reason: they stood
     alone and still failed; their neighbours are not harmed. `orphaned` names births whose
-    workflow is not there any more.
+    workflow is not there any more, or that no activation of their parent asks for any more.
+    `woken` has the versions of the parents that were woken by a child's end, `cancelled` the
+    children that were cancelled.
     """
 
     won: frozenset[str] | set[str]
@@ -75,6 +81,8 @@ class Outcome:
     existing: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     orphaned: frozenset[str] | set[str] = frozenset()
+    woken: Mapping[str, int] = field(default_factory=dict)
+    cancelled: frozenset[str] | set[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -89,9 +97,12 @@ class Holding:
     """End of the lease by the store-adjusted clock (ms)."""
 
     instance_id: str = field(init=False)
+    unchecked: set[str] = field(init=False)
+    """Awaited children that may have ended before we held this version: not parked until that is known."""
 
     def __post_init__(self) -> None:
         self.instance_id = self.state.head.instance_id
+        self.unchecked = set(self.state.children)
 
 
 @dataclass(slots=True, eq=False)
@@ -147,7 +158,7 @@ class Settled:
     existing: list[tuple[Draft, str]]
     """Births whose idempotency key another instance has: its id."""
     orphaned: list[Draft]
-    """Births whose workflow was deleted meanwhile."""
+    """Births whose workflow was deleted meanwhile, or whose parent does not ask for them any more."""
     defective: list[Draft]
     """The rules raised: the state is not to be trusted any more."""
 
@@ -236,7 +247,10 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
     for decision in decisions:
         events += decision.events
     draft = Draft(holding, stimuli, decisions, None)
-    if not events and not _is_idle(state, now):
+    if state.children:
+        commands = [command for decision in decisions for command in decision.commands]
+        holding.unchecked.update(each.child_id for each in commands if isinstance(each, AwaitChild))
+    if not events and not _is_idle(holding, now):
         return draft
     due_times = [decision.not_before for decision in decisions if decision.not_before is not None]
     turn = Turn(
@@ -249,18 +263,20 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
         not_before=max(due_times, default=None),
         birth=state.head if events and events[0].seq == 1 else None,
         started_at=now if state.started and not was_started else None,
+        cancels=[child_id for decision in decisions for child_id in decision.cancels],
     )
     _set_lease(turn, holding, now=now, lease_ms=lease_ms)
     draft.turn = turn
     return draft
 
 
-def _is_idle(state: InstanceState, now: int) -> bool:
+def _is_idle(holding: Holding, now: int) -> bool:
     """Nothing runs and nothing is due soon: the instance is parked, by a turn without events if need be.
 
     (One that was woken by a signal which fits no wait has nothing to say, and shall not stay in memory.)
     """
-    if state.is_terminal or state.running:
+    state = holding.state
+    if state.is_terminal or state.running or holding.unchecked:
         return False
     due = state.next_due()
     return due is None or due - now > PARK_AFTER_MS
@@ -271,8 +287,9 @@ def _set_lease(turn: Turn, holding: Holding, *, now: int, lease_ms: int) -> None
     state = holding.state
     if state.is_terminal:
         turn.release = True
+        turn.wakes = state.head.parent_id if state.head.parent_waits else None
         return
-    parks = _is_idle(state, now)
+    parks = _is_idle(holding, now)
     if turn.birth is not None and (parks or holding.worker_id is None):
         turn.worker_id, turn.available_at = None, state.next_due()
         return

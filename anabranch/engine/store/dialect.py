@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, TextClause
 
 from anabranch.engine.ports import InstanceRow, Loaded, Turn
 from anabranch.engine.rules.events import Event
@@ -22,12 +22,14 @@ from anabranch.engine.store.faults import Fault
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one commit did: who won, when by the database's clock, whose key was taken, whose workflow is gone."""
+    """What one commit did: who won, when by the database's clock, and the rest of `turn.Outcome`."""
 
     won: set[str]
     now: int
     existing: dict[str, str]
     orphaned: set[str]
+    woken: dict[str, int] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class Dialect(Protocol):
 
     among_ids: str
     """The condition that `instance_id` is one of the parameter `ids`."""
+
+    ended_children: TextClause
+    """Selects id, status and last payload of those of the parameter `ids` that are not open; of what is not there
+    only the id."""
 
     is_remote: bool
     """True: an absent database may come up by itself, so a start waits for it."""

@@ -15,6 +15,8 @@ from sqlalchemy import Connection
 
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.stimuli import ChildEnded
+from anabranch.engine.rules.values import Payload
 from anabranch.engine.store import statements
 from anabranch.engine.store.faults import DataRefused
 from anabranch.engine.store.rooms import SqlRoom
@@ -26,6 +28,8 @@ log = logging.getLogger("anabranch.store")
 # 1 GB. With 1 MB a payload there is room to spare, and most logs are one page. Where it is too
 # much all the same, smaller pages are tried.
 LOG_PAGE_EVENTS = 256
+
+REMOVED = Payload.trusted("its rows were removed")
 
 
 class Inquiries(SqlRoom):
@@ -54,6 +58,20 @@ class Inquiries(SqlRoom):
             return None
         row = await self.read(lambda connection: find_instance(connection, instance_id))
         return None if row is None or tenant_id not in (None, row.head.tenant_id) else row
+
+    async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
+        """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
+        rows = await self.read(
+            lambda connection: connection.execute(
+                self.dialect.ended_children, {"ids": self.dialect.ids(instance_ids)}
+            ).all()
+        )
+        return [
+            ChildEnded(child_id, Status.CANCELLED, REMOVED)
+            if status is None
+            else ChildEnded(child_id, Status(status), Payload.parse(payload))
+            for child_id, status, payload in rows
+        ]
 
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """Events in seq order."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Loaded, Outcome, Turn, WorkflowVersion
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.memory_database import Change, InstanceRecord, MemoryDatabase, Transaction
 from anabranch.errors import NotFound
@@ -74,7 +75,8 @@ class MemoryStore:
         await self.faults.before("commit")
         writes = self.database.writes
         outcome = self.database.commit(turns, skip=self.faults.skip)
-        self._own_writes += self.database.writes - writes
+        if not (outcome.woken or outcome.cancelled):  # whoever was touched besides is to be looked at
+            self._own_writes += self.database.writes - writes
         await self.faults.after("commit")
         return outcome
 
@@ -153,6 +155,13 @@ class MemoryStore:
         if record is None or tenant_id not in (None, record.row.head.tenant_id):
             return None
         return record.row
+
+    async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
+        """See `ports.Store.ended_children`."""
+        await self.faults.before("ended_children")
+        ended = self.database.ended_children(instance_ids)
+        await self.faults.after("ended_children")
+        return ended
 
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """See `ports.Store.read_log`."""

@@ -8,21 +8,18 @@ simulator read `instances` and listen with `on_commit`; nobody but this file wri
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.engine.ports import Claimed, ForeignResult, InstanceHead, InstanceRow, Loaded, Outcome, Turn
-from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
+from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
+from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.store.families import cancel_reason, cancelled_children, woken_parents
 from anabranch.engine.store.memory_definitions import MemoryDefinitions
+from anabranch.engine.store.memory_refusals import ending_key, refusal_of, unique_key
 from anabranch.errors import TooManySignals
-
-# What PostgreSQL cannot hold the memory store refuses too, lest something pass here and fail
-# there: NUL (in JSON escaped, and not by an escaped backslash followed by text), lone surrogates.
-_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +29,8 @@ class Change:
     before: InstanceRow | None
     after: InstanceRow | None
     events: Sequence[Event]
+    by_family: bool = False
+    """It was woken or cancelled by what became of its child or parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class InstanceRecord:
     def append(self, events: Sequence[Event]) -> None:
         """Write events that `refusal_of` let through."""
         for event in events:
-            key = _unique_key(event)
+            key = unique_key(event)
             if key is not None:
                 self.unique.add(key)
             if event.type is EventType.SIGNAL_RECEIVED:
@@ -108,26 +107,29 @@ class MemoryDatabase:
                     existing[turn.instance_id] = holder
                 if holder is not None or record is not None:
                     continue
-                if not self.definitions.may_have_runs(turn.birth.workflow_id):
+                if not (self.definitions.may_have_runs(turn.birth.workflow_id) and self._is_wanted(turn.birth)):
                     orphaned.add(turn.instance_id)
                     continue
             elif record is None or not _guard_holds(record.row, turn, now) or skip(turn):
                 continue
-            reason = _refusal_of(turn, record)
+            last_seq, keys = (0, ()) if record is None else (record.row.last_seq, record.unique)
+            reason = refusal_of(turn, last_seq=last_seq, keys=keys)
             if reason is not None:
                 refused[turn.instance_id] = reason
                 continue
             changes.append(self._advance(turn, record, now))
             won.add(turn.instance_id)
+        woken = self._wake(woken_parents(turns, won), now, changes)
+        cancelled = self._cancel(cancelled_children(turns, won), now, changes)
         self._committed("commit", now, changes)
-        return Outcome(won, now, existing, refused, orphaned)
+        return Outcome(won, now, existing, refused, orphaned, woken, cancelled)
 
     def claim(
         self, *, worker_id: str, limit: int, lease_ms: int, only: Collection[str] | None, steal: bool
     ) -> list[Claimed]:
         """Give due instances (with `steal` held ones too) to this worker, longest overdue first."""
         now = self.now()
-        due = [row for row in self._open_rows(only) if _is_due(row, now) or (steal and row.worker_id is not None)]
+        due = [row for row in self._family_rows(only) if _is_due(row, now) or (steal and row.worker_id is not None)]
         claimed: list[Claimed] = []
         changes: list[Change] = []
         for row in heapq.nsmallest(limit, due, key=_overdue_order):
@@ -199,6 +201,17 @@ class MemoryDatabase:
         return True
 
     # -- reading --------------------------------------------------------------------------
+    def ended_children(self, instance_ids: Collection[str]) -> list[ChildEnded]:
+        """How those of these instances ended that have; what is not there was cancelled."""
+        ended = []
+        for instance_id in instance_ids:
+            record = self.instances.get(instance_id)
+            if record is None:
+                ended.append(ChildEnded(instance_id, Status.CANCELLED, Payload.trusted("its rows were removed")))
+            elif record.row.status.is_terminal:
+                ended.append(ChildEnded(instance_id, record.row.status, record.events[-1].payload))
+        return ended
+
     def rows(self) -> Iterator[InstanceRow]:
         """Every instance row, oldest birth first."""
         return (record.row for record in self.instances.values())
@@ -230,7 +243,18 @@ class MemoryDatabase:
     def _append_foreign(
         self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status
     ) -> ForeignResult:
-        now, before = self.now(), record.row
+        now = self.now()
+        change = self._append(record, type_, payload, status, now)
+        changes = [change]
+        if status.is_terminal:
+            head = record.row.head
+            self._wake([head.parent_id] if head.parent_id and head.parent_waits else [], now, changes)
+            self._cancel(self._awaited_by(head.instance_id), now, changes)
+        self._committed("foreign", now, changes)
+        return ForeignResult(record.row, record.row.last_seq)
+
+    def _append(self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status, now: int) -> Change:
+        before = record.row
         event = Event(before.last_seq + 1, type_, "", "", 0, payload, now)
         worker_id, available_at = before.worker_id, before.available_at
         if status.is_terminal:
@@ -249,8 +273,49 @@ class MemoryDatabase:
             now if status.is_terminal else None,
         )
         record.append([event])
-        self._committed("foreign", now, [Change(before, record.row, [event])])
-        return ForeignResult(record.row, event.seq)
+        return Change(before, record.row, [event])
+
+    def _is_wanted(self, head: InstanceHead) -> bool:
+        """Has it no parent, or one whose activation is not over?"""
+        if head.parent_id is None:
+            return True
+        parent = self._open.get(head.parent_id)
+        return parent is not None and ending_key(head.parent_node_id, head.parent_scope) not in parent.unique
+
+    def _wake(self, parents: Sequence[str], now: int, changes: list[Change]) -> dict[str, int]:
+        """Raise the versions of open parents whose children have ended."""
+        woken: dict[str, int] = {}
+        for record in (self._open[parent] for parent in parents if parent in self._open):
+            row, available_at = record.row, record.row.available_at
+            if row.worker_id is None:
+                available_at = now if available_at is None else min(now, available_at)
+            record.row = _replaced(row, version=row.version + 1, worker_id=row.worker_id, available_at=available_at)
+            woken[row.head.instance_id] = record.row.version
+            changes.append(Change(row, record.row, (), by_family=True))
+        return woken
+
+    def _cancel(self, ids: Sequence[str], now: int, changes: list[Change]) -> set[str]:
+        """Cancel these children where they are open and awaited, with all that they await."""
+        cancelled: set[str] = set()
+        todo = list(ids)
+        for instance_id in todo:  # grows while it is walked
+            record = self._open.get(instance_id)
+            if record is not None and record.row.head.parent_waits:
+                reason = Payload.trusted(cancel_reason(record.row.head.parent_id))
+                change = self._append(record, EventType.INSTANCE_CANCELLED, reason, Status.CANCELLED, now)
+                changes.append(replace(change, by_family=True))
+                cancelled.add(instance_id)
+                todo += self._awaited_by(instance_id)
+        return cancelled
+
+    def _awaited_by(self, parent_id: str) -> list[str]:
+        return [row.head.instance_id for row in self.open_rows() if row.head.parent_id == parent_id]
+
+    def _family_rows(self, roots: Collection[str] | None) -> Iterator[InstanceRow]:
+        """Open rows of these instances and of the families below them."""
+        if roots is None:
+            return self.open_rows()
+        return (row for row in self.open_rows() if row.head.instance_id in roots or row.head.root_id in roots)
 
     def _open_rows(self, instance_ids: Collection[str] | None) -> Iterator[InstanceRow]:
         if instance_ids is None:
@@ -280,41 +345,6 @@ def _guard_holds(row: InstanceRow, turn: Turn, now: int) -> bool:
     )
 
 
-def _refusal_of(turn: Turn, record: InstanceRecord | None) -> str | None:
-    """Why the database does not take these events: a key that is taken, or data it cannot hold."""
-    seq = 0 if record is None else record.row.last_seq
-    taken: set[tuple[object, ...]] = set()
-    for event in turn.events:
-        seq += 1
-        if event.seq != seq:
-            return f"event {event.seq} where the log of {turn.instance_id} goes on with {seq}"
-        key = _unique_key(event)
-        if key is not None:
-            if key in taken or (record is not None and key in record.unique):
-                return f"the log of {turn.instance_id} already has {' '.join(map(str, key))}"
-            taken.add(key)
-        if not _is_storable(event):
-            return f"event {event.seq} of {turn.instance_id} has text with a NUL character or a lone surrogate"
-    return None
-
-
-def _is_storable(event: Event) -> bool:
-    if event.error_message is not None and _NOT_TEXT.search(event.error_message):
-        return False
-    return b"\\u0000" not in event.payload.raw or not _NUL_IN_JSON.search(event.payload.raw)
-
-
-def _unique_key(event: Event) -> tuple[object, ...] | None:
-    """The entry of an event in the unique indexes of the log; None: as many as you like."""
-    if event.type in ENDINGS:
-        return ("ending", event.node_id, event.scope)
-    if event.type is EventType.NODE_DISPATCHED or event.type is EventType.NODE_ATTEMPT_FAILED:
-        return (event.type, event.node_id, event.scope, event.attempt)
-    if event.type is EventType.SIGNAL_RECEIVED and event.payload.value.get("key") is not None:
-        return ("signal", event.payload.value["key"])
-    return None
-
-
 def _row_after(turn: Turn, before: InstanceRow | None, now: int) -> InstanceRow:
     worker_id, available_at = turn.worker_id, turn.available_at
     if turn.status.is_terminal:
@@ -340,7 +370,7 @@ def _row_after(turn: Turn, before: InstanceRow | None, now: int) -> InstanceRow:
     )
 
 
-def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, available_at: int) -> InstanceRow:
+def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, available_at: int | None) -> InstanceRow:
     # Spelled out because dataclasses.replace is several times slower, and claims are frequent.
     return InstanceRow(row.head, row.status, version, row.last_seq, worker_id, available_at, row.started_at)
 

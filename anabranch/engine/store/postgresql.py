@@ -23,6 +23,7 @@ from anabranch.engine.ports import InstanceRow, Loaded, Turn
 from anabranch.engine.rules.events import Event
 from anabranch.engine.store import postgresql_statements as statements
 from anabranch.engine.store.dialect import ForeignEvent, Taken, Written
+from anabranch.engine.store.families import born_children, cancelled_children, touches_family, woken_parents
 from anabranch.engine.store.faults import Fault
 from anabranch.engine.store.rows import (
     INSTANCE_COLUMNS,
@@ -64,6 +65,7 @@ class PostgresqlDialect:
     writes_apart = False
     is_remote = True
     among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
+    ended_children = statements.ENDED_CHILDREN
 
     def __init__(self, url: URL) -> None:
         self._url = url.set(drivername="postgresql+psycopg")
@@ -119,7 +121,50 @@ class PostgresqlDialect:
         return int(connection.execute(statements.NOW).scalar_one())
 
     def commit(self, connection: Connection, turns: Sequence[Turn]) -> Written:
-        """See `Dialect.commit`: one statement; two more only if a birth did not win."""
+        """See `Dialect.commit`: one statement; more only if a birth did not win, or for parents and children."""
+        if not touches_family(turns):
+            return self._write(connection, turns)
+        with self.transaction(connection):
+            # A turn that is not won wakes nobody, but who will win is not known yet.
+            parents = woken_parents(turns, {turn.instance_id for turn in turns})
+            if parents:
+                connection.execute(statements.LOCK_PARENTS, {"ids": self.ids(parents)})
+            unborn, orphaned = self._hindered_children(connection, turns)
+            written = self._write(connection, [turn for turn in turns if turn.instance_id not in unborn])
+            written.orphaned.update(orphaned)
+            written.woken.update(self._wake(connection, woken_parents(turns, written.won)))
+            children = cancelled_children(turns, written.won)
+            written.cancelled.update(self._cancel(connection, "instance_id", children))
+        return written
+
+    def _hindered_children(self, connection: Connection, turns: Sequence[Turn]) -> tuple[set[str], set[str]]:
+        """The births whose parents are just being written by somebody else, or do not want them; the latter alone."""
+        children = born_children(turns)
+        if not children:
+            return set(), set()
+        parents = sorted({parent for _, parent in children})
+        shared = set(connection.execute(statements.SHARE_PARENTS, {"ids": self.ids(parents)}).scalars())
+        asked = {"births": encode_births(turn for turn, _ in children)}
+        unwanted = set(connection.execute(statements.UNWANTED_BIRTHS, asked).scalars())
+        return unwanted | {turn.instance_id for turn, parent in children if parent not in shared}, unwanted
+
+    def _wake(self, connection: Connection, parents: Sequence[str]) -> dict[str, int]:
+        """Raise the versions of open parents whose children have ended; returns these versions."""
+        if not parents:
+            return {}
+        return {row[0]: row[1] for row in connection.execute(statements.WAKE, {"ids": self.ids(parents)})}
+
+    def _cancel(self, connection: Connection, by: str, ids: Sequence[str]) -> set[str]:
+        """Cancel the open children that these ids name, or have, with all that they await; returns who was."""
+        cancelled: set[str] = set()
+        while ids:
+            ids = list(connection.execute(statements.cancel_children(by), {"ids": self.ids(ids)}).scalars())
+            cancelled.update(ids)
+            by = "parent_id"  # from generation to generation
+        return cancelled
+
+    def _write(self, connection: Connection, turns: Sequence[Turn]) -> Written:
+        """Write the turns whose guards hold."""
         births = [turn for turn in turns if turn.birth is not None]
         batch = {
             "turns": encode_turns(turn for turn in turns if turn.birth is None),
@@ -163,10 +208,25 @@ class PostgresqlDialect:
             "event_type": event.event_type,
             "payload": event.payload,
         }
-        if not event.ends:
-            parameters |= {"key": event.key, "signals_max": signals_max}
-        values = connection.execute(statements.append_foreign(ends=event.ends), parameters).one_or_none()
+        if event.ends:
+            return self._end_by_stranger(connection, parameters)
+        parameters |= {"key": event.key, "signals_max": signals_max}
+        values = connection.execute(statements.append_foreign(ends=False), parameters).one_or_none()
         return None if values is None else instance_row(tuple(values))
+
+    def _end_by_stranger(self, connection: Connection, parameters: dict[str, Any]) -> InstanceRow | None:
+        """Close an instance, wake its parent and cancel its children; locks them from the top, as `commit` does."""
+        with self.transaction(connection):
+            asked = {name: parameters[name] for name in ("instance_id", "tenant_id")}
+            parents = list(connection.execute(statements.FAMILY, asked).scalars())
+            if parents:
+                connection.execute(statements.LOCK_PARENTS, {"ids": self.ids(parents)})
+            values = connection.execute(statements.append_foreign(ends=True), parameters).one_or_none()
+            if values is None:
+                return None
+            self._wake(connection, parents)
+            self._cancel(connection, "parent_id", [parameters["instance_id"]])
+        return instance_row(tuple(values))
 
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
         """See `Dialect.load`."""

@@ -1,6 +1,7 @@
 """The statements that only PostgreSQL has, each with its locking and the index it relies on.
 
-Executed by `postgresql`. Every one is a whole transaction in autocommit: one round trip.
+Executed by `postgresql`. Every one is a whole transaction in autocommit, one round trip, unless parents
+and children are concerned.
 """
 
 # Statements are put together from this package's own column names and conditions; values are always parameters.
@@ -12,8 +13,9 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
+from anabranch.engine.store.families import REASON_BEGINS, REASON_ENDS
 from anabranch.engine.store.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
-from anabranch.engine.store.schema import IS_OPEN, IS_SIGNAL
+from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
 from anabranch.engine.store.statements import SIGNALS_KEPT
 
 # floor, not round: a timer must not fire in the half millisecond before it is due.
@@ -57,7 +59,8 @@ COMMIT = text(f"""
             instance_id uuid, tenant_id text, workflow_id uuid, workflow_name text, workflow_version integer,
             kind text, test boolean, status text, version integer, last_seq integer, worker_id text,
             available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
-            parent_id uuid, created_at bigint, started_at bigint, ends boolean)
+            parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
+            parent_waits boolean, depth integer, root_id uuid, ends boolean)
     ), living AS (
         SELECT wanted.workflow_id
         FROM (SELECT DISTINCT workflow_id FROM birth ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
@@ -115,6 +118,62 @@ ORPHANS = text("""
 """)
 """Births that did not win whose workflow is gone, unless they were born earlier. Uses the primary keys."""
 
+LOCK_PARENTS = text("""
+    SELECT 1 FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[])) ORDER BY instance_id FOR UPDATE
+""")
+"""Wait for the parents that are about to be woken, before anything else of the batch is locked.
+
+Whoever ends a parent locks it first and then its children; so does whoever ends a child, or the
+two would wait for each other crosswise.
+"""
+
+SHARE_PARENTS = text(f"""
+    SELECT instance_id FROM workflow_instances
+    WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {IS_OPEN} ORDER BY instance_id FOR SHARE SKIP LOCKED
+""")
+"""The open ones among the parents of births, held against any turn of theirs until the births are committed."""
+
+UNWANTED_BIRTHS = text(f"""
+    SELECT b.instance_id
+    FROM json_to_recordset(CAST(:births AS json)) AS b(
+        instance_id uuid, parent_id uuid, parent_node_id text, parent_scope text)
+    WHERE b.parent_id IS NOT NULL
+      AND (NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.parent_id AND p.{IS_OPEN})
+           OR EXISTS (SELECT 1 FROM workflow_instance_logs AS l
+                      WHERE l.instance_id = b.parent_id AND l.node_id = b.parent_node_id
+                        AND l.scope = b.parent_scope AND l.{IS_ENDING}))
+      AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
+""")
+"""Births whose parent has ended, or whose parent's activation has, unless they were born earlier.
+
+A statement of its own after SHARE_PARENTS: its snapshot has every turn that these waited out.
+Uses the primary keys and ux_log_ending.
+"""
+
+WAKE = text(f"""
+    UPDATE workflow_instances SET version = version + 1,
+        available_at = CASE WHEN worker_id IS NULL THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS})
+                            ELSE available_at END
+    WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {IS_OPEN}
+    RETURNING instance_id, version
+""")
+"""Let these parents, locked already, be looked at, because a child of theirs has ended; their versions now."""
+
+ENDED_CHILDREN = text(f"""
+    SELECT asked.instance_id, i.status, l.payload
+    FROM unnest(CAST(:ids AS uuid[])) AS asked(instance_id)
+    LEFT JOIN workflow_instances AS i ON i.instance_id = asked.instance_id
+    LEFT JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = i.last_seq
+    WHERE i.instance_id IS NULL OR NOT i.{IS_OPEN}
+""")
+"""See `Dialect.ended_children`. Uses both primary keys."""
+
+FAMILY = text("""
+    SELECT parent_id FROM workflow_instances
+    WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND parent_waits
+""")
+"""The parent that awaits an instance, if one does; that never changes."""
+
 LOAD = text(f"""
     SELECT {", ".join(f"i.{name}" for name in INSTANCE_COLUMNS)}, log.notes, log.payloads
     FROM workflow_instances AS i CROSS JOIN LATERAL (
@@ -138,12 +197,12 @@ READ_LOG = text(f"""
 def claim(*, only: bool, steal: bool) -> TextClause:
     """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first.
 
-    Uses ix_instance_available, or the primary key when only some ids are asked for. Skips rows
-    that another claim or a commit holds locked. The version rises although no event is
+    Uses ix_instance_available, or the primary key and ix_instance_root when only some families are
+    asked for. Skips rows that another claim or a commit holds locked. The version rises although no event is
     appended: a worker that lost its lease without knowing must lose its next commit too.
     """
     due = f"available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL" if steal else "")
-    among = "AND instance_id = ANY(CAST(:ids AS uuid[]))" if only else ""
+    among = "AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))" if only else ""
     return text(f"""
         WITH due AS (
             SELECT instance_id, available_at,
@@ -191,4 +250,32 @@ def append_foreign(*, ends: bool) -> TextClause:
             SELECT instance_id, last_seq, '', '', :event_type, CAST(:payload AS json), 0, {NOW_MS} FROM moved
         )
         SELECT {_COLUMNS} FROM moved
+    """)
+
+
+@cache
+def cancel_children(by: str) -> TextClause:
+    """Cancel the open children that these ids name (`by` "instance_id") or have ("parent_id"); which they were.
+
+    Waits for their locks. One generation only: what a child has started while its row was waited
+    for, only the next statement sees. Uses the primary key or ix_instance_parent.
+    """
+    return text(f"""
+        WITH doomed AS (
+            SELECT instance_id FROM workflow_instances
+            WHERE {by} = ANY(CAST(:ids AS uuid[])) AND parent_waits AND {IS_OPEN}
+            ORDER BY instance_id FOR UPDATE
+        ), moved AS (
+            UPDATE workflow_instances AS i SET version = i.version + 1, last_seq = i.last_seq + 1,
+                status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}
+            FROM doomed WHERE i.instance_id = doomed.instance_id
+            RETURNING i.instance_id, i.last_seq, i.parent_id
+        ), logged AS (
+            INSERT INTO workflow_instance_logs
+                (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
+            SELECT instance_id, last_seq, '', '', 'INSTANCE_CANCELLED',
+                to_json('{REASON_BEGINS}' || CAST(parent_id AS text) || '{REASON_ENDS}'), 0, {NOW_MS}
+            FROM moved
+        )
+        SELECT instance_id FROM moved
     """)

@@ -123,6 +123,11 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         created_at,
         started_at,
         completed_at,
+        parent_node_id,
+        parent_scope,
+        parent_waits,
+        depth,
+        root_id,
     ) = values
     head = InstanceHead(
         instance_id,
@@ -138,6 +143,11 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         parent_id,
         kind,
         bool(test),
+        parent_node_id,
+        parent_scope,
+        bool(parent_waits),
+        depth,
+        root_id,
     )
     return InstanceRow(head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at)
 
@@ -258,6 +268,11 @@ def _birth_row(turn: Turn, head: InstanceHead) -> dict[str, Any]:
         "parent_id": head.parent_id,
         "created_at": head.created_at,
         "started_at": turn.started_at,
+        "parent_node_id": head.parent_node_id,
+        "parent_scope": head.parent_scope,
+        "parent_waits": head.parent_waits,
+        "depth": head.depth,
+        "root_id": head.root_id,
         "ends": ends,
     }
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    false,
     text,
 )
 from sqlalchemy.dialects import postgresql
@@ -28,7 +29,7 @@ from sqlalchemy.types import UserDefinedType
 
 from anabranch.engine.rules.events import ENDINGS, EventType, Status
 
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0004"
 """The newest migration; a store refuses a database of any other revision."""
 
 
@@ -119,6 +120,11 @@ workflow_instances = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
     Column("completed_at", BigInteger),
+    Column("parent_node_id", Text),
+    Column("parent_scope", Text),
+    Column("parent_waits", Boolean, nullable=False, server_default=false()),
+    Column("depth", Integer, nullable=False, server_default="0"),
+    Column("root_id", Identifier),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
     # Most updates change no indexed column; with room in the page they stay heap-only (HOT).
     postgresql_with={"fillfactor": "70"},
@@ -151,6 +157,19 @@ Index(
     workflow_instances.c.workflow_name,
     workflow_instances.c.created_at,
     workflow_instances.c.instance_id,
+)
+# Only children are in these two: the birth of any other run does not write them.
+Index(
+    "ix_instance_parent",
+    workflow_instances.c.parent_id,
+    postgresql_where=workflow_instances.c.parent_id.is_not(None),
+    sqlite_where=workflow_instances.c.parent_id.is_not(None),
+)
+Index(
+    "ix_instance_root",
+    workflow_instances.c.root_id,
+    postgresql_where=workflow_instances.c.root_id.is_not(None),
+    sqlite_where=workflow_instances.c.root_id.is_not(None),
 )
 Index(
     "ux_instance_idempotency",

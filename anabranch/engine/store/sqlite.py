@@ -28,6 +28,7 @@ from anabranch.engine.ports import InstanceRow, Loaded, Turn
 from anabranch.engine.rules.events import Event
 from anabranch.engine.store import sqlite_statements as statements
 from anabranch.engine.store.dialect import ForeignEvent, Taken, Written
+from anabranch.engine.store.families import cancelled_children, woken_parents
 from anabranch.engine.store.faults import DataRefused, Fault
 from anabranch.engine.store.rows import (
     EVENT_COLUMNS,
@@ -48,7 +49,7 @@ BUSY_TIMEOUT_MS = 10_000
 # the operating system's cache; with 64 MB a worker that sleeps held three times as much for nothing.
 CACHE_KIB = 8_192
 
-# 1,024 rows a statement: with 20 columns still below the 32,766 parameters that SQLite takes.
+# 1,024 rows a statement: with 25 columns still below the 32,766 parameters that SQLite takes.
 ROWS_PER_STATEMENT = 1_024
 
 # 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB. Runs
@@ -85,6 +86,7 @@ class SqliteDialect:
     writes_apart = True
     is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
+    ended_children = statements.ENDED_CHILDREN
 
     def __init__(self, url: URL, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self._url = url
@@ -140,9 +142,11 @@ class SqliteDialect:
                 if len(won) < len(turns):
                     events = values_of_events(turn for turn in turns if turn.instance_id in won)
                 _write(connection, statements.append_events, events, len(EVENT_COLUMNS))
+                woken = _wake(connection, woken_parents(turns, won), now)
+                cancelled = _cancel(connection, "instance_id", cancelled_children(turns, won), now)
         except UnicodeError as problem:
             raise DataRefused(f"text that is no valid Unicode ({problem})") from None
-        return Written(won, now, existing, orphaned)
+        return Written(won, now, existing, orphaned, woken, cancelled)
 
     def claim(
         self,
@@ -191,6 +195,10 @@ class SqliteDialect:
                     "now": now,
                 },
             )
+            if event.ends:
+                if row.head.parent_id is not None and row.head.parent_waits:
+                    _wake(connection, [row.head.parent_id], now)
+                _cancel(connection, "parent_id", [event.instance_id], now)
         return row
 
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
@@ -287,7 +295,16 @@ def _advance(connection: Connection, steps: Sequence[Turn], now: int) -> set[str
 
 def _hindered(connection: Connection, births: Sequence[Turn]) -> list[_Hindered]:
     keys = [
-        [head.instance_id, head.tenant_id, head.workflow_name, head.idempotency_key, head.workflow_id]
+        [
+            head.instance_id,
+            head.tenant_id,
+            head.workflow_name,
+            head.idempotency_key,
+            head.workflow_id,
+            head.parent_id,
+            head.parent_node_id,
+            head.parent_scope,
+        ]
         for head in (turn.birth for turn in births)
         if head is not None
     ]
@@ -324,6 +341,26 @@ def _new_births(births: Sequence[Turn], hindered: list[_Hindered], existing: dic
         elif turn.instance_id not in hindered_ids:
             won.add(turn.instance_id)
     return won
+
+
+def _wake(connection: Connection, parents: Sequence[str], now: int) -> dict[str, int]:
+    """Raise the versions of open parents whose children have ended; returns these versions."""
+    if not parents:
+        return {}
+    asked = {"ids": orjson.dumps(parents).decode(), "now": now}
+    return {row[0]: row[1] for row in connection.execute(statements.WAKE, asked)}
+
+
+def _cancel(connection: Connection, by: str, ids: Sequence[str], now: int) -> set[str]:
+    """Cancel the open children that these ids name, or have, with all that they await; returns who was."""
+    if not ids:
+        return set()
+    cancelled: list[str] = _one_list(connection, statements.doomed(by), ids=orjson.dumps(ids).decode())
+    if cancelled:
+        parameters = {"ids": orjson.dumps(cancelled).decode(), "now": now}
+        connection.execute(statements.CANCEL_LOG, parameters)
+        connection.execute(statements.CANCEL_ROWS, parameters)
+    return set(cancelled)
 
 
 def _write(connection: Connection, statement: Callable[[int], str], values: list[Any], columns: int) -> int:

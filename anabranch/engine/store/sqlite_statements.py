@@ -14,6 +14,7 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
+from anabranch.engine.store.families import REASON_BEGINS, REASON_ENDS
 from anabranch.engine.store.rows import (
     EVENT_COLUMNS,
     EVENT_NOTE_COLUMNS,
@@ -21,7 +22,7 @@ from anabranch.engine.store.rows import (
     LOG_SEPARATOR,
     PAYLOAD_SEPARATOR,
 )
-from anabranch.engine.store.schema import IS_OPEN, IS_SIGNAL
+from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
 from anabranch.engine.store.statements import SIGNALS_KEPT
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
@@ -104,23 +105,62 @@ def _values(columns: int, rows: int) -> str:
     return f"VALUES {', '.join([row] * rows)}"
 
 
-BIRTHS_HINDERED = text("""
+BIRTHS_HINDERED = text(f"""
     SELECT json_group_array(json_array(id, holder, present IS NULL AND holder IS NULL)) FROM (
         SELECT b.value ->> 0 AS id,
                (SELECT k.instance_id FROM workflow_instances AS k
                 WHERE k.tenant_id = b.value ->> 1 AND k.workflow_name = b.value ->> 2
                   AND k.idempotency_key = b.value ->> 3 AND k.idempotency_key IS NOT NULL) AS holder,
                (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.value ->> 0) AS present,
-               b.value ->> 4 IS NULL OR EXISTS (
-                   SELECT 1 FROM workflows AS w WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL) AS living
+               (b.value ->> 4 IS NULL OR EXISTS (
+                   SELECT 1 FROM workflows AS w WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL))
+               AND (b.value ->> 5 IS NULL OR EXISTS (
+                   SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.value ->> 5 AND p.{IS_OPEN}))
+               AND (b.value ->> 5 IS NULL OR NOT EXISTS (
+                   SELECT 1 FROM workflow_instance_logs AS l
+                   WHERE l.instance_id = b.value ->> 5 AND l.node_id = b.value ->> 6 AND l.scope = b.value ->> 7
+                     AND l.{IS_ENDING})) AS living
         FROM json_each(:births) AS b)
     WHERE holder IS NOT NULL OR present IS NOT NULL OR NOT living
 """)
-"""The births (id, tenant, name, key, workflow) that cannot be: who holds their key, and whether they are orphans.
+"""The births (id, tenant, name, key, workflow, parent with node and scope) that cannot be.
 
-Orphans are those that are new, but whose workflow is gone. Uses ux_instance_idempotency and
-the primary keys.
+With who holds their key, and whether they are orphans: those that are new, but whose workflow is
+gone, whose parent has ended, or whose parent's activation has. Uses ux_instance_idempotency,
+ux_log_ending and the primary keys.
 """
+
+WAKE = text(f"""
+    UPDATE workflow_instances SET version = version + 1,
+        available_at = CASE WHEN worker_id IS NULL THEN min(coalesce(available_at, :now), :now) ELSE available_at END
+    WHERE instance_id IN (SELECT value FROM json_each(:ids)) AND {IS_OPEN}
+    RETURNING instance_id, version
+""")
+"""Let these parents be looked at, because a child of theirs has ended; their versions now. By primary key."""
+
+CANCEL_LOG = text(f"""
+    INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
+    SELECT instance_id, last_seq + 1, '', '', 'INSTANCE_CANCELLED',
+        json_quote('{REASON_BEGINS}' || parent_id || '{REASON_ENDS}'), 0, :now
+    FROM workflow_instances WHERE instance_id IN (SELECT value FROM json_each(:ids))
+""")
+"""The last event of children that are not awaited any more."""
+
+CANCEL_ROWS = text("""
+    UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1,
+        status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = :now
+    WHERE instance_id IN (SELECT value FROM json_each(:ids))
+""")
+"""Close them, after that."""
+
+ENDED_CHILDREN = text(f"""
+    SELECT asked.value, i.status, l.payload
+    FROM json_each(:ids) AS asked
+    LEFT JOIN workflow_instances AS i ON i.instance_id = asked.value
+    LEFT JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = i.last_seq
+    WHERE i.instance_id IS NULL OR NOT i.{IS_OPEN}
+""")
+"""See `Dialect.ended_children`. Uses both primary keys."""
 
 APPEND_EVENT = text("""
     INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
@@ -160,14 +200,32 @@ READ_LOG = text(f"""
 
 
 @cache
+def doomed(by: str) -> TextClause:
+    """The open children that these ids name (`by` "instance_id") or have ("parent_id"), with all that they await.
+
+    As one JSON list. Uses the primary key and ix_instance_parent.
+    """
+    return text(f"""
+        WITH RECURSIVE doomed(id) AS (
+            SELECT i.instance_id FROM json_each(:ids) AS asked CROSS JOIN workflow_instances AS i
+            WHERE i.{by} = asked.value AND i.parent_waits AND i.{IS_OPEN}
+            UNION
+            SELECT i.instance_id FROM doomed CROSS JOIN workflow_instances AS i
+            WHERE i.parent_id = doomed.id AND i.parent_waits AND i.{IS_OPEN}
+        ) SELECT json_group_array(id) FROM doomed
+    """)
+
+
+@cache
 def claimable(*, only: bool, steal: bool) -> TextClause:
     """Open instances that are due (with `steal` also held ones), longest overdue first.
 
-    Uses ix_instance_available, or the primary key when only some ids are asked for. The write
-    lock is already held, so nobody else is claiming them.
+    Uses ix_instance_available, or the primary key and ix_instance_root when only some families
+    are asked for. The write lock is already held, so nobody else is claiming them.
     """
     due = "available_at <= :now" + (" OR worker_id IS NOT NULL" if steal else "")
-    among = "AND instance_id IN (SELECT value FROM json_each(:ids))" if only else ""
+    ids = "(SELECT value FROM json_each(:ids))"
+    among = f"AND (instance_id IN {ids} OR root_id IN {ids})" if only else ""
     return text(f"""
         SELECT json_group_array(json_array(instance_id, lapsed_at)) FROM (
             SELECT instance_id,

@@ -90,7 +90,14 @@ class SqlStore(Inquiries, Definitions):
     async def _commit(self, turns: Sequence[Turn]) -> Outcome:
         try:
             written = await self.commit_turns(lambda connection: self.dialect.commit(connection, turns))
-            return Outcome(written.won, written.now, written.existing, orphaned=written.orphaned)
+            return Outcome(
+                written.won,
+                written.now,
+                written.existing,
+                orphaned=written.orphaned,
+                woken=written.woken,
+                cancelled=written.cancelled,
+            )
         except DataRefused as refusal:
             if len(turns) == 1:
                 return Outcome(set(), await self.now(), refused={turns[0].instance_id: refusal.message})
@@ -102,6 +109,8 @@ class SqlStore(Inquiries, Definitions):
             {**first.existing, **second.existing},
             {**first.refused, **second.refused},
             first.orphaned | second.orphaned,
+            {**first.woken, **second.woken},
+            first.cancelled | second.cancelled,
         )
 
     async def claim(

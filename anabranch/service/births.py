@@ -1,0 +1,91 @@
+"""What a run is born with: its head, made from a version of a workflow and from what was asked for.
+
+Pure but for the dice of new ids. Called by the façade and by `child_runs`.
+"""
+
+from __future__ import annotations
+
+from anabranch.engine.ports import InstanceHead, WorkflowVersion
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.plan import Plan
+from anabranch.errors import InvalidRequest
+from anabranch.service.admission import new_run_id
+
+_DAY_MS = 86_400_000
+
+
+def root_head(
+    found: WorkflowVersion,
+    plan: Plan,
+    *,
+    now: int,
+    retention_days_max: int,
+    idempotency_key: str | None,
+    retention_days: int | None,
+    available_at: int | None,
+    deadline_at: int | None,
+) -> InstanceHead:
+    """The head of a run that somebody outside starts. Raises InvalidRequest."""
+    begins_at = max(now, available_at or now)  # a past availableAt means now
+    if deadline_at is not None and available_at is not None and deadline_at <= available_at:
+        message = f"deadlineAt ({to_iso(deadline_at)}) is not after availableAt ({to_iso(available_at)})"
+        raise InvalidRequest(message, details=[{"pointer": "/deadlineAt", "message": message}])
+    if retention_days is None:
+        retention_days = _retention_days(plan)
+    if retention_days < 1:
+        raise InvalidRequest("retentionDays is at least 1", details=[{"pointer": "/retentionDays"}])
+    return InstanceHead(
+        instance_id=new_run_id(now),
+        tenant_id=found.tenant_id,
+        workflow_id=found.workflow_id,
+        workflow_name=found.name,
+        workflow_version=found.version,
+        created_at=now,
+        available_at=begins_at,
+        deadline_at=_deadline(plan, begins_at) if deadline_at is None else deadline_at,
+        retention_days=min(retention_days, retention_days_max),
+        idempotency_key=idempotency_key,
+        kind=found.kind,
+    )
+
+
+def child_head(
+    found: WorkflowVersion,
+    plan: Plan,
+    *,
+    now: int,
+    retention_days_max: int,
+    instance_id: str,
+    parent: InstanceHead,
+    node_id: str,
+    scope: str,
+    parent_waits: bool,
+) -> InstanceHead:
+    """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's."""
+    return InstanceHead(
+        instance_id=instance_id,
+        tenant_id=found.tenant_id,
+        workflow_id=found.workflow_id,
+        workflow_name=found.name,
+        workflow_version=found.version,
+        created_at=now,
+        available_at=now,
+        deadline_at=_deadline(plan, now),
+        retention_days=min(max(1, _retention_days(plan)), retention_days_max),
+        parent_id=parent.instance_id,
+        kind=found.kind,
+        test=parent.test,
+        parent_node_id=node_id,
+        parent_scope=scope,
+        parent_waits=parent_waits,
+        depth=parent.depth + 1,
+        root_id=parent.root_id or parent.instance_id,
+    )
+
+
+def _deadline(plan: Plan, begins_at: int) -> int | None:
+    return None if plan.deadline_ms is None else begins_at + plan.deadline_ms
+
+
+def _retention_days(plan: Plan) -> int:
+    return 30 if plan.retention_ms is None else -(-plan.retention_ms // _DAY_MS)

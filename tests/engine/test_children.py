@@ -1,0 +1,343 @@
+"""Runs that are started by nodes of other runs: once each, awaited, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from anabranch.engine.rules.child_ids import child_id
+from anabranch.errors import StoreUnavailable
+from anabranch.service.child_runs import DEPTH_MAX
+from tests.engine import nodes
+from tests.engine.conftest import TENANT, MakeProcess, Process, until
+from tests.engine.drawing import QUICK_RETRY, drawn, node
+
+SHORT_LEASE_MS = 600
+
+
+def calls(
+    name: str, child: str, *, wait: Any = True, input_: Any = None, version: Any = None, **fields: Any
+) -> dict[str, Any]:
+    """A workflow with one node, `call`, that starts `child`; its output is the run's."""
+    config = {"workflow": child, "wait": wait}
+    if input_ is not None:
+        config["input"] = input_
+    if version is not None:
+        config["version"] = version
+    return drawn(
+        name,
+        node("call", "workflow", config=config, outputVariable="got", **fields),
+        node("end", "end", config={"outputParameters": {"got": "{{ctx.got}}"}}),
+    )
+
+
+def doubles(name: str = "doubles") -> dict[str, Any]:
+    """A child that answers with twice its input's `n`."""
+    return drawn(name, node("end", "end", config={"outputParameters": {"twice": "{{ctx.input.n * 2}}"}}))
+
+
+def gated(name: str, gate: str) -> dict[str, Any]:
+    """A child that waits until the test opens a gate."""
+    return drawn(
+        name,
+        node("gate", "testGate", config={"gate": gate}),
+        node("end", "end", config={"outputParameters": {"passed": gate}}),
+    )
+
+
+def asks(name: str, event: str) -> dict[str, Any]:
+    """A child that waits for a signal, and is parked meanwhile."""
+    return drawn(
+        name,
+        node("ask", "waitForEvent", config={"event": event}, outputVariable="answer"),
+        node("end", "end", config={"outputParameters": {"answer": "{{ctx.answer}}"}}),
+    )
+
+
+async def save(process: Process, *documents: dict[str, Any]) -> None:
+    for document in documents:
+        await process.service.save_workflow(document, tenant_id=TENANT)
+
+
+async def types_of(process: Process, run_id: str, node_id: str = "") -> list[str]:
+    """The types of a run's events about one node."""
+    log = await process.service.get_log(run_id, tenant_id=TENANT)
+    return [event["eventType"] for event in log if event["nodeID"] == node_id]
+
+
+async def children_of(process: Process, run_id: str) -> list[dict[str, Any]]:
+    runs = await process.service.list_runs(tenant_id=TENANT, limit=100)
+    return [run for run in runs if run["parentID"] == run_id]
+
+
+# -- the course of a child ------------------------------------------------------------------------
+async def test_the_output_of_a_child_is_the_output_of_its_node(process: Process) -> None:
+    await save(process, doubles())
+    run_id = await process.run(calls("calls", "doubles", input_={"n": "{{ctx.input.n}}"}), {"n": 21})
+
+    run = await process.ended(run_id)
+
+    assert (run["status"], run["output"]) == ("COMPLETED", {"got": {"twice": 42}})
+    (child,) = await children_of(process, run_id)
+    assert child["instanceID"] == child_id(run_id, "call", "")
+    log = await process.service.get_log(run_id, tenant_id=TENANT)
+    assert [e["payload"] for e in log if e["eventType"] == "NODE_WAITING"] == [{"childID": child["instanceID"]}]
+
+
+async def test_a_child_that_is_not_awaited_lives_on_by_itself(process: Process) -> None:
+    await save(process, asks("asks", "later"))
+    run_id = await process.run(calls("calls", "asks", wait=False))
+
+    run = await process.ended(run_id)
+
+    (child,) = await children_of(process, run_id)
+    assert (run["status"], run["output"]) == ("COMPLETED", {"got": {"instanceID": child["instanceID"]}})
+    assert child["status"] in ("RUNNING", "WAITING")
+    assert await process.service.send_signal(child["instanceID"], "later", "now", tenant_id=TENANT)
+    assert (await process.ended(child["instanceID"]))["output"] == {"answer": "now"}
+
+
+async def test_a_child_that_fails_fails_its_node_for_good(process: Process) -> None:
+    broken = drawn("broken", node("break", "testFails", config={"times": 9, "final": True, "message": "no luck"}))
+    await save(process, broken)
+    run_id = await process.run(calls("calls", "broken", retry=QUICK_RETRY))
+
+    run = await process.ended(run_id)
+
+    child = child_id(run_id, "call", "")
+    assert (run["status"], run["error"]["code"], run["error"]["type"]) == ("FAILED", "CHILD_FAILED", "ChildFailed")
+    assert run["error"]["message"] == f"the child run {child} failed with HANDLER_ERROR: no luck"
+    assert (await types_of(process, run_id, "call")).count("NODE_DISPATCHED") == 1, "another try would change nothing"
+
+
+async def test_a_child_that_is_cancelled_fails_its_node(process: Process) -> None:
+    await save(process, asks("asks", "never"))
+    document = calls("calls", "asks", errorHandling="continue")
+    document["edges"][1]["sourceHandle"] = "error"
+    run_id = await process.run(document)
+    await process.log.saw("NODE_WAITING", "ask")
+
+    await process.service.cancel_run(child_id(run_id, "call", ""), tenant_id=TENANT, reason="not needed")
+    run = await process.ended(run_id)
+
+    assert run["status"] == "COMPLETED"
+    error = run["output"]["got"]["error"]
+    assert (error["code"], error["message"].endswith("was cancelled: not needed")) == ("CHILD_CANCELLED", True)
+
+
+async def test_the_newest_version_is_taken_unless_one_is_named(process: Process) -> None:
+    for number in (1, 2):
+        await save(process, drawn("child", node("end", "end", config={"outputParameters": {"version": number}})))
+    newest = await process.ended(await process.run(calls("newest", "child")))
+    named = await process.ended(await process.run(calls("named", "child", version=1)))
+
+    assert [run["output"]["got"] for run in (newest, named)] == [{"version": 2}, {"version": 1}]
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (calls("calls", "nowhere"), "NOT_FOUND"),
+        (calls("calls", "picky", version=7), "NOT_FOUND"),
+        (calls("calls", "picky", input_={"n": "text"}), "INVALID_INPUT"),
+        (calls("calls", "{{ctx.input}}"), "NODE_CONFIG_INVALID"),
+    ],
+)
+async def test_what_cannot_be_started_fails_its_node_at_once(
+    process: Process, document: dict[str, Any], code: str
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    await save(process, drawn("picky", node("work"), inputSchema=schema))
+
+    run_id = await process.run(document)
+    run = await process.ended(run_id)
+
+    assert (run["status"], run["error"]["code"]) == ("FAILED", code)
+    assert (await types_of(process, run_id, "call")).count("NODE_DISPATCHED") == 1
+
+
+async def test_children_may_have_children(process: Process) -> None:
+    await save(process, doubles(), calls("middle", "doubles", input_={"n": "{{ctx.input.n}}"}))
+    run_id = await process.run(calls("top", "middle", input_={"n": 4}))
+
+    run = await process.ended(run_id)
+
+    assert run["output"] == {"got": {"got": {"twice": 8}}}
+
+
+async def test_a_workflow_that_starts_itself_ends_at_the_limit_of_depth(process: Process) -> None:
+    run_id = await process.run(calls("endless", "endless"))
+
+    run = await process.ended(run_id)
+
+    runs = await process.service.list_runs(tenant_id=TENANT, limit=100)
+    assert len(runs) == 1 + DEPTH_MAX
+    assert {each["status"] for each in runs} == {"FAILED"}
+    assert run["error"]["message"].count("CHILD_FAILED") == DEPTH_MAX - 1
+    assert "DEPTH_LIMIT" in run["error"]["message"]
+
+
+async def test_a_loop_has_a_child_for_each_item(process: Process) -> None:
+    await save(process, doubles())
+    document = drawn(
+        "fan",
+        node("each", "loop", config={"source": "{{ctx.input}}", "concurrency": 7}, outputVariable="all"),
+        node("call", "workflow", config={"workflow": "doubles", "input": {"n": "{{ctx.item}}"}}),
+        node("end", "end", config={"outputParameters": {"all": "{{ctx.all}}"}}),
+        edges=[("start", "each"), ("each", "call", "loop"), ("each", "end", "done")],
+    )
+    run_id = await process.run(document, list(range(20)))
+
+    run = await process.ended(run_id)
+
+    assert run["output"] == {"all": [{"twice": 2 * n} for n in range(20)]}
+    assert len(await children_of(process, run_id)) == 20
+
+
+# -- other processes --------------------------------------------------------------------------------
+async def test_a_parent_that_nobody_holds_is_woken_by_its_child(make_process: MakeProcess) -> None:
+    owner = await make_process()
+    await save(owner, asks("asks", "go"))
+    run_id = await owner.run(calls("calls", "asks"))
+    child = child_id(run_id, "call", "")
+    await until(lambda: not owner.engine.orchestrator.holds(run_id))
+    row = await owner.service.get_run_status(run_id, tenant_id=TENANT)
+    await owner.engine.stop()
+
+    heir = await make_process()
+    await heir.service.send_signal(child, "go", 1, tenant_id=TENANT)
+    run = await heir.ended(run_id)
+
+    assert (row.status.value, row.worker_id, row.available_at) == ("WAITING", None, None), "it waits without a worker"
+    assert (run["status"], run["output"]) == ("COMPLETED", {"got": {"answer": 1}})
+
+
+async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_process: MakeProcess) -> None:
+    other = await make_process(lease_ms=SHORT_LEASE_MS, held_max=0)
+    lost = await make_process(lease_ms=SHORT_LEASE_MS)
+    await save(lost, asks("asks", "go"))
+    # A gate keeps the parent in the memory of the worker that is lost with it.
+    document = calls("calls", "asks")
+    document["nodes"].append(node("gate", "testGate", config={"gate": "door"}))
+    document["edges"].append({"upstreamNodeID": "start", "downstreamNodeID": "gate"})
+    run_id = await lost.run(document)
+    child = child_id(run_id, "call", "")
+    await lost.log.saw("NODE_WAITING", "call")
+    await until(lambda: not lost.engine.orchestrator.holds(child))
+    lost.crash()
+    heir = await make_process(lease_ms=SHORT_LEASE_MS)
+    await other.service.send_signal(child, "go", 1, tenant_id=TENANT)
+    nodes.gates["door"].set()
+
+    run = await heir.ended(run_id)
+
+    assert (run["status"], run["output"]) == ("COMPLETED", {"got": {"answer": 1}})
+    assert len(await children_of(heir, run_id)) == 1
+
+
+async def test_a_child_that_was_born_before_a_crash_is_not_born_again(make_process: MakeProcess) -> None:
+    lost = await make_process(lease_ms=SHORT_LEASE_MS)
+    await save(lost, gated("gated", "door"))
+    await save(lost, calls("calls", "gated"))
+    commit, crashed = lost.engine.store.commit, asyncio.Event()
+
+    async def lost_before_the_wait(turns: Any) -> Any:
+        """The worker is lost after the birth of the child, with the parent's NODE_WAITING on its lips."""
+        if any(event.type == "NODE_WAITING" for turn in turns for event in turn.events):
+            lost.crash()
+            crashed.set()
+            raise StoreUnavailable("this process is dead")
+        return await commit(turns)
+
+    lost.engine.store.commit = lost_before_the_wait  # type: ignore[method-assign]
+    run_id = await lost.run(calls("calls", "gated"))
+    await crashed.wait()
+    heir = await make_process(lease_ms=SHORT_LEASE_MS)
+    await heir.log.saw("NODE_WAITING", "call", instance_id=run_id)
+    nodes.gates.setdefault("door", asyncio.Event()).set()
+
+    run = await heir.ended(run_id)
+
+    assert run["output"] == {"got": {"passed": "door"}}
+    assert len(await children_of(heir, run_id)) == 1
+    assert (await types_of(heir, run_id, "call")).count("NODE_DISPATCHED") == 1
+
+
+# -- nobody waits any more --------------------------------------------------------------------------
+async def test_cancelling_a_parent_from_elsewhere_cancels_all_below_it(make_process: MakeProcess) -> None:
+    owner = await make_process()
+    other = await make_process(works=False)
+    await save(owner, gated("gated", "never"), calls("middle", "gated"))
+    run_id = await owner.run(calls("top", "middle"))
+    middle = child_id(run_id, "call", "")
+    lowest = child_id(middle, "call", "")
+    await owner.log.saw("NODE_DISPATCHED", "gate", instance_id=lowest)
+
+    await other.service.cancel_run(run_id, tenant_id=TENANT, reason="enough")
+    rows = [await other.service.get_run(each, tenant_id=TENANT) for each in (run_id, middle, lowest)]
+
+    assert [row["status"] for row in rows] == ["CANCELLED"] * 3, "all of them before the cancel is answered"
+    assert rows[2]["note"] == f"its parent, run {middle}, does not wait for it any more"
+    await until(lambda: nodes.stopped == ["gate"])
+
+
+async def test_a_parent_that_fails_cancels_its_child_and_stops_its_handlers(process: Process) -> None:
+    await save(process, gated("gated", "never"))
+    document = drawn(
+        "fails",
+        node("call", "workflow", config={"workflow": "gated"}),
+        node("wait", "waitForEvent", config={"event": "break"}),
+        node("break", "testFails", config={"times": 9, "final": True}),
+        edges=[("start", "call"), ("start", "wait"), ("wait", "break")],
+    )
+    run_id = await process.run(document)
+    child = child_id(run_id, "call", "")
+    await process.log.saw("NODE_DISPATCHED", "gate", instance_id=child)
+    began = process.engine.clock.monotonic()
+    await process.service.send_signal(run_id, "break", None, tenant_id=TENANT)
+
+    run = await process.ended(run_id)
+
+    assert run["status"] == "FAILED"
+    assert (await process.service.get_run_status(child, tenant_id=TENANT)).status.value == "CANCELLED"
+    await until(lambda: nodes.stopped == ["gate"])
+    assert not process.engine.orchestrator.holds(child)
+    assert process.engine.clock.monotonic() - began < 5, "at once, not when its lease is to be extended"
+
+
+@pytest.mark.parametrize("how", ["terminate", "iteration"])
+async def test_children_of_skipped_activations_are_cancelled(process: Process, how: str) -> None:
+    await save(process, asks("asks", "never"))
+    call = node("call", "workflow", config={"workflow": "asks"})
+    wait = node("wait", "waitForEvent", config={"event": "now"})
+    if how == "terminate":
+        stop = node("stop", "end", config={"terminate": True})
+        document = drawn(how, call, wait, stop, edges=[("start", "call"), ("start", "wait"), ("wait", "stop")])
+    else:
+        each = node("each", "loop", config={"source": "{{ctx.input}}", "concurrency": 2, "onItemError": "skip"})
+        broken = node("broken", "testFails", config={"times": 9, "final": True})
+        edges = [("start", "each"), ("each", "call", "loop"), ("each", "wait", "loop"), ("wait", "broken")]
+        document = drawn(how, each, call, wait, broken, edges=edges)
+    run_id = await process.run(document, [1, 2])
+    count = 1 if how == "terminate" else 2
+    await process.log.saw("NODE_WAITING", "ask", count=count)
+    for _ in range(count):
+        await process.service.send_signal(run_id, "now", None, tenant_id=TENANT)
+
+    run = await process.ended(run_id)
+
+    assert run["status"] == "COMPLETED"
+    children = await children_of(process, run_id)
+    assert [child["status"] for child in children] == ["CANCELLED"] * count
+
+
+async def test_a_deadline_of_a_parent_ends_its_children(process: Process) -> None:
+    await save(process, asks("asks", "never"))
+    run_id = await process.run({**calls("calls", "asks"), "workflowOptions": {"deadline": "700ms"}})
+
+    run = await process.ended(run_id)
+
+    assert (run["status"], run["error"]["code"]) == ("FAILED", "DEADLINE_EXCEEDED")
+    assert [child["status"] for child in await children_of(process, run_id)] == ["CANCELLED"]

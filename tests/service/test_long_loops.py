@@ -88,8 +88,13 @@ async def output_of_loop(service: WorkflowService, run: str) -> Any:
 
 
 async def test_a_long_loop_ends_and_short_ones_overtake_it(service: WorkflowService, endings: Endings):
-    long = await start(service, LONG, list(range(ITEMS)))
-    short = await start(service, SHORT)
+    for document in (LONG, SHORT):
+        await service.save_workflow(document, tenant_id=TENANT)
+    started = await asyncio.gather(
+        service.execute_workflow(LONG["name"], list(range(ITEMS)), tenant_id=TENANT),
+        service.execute_workflow(SHORT["name"], None, tenant_id=TENANT),
+    )
+    long, short = (run.instance_id for run in started)
     await endings.of(long, short)
     assert endings.order == [short, long]
     assert await output_of_loop(service, long) == list(range(1, ITEMS + 1))

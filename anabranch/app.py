@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -85,6 +85,14 @@ class App:
                 yield engine, service
             finally:
                 await engine.stop(grace_s=grace_s)
+
+    async def probe_sandbox(self) -> Mapping[str, str]:
+        """What this machine has to seal the code of nodes with: layer → `yes…` or `no (why)`. Opens no database."""
+        sandbox = Sandbox(unsafe=self.settings.sandbox_unsafe)
+        try:
+            return await sandbox.probe()
+        finally:
+            await sandbox.stop()
 
     @asynccontextmanager
     async def opened_safe(self, *, makes_key: bool) -> AsyncIterator[Safe]:

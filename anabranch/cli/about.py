@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from importlib.metadata import version as version_of
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 import typer
 from pydantic import SecretStr
 
+from anabranch.app import build
 from anabranch.cli.options import AsJson, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.engine.rules.duration import format_duration
@@ -28,7 +30,7 @@ def version(*, as_json: AsJson = False) -> None:
 
 
 def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Show the settings in force and whether the database answers. Exits 1 if it does not."""
+    """Show the settings in force, what seals code nodes here, and whether the database answers. Exits 1 if not."""
     settings = Settings.load(database_url=database_url)
     in_force = {environment_name(field): _plain(field, getattr(settings, field)) for field in Settings.model_fields}
     in_force[environment_name("database_url")] = without_password(settings.database_url)
@@ -38,10 +40,12 @@ def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None
         database["schema"] = current(settings.database_url, connect_wait_s=0)
     except AnabranchError as refusal:
         database = {"reachable": False, "schema": None, "error": refusal.as_json()}
+    sandbox = dict(asyncio.run(build(settings).probe_sandbox()))
     if as_json:
-        print_document({"settings": in_force, "database": database})
+        print_document({"settings": in_force, "database": database, "sandbox": sandbox})
     else:
         print_table(("setting", "value"), list(in_force.items()))
+        print_line("code nodes are sealed by: " + ", ".join(f"{layer} {state}" for layer, state in sandbox.items()))
         print_line(_database_line(database))
     if not database["reachable"]:
         raise typer.Exit(1)

@@ -161,6 +161,12 @@ async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> N
                 f"run {resume} is one of {row.head.workflow_name}, not of {name}",
                 hint="Leave the workflow out: `anabranch run --resume INSTANCE_ID`.",
             )
+    root_id = row.head.root_id
+    if root_id is not None:
+        raise InvalidRequest(
+            f"run {resume} was started by a node of another run, and is advanced with its family",
+            hint=f"Resume the topmost one: `anabranch run --resume {root_id}`.",
+        )
     if assignment.progress is not None:
         assignment.progress.committed(resume, await service.get_events(resume, tenant_id=tenant_id), row.status)
 

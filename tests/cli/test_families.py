@@ -171,6 +171,11 @@ def test_an_empty_database_is_migrated_once(anabranch: Command) -> None:
     assert anabranch("doctor", "--json").document["database"]["schema"] == first["after"]
 
 
+def test_doctor_tells_what_seals_code_nodes(anabranch: Command) -> None:
+    assert {"seccomp", "landlock", "rlimits"} <= set(anabranch("doctor", "--json").document["sandbox"])
+    assert "code nodes are sealed by" in anabranch("doctor").out
+
+
 def test_doctor_hides_passwords_and_tells_that_the_database_is_away(anabranch: Command) -> None:
     printed = anabranch("doctor", "--database-url", "postgresql://u:hunter2@127.0.0.1:1/x", "--json")
 

@@ -155,6 +155,8 @@ def test_a_run_advances_the_runs_that_it_starts(anabranch: Command, write: Write
     child, parent = anabranch("runs", "list", "--json").document["items"]
     assert (child["parentID"], parent["parentID"]) == (printed.document["instanceID"], None)
     assert (child["name"], child["status"]) == ("greeting", "COMPLETED")
+    alone = anabranch("run", "--resume", child["instanceID"])
+    assert (alone.code, parent["instanceID"] in alone.err) == (2, True)
 
 
 def test_node_types_of_ones_own_are_imported(anabranch: Command, write: Write) -> None:

@@ -17,9 +17,15 @@ from anabranch.handlers.sandbox.inside import wire
 from anabranch.handlers.sandbox.jobs import CodeProblem
 from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
 
-# 2 seconds and 256 MB for compiling 256 KiB at most.
+# 2 seconds and 512 MB of address space for compiling 256 KiB at most.
 _SECONDS_MAX = 2
 _ADDRESS_BYTES = 512 << 20
+
+# Two: a first try without an answer may have met a busy machine.
+_TRIES_MAX = 2
+
+# 4 at once: what takes its 2 seconds does not hold up everybody else, and memory stays bounded.
+_AT_ONCE_MAX = 4
 
 # 512 answers: the code nodes of some hundred workflows.
 _ANSWERS_MAX = 512
@@ -28,54 +34,69 @@ _ANSWERS_MAX = 512
 _PROBLEMS_MAX = 20
 
 
+class _Unavailable(Exception):
+    """This machine cannot seal a process, so it compiles nothing and runs nothing."""
+
+
 class Checker:
     """Compiles code in sealed children, for its errors only."""
 
     def __init__(self, *, requires_seccomp: bool) -> None:
         self._requires_seccomp = requires_seccomp
+        # Held for orders and for what is kept, never while a child compiles.
         self._lock = threading.Lock()
+        self._places = threading.Semaphore(_AT_ONCE_MAX)
         self._servers: dict[str, ForkServer] = {}
         self._answers: OrderedDict[tuple[str, str], list[CodeProblem]] = OrderedDict()
+        self._stops = 0
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
-        """Where the code does not compile; nothing where that cannot be found out: there it cannot run either."""
+        """Where the code does not compile; nothing where that cannot be found out: there it cannot run either.
+
+        Waits for at most `_SECONDS_MAX` in each of `_TRIES_MAX` tries; code without an answer by then is to blame,
+        until somebody asks again.
+        """
         with self._lock:
             known = self._answers.get((language, code))
             if known is not None:
                 return known
-            try:
-                problems = self._ask(language, code)
-            except ForkServerLost:
-                return []
-            self._answers[language, code] = problems
-            if len(self._answers) > _ANSWERS_MAX:
-                self._answers.popitem(last=False)
-            return problems
+            stops = self._stops
+        with self._places:
+            for _ in range(_TRIES_MAX):
+                try:
+                    problems = self._ask(language, code, stops)
+                except (ForkServerLost, _Unavailable):
+                    return []
+                except (OSError, ValueError, TypeError, KeyError):
+                    continue
+                self._keep(language, code, problems)
+                return problems
+        return [CodeProblem(1, 1, "the code cannot be compiled within the limits of time and memory for that")]
 
     def stop(self) -> None:
         """End the fork servers; the next question starts them again."""
         with self._lock:
+            self._stops += 1
             while self._servers:
                 self._servers.popitem()[1].close()
 
-    def _ask(self, language: str, code: str) -> list[CodeProblem]:
-        server = self._server(language)
-        child = server.fork()
-        job = json.dumps({"check": True, "code": code}).encode()
+    def _ask(self, language: str, code: str, stops: int) -> list[CodeProblem]:
+        with self._lock:
+            if self._stops != stops:
+                raise ForkServerLost("it was stopped")  # a question from before must not start it again
+            server = self._server(language)
+            child = server.fork()
         try:
-            child.connection.settimeout(_SECONDS_MAX)
-            child.connection.sendall(wire.LIMITS.pack(_ADDRESS_BYTES, _SECONDS_MAX) + wire.frame(job))
-            (length,) = wire.LENGTH.unpack(_receive(child.connection, wire.LENGTH.size))
-            if length > wire.REPLY_BYTES_MAX:
-                raise ValueError("a reply over its limit")
-            text = _receive(child.connection, length)
-            if wire.is_deeper(text, wire.VALUE_DEPTH_MAX):
-                raise ValueError("a reply that is nested too deep")
-            return _problems(json.loads(text))
-        except (OSError, ValueError, TypeError, KeyError):
-            return [CodeProblem(1, 1, "the code cannot be compiled within the limits of time and memory for that")]
+            return _compile(child.connection, code)
         finally:
-            server.kill(child)
+            with self._lock:
+                server.kill(child)
+
+    def _keep(self, language: str, code: str, problems: list[CodeProblem]) -> None:
+        with self._lock:
+            self._answers[language, code] = problems
+            if len(self._answers) > _ANSWERS_MAX:
+                self._answers.popitem(last=False)
 
     def _server(self, language: str) -> ForkServer:
         server = self._servers.get(language)
@@ -90,6 +111,20 @@ class Checker:
         return server
 
 
+def _compile(connection: socket.socket, code: str) -> list[CodeProblem]:
+    """What the child at the other end says of the code. Raises where it gives no answer that can be read."""
+    connection.settimeout(_SECONDS_MAX)
+    job = json.dumps({"check": True, "code": code}).encode()
+    connection.sendall(wire.LIMITS.pack(_ADDRESS_BYTES, _SECONDS_MAX) + wire.frame(job))
+    (length,) = wire.LENGTH.unpack(_receive(connection, wire.LENGTH.size))
+    if length > wire.REPLY_BYTES_MAX:
+        raise ValueError("a reply over its limit")
+    text = _receive(connection, length)
+    if wire.is_deeper(text, wire.VALUE_DEPTH_MAX):
+        raise ValueError("a reply that is nested too deep")
+    return _problems(json.loads(text))
+
+
 def _receive(connection: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
@@ -101,9 +136,14 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def _problems(reply: object) -> list[CodeProblem]:
-    if not isinstance(reply, dict) or "problems" not in reply:
-        raise ValueError("no answer to the question")
+    match reply:
+        case {"error": {"code": "SANDBOX_UNAVAILABLE"}}:
+            raise _Unavailable
+        case {"problems": list(found)}:
+            pass
+        case _:
+            raise ValueError("no answer to the question")
     return [
         CodeProblem(int(each["line"]), int(each["column"]), str(each["message"])[: wire.MESSAGE_CHARACTERS_MAX])
-        for each in reply["problems"][:_PROBLEMS_MAX]
+        for each in found[:_PROBLEMS_MAX]
     ]

@@ -6,11 +6,13 @@ Called by `pool` (from the event loop) and by `checker` (from any thread). Nothi
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import socket
 import subprocess
 import sys
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,8 @@ class ForkServer:
         self._process = process
         self._control = control
         self._received = bytearray()
+        # Orders to kill that a full socket did not take: one per living child at most.
+        self._unsent: deque[bytes] = deque()
         self._next_slot = 0
         self.layers: dict[str, str] = hello["layers"]
         """What its probe found: layer → `yes…` or `no (why)`."""
@@ -116,6 +120,7 @@ class ForkServer:
         self._next_slot = (self._next_slot + 1) % 2**32
         with theirs:
             try:
+                self._send_rest()
                 socket.send_fds(self._control, [wire.ORDER.pack(wire.FORK, self._next_slot)], [theirs.fileno()])
             except OSError as refusal:  # also a full socket: it has not listened for hundreds of orders
                 ours.close()
@@ -125,13 +130,18 @@ class ForkServer:
     def kill(self, child: ChildProcess) -> None:
         """End a child, if it has not ended. The fork server does it: only a parent can never hit a stranger."""
         child.connection.close()
+        self._unsent.append(wire.ORDER.pack(wire.KILL, child.slot))
         try:
-            self._control.send(wire.ORDER.pack(wire.KILL, child.slot))
+            self._send_rest()
+        except BlockingIOError:
+            return  # it has not listened for long; what it reports when it does brings the rest on its way
         except OSError:
-            return  # it is gone, and its children with it
+            self._unsent.clear()  # it is gone, and its children with it
 
     def messages(self) -> list[dict[str, Any]]:
         """What it reported since the last call. Raises ForkServerLost once it has ended."""
+        with contextlib.suppress(OSError):  # reading says why
+            self._send_rest()
         while True:
             try:
                 data = self._control.recv(65_536)
@@ -156,6 +166,11 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def _send_rest(self) -> None:
+        while self._unsent:
+            self._control.send(self._unsent[0])
+            self._unsent.popleft()
 
     def _take_frames(self) -> list[dict[str, Any]]:
         found = []

@@ -16,6 +16,7 @@ import pytest
 
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox import Sandbox
+from anabranch.handlers.sandbox.inside import wire
 from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
 from tests.handlers.sandbox.running import LANGUAGES, ONE, SPIN, Coding, children_of, coding, is_alive, status_of, until
 
@@ -209,6 +210,25 @@ async def test_a_fork_server_that_stands_still_holds_nobody_for_longer_than_thei
     finally:
         os.kill(server, signal.SIGCONT)
     assert await code.is_sound("python")
+
+
+async def test_an_order_to_kill_is_not_lost_where_a_fork_server_does_not_listen():
+    server = ForkServer.launch("python", requires_seccomp=True)
+    try:
+        child = server.fork()
+        await until(lambda: bool(children_of(server.pid)), "it is born")
+        (pid,) = children_of(server.pid)
+        os.kill(pid, signal.SIGSTOP)  # so that it does not end by itself once nobody holds its socket
+        os.kill(server.pid, signal.SIGSTOP)
+        with pytest.raises(BlockingIOError):
+            while True:
+                server.control.send(wire.ORDER.pack(wire.KILL, 0))
+        server.kill(child)
+        os.kill(server.pid, signal.SIGCONT)
+        await until(lambda: child.slot in [message["died"] for message in server.messages()], "it was killed")
+        assert not is_alive(pid)
+    finally:
+        server.abandon()
 
 
 async def test_a_stopped_node_takes_its_process_along(code: Coding):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -154,8 +154,8 @@ class App:
             own_file=store.dialect.path if isinstance(store.dialect, SqliteDialect) else None,
         )
         saved = DataQueries(store.dialect)
-        box = self._box(makes_key=makes_key)
-        urls = SourceUrls(box=box, secrets=Safe(SecretTable(store), box))
+        find_box = self._box_finder(makes_key=makes_key)
+        urls = SourceUrls(find_box=find_box, secrets=Safe(SecretTable(store), find_box))
         queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places)
         saved.open_lanes()
         try:
@@ -165,7 +165,22 @@ class App:
             await saved.close_lanes()
 
     def _safe(self, store: SqlStore, *, makes_key: bool) -> Safe:
-        return Safe(SecretTable(store), self._box(makes_key=makes_key))
+        return Safe(SecretTable(store), self._box_finder(makes_key=makes_key))
+
+    def _box_finder(self, *, makes_key: bool) -> Callable[[], SecretBox | None]:
+        """Gives the box, and looks for the key again as long as there is none.
+
+        A worker may have started before somebody set the first secret, which made the key.
+        """
+        box = self._box(makes_key=makes_key)
+
+        def find() -> SecretBox | None:
+            nonlocal box
+            if box is None:
+                box = self._box(makes_key=False)
+            return box
+
+        return find
 
     def _box(self, *, makes_key: bool) -> SecretBox | None:
         setting = self.settings.secret_key

@@ -79,8 +79,9 @@ class Guard:
             reason = "an address with a scope" if address is None else why_not_public(address)
             if reason is None or (address is not None and self._allow.has_address(address, port)):
                 continue
-            # The tenant is not told which address an inner name has; the operator is.
-            logger.warning("refused to connect to %s port %d at %s (%s)", host, port, text, reason)
+            # The tenant is not told which address an inner name has; the operator is. The name stays
+            # out of the log: it may come from a secret.
+            logger.warning("refused to connect to port %d at %s (%s)", port, text, reason)
             raise EgressRefused(
                 f"{host} port {port} is not reached from here: its address is not public ({reason}),"
                 " and ANABRANCH_EGRESS_ALLOW does not list it"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
+from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
 from anabranch.queries.execution import Executions
-from anabranch.queries.faults import Mask, not_allowed, not_found
+from anabranch.queries.faults import egress_refused, not_allowed, not_found, unreachable
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import Limits
 from anabranch.queries.mysql import MysqlSession
@@ -21,7 +22,7 @@ from anabranch.queries.parameters import bind, read_parameters
 from anabranch.queries.ports import HostGuard
 from anabranch.queries.postgresql import PostgresqlSession
 from anabranch.queries.session import Session, Work
-from anabranch.queries.sources import Places, ServerSource, SqliteSource, read_source
+from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.sqlite import SqliteSession
 from anabranch.queries.statement import Statement, StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
@@ -53,28 +54,37 @@ class QueryEngine:
         if source is None:
             raise not_found(f"the data source of query {query.name!r} is gone")
         values = bind(read_parameters(query.params, list(query.params)), args)
-        url, secrets = await self._urls.take_out(source)
+        url = await self._urls.take_out(source)
         # Names are resolved and paths followed here, which may take its time: not on the event loop.
         place = await asyncio.to_thread(read_source, url, self._places)
         statement = _statement(query, place.kind)
         work = Work(statement, values, query.writes, query.timeout_ms, self._limits)
-        answer = await self._executions.run(
-            _pool_key(source, url), lambda: self._open(place, Mask([*secrets, *_password(place)])), work
-        )
+        try:
+            answer = await self._executions.run(_pool_key(source, url), lambda: self._open(place, url), work)
+        except NodeFailure as failure:
+            raise url.mask_of(place).failure(failure) from None
         return answer.as_json()
 
     async def stop(self) -> None:
         """Interrupt what runs and disconnect; may be called twice."""
         await self._executions.stop()
 
-    def _open(self, place: SqliteSource | ServerSource, mask: Mask) -> Session:
+    def _open(self, place: SqliteSource | ServerSource, url: ReadyUrl) -> Session:
         """A connection; called in a thread. Raises NodeFailure."""
         if isinstance(place, SqliteSource):
             return SqliteSession(place)
-        place = place.masked(mask)
-        addresses = [] if place.socket_directory is not None else self._hosts.check(place.host, place.port)
+        addresses = [] if place.socket_directory is not None else self._addresses(place)
+        place = place.masked(url.mask_of(place, addresses))
         kind = PostgresqlSession if place.kind is SourceKind.POSTGRESQL else MysqlSession
         return kind(place, addresses, connect_timeout_ms=self._limits.connect_timeout_ms)
+
+    def _addresses(self, place: ServerSource) -> Sequence[str]:
+        try:
+            return self._hosts.check(place.host, place.port)
+        except EgressRefused as refusal:
+            raise egress_refused(refusal.message) from None
+        except HttpUnreachable as absent:
+            raise unreachable(absent.message) from None
 
 
 def _statement(query: DataQuery, kind: SourceKind) -> Statement:
@@ -84,11 +94,7 @@ def _statement(query: DataQuery, kind: SourceKind) -> Statement:
         raise not_allowed(f"query {query.name!r}: {refusal}") from None
 
 
-def _password(place: SqliteSource | ServerSource) -> list[str]:
-    return [place.password] if isinstance(place, ServerSource) else []
-
-
-def _pool_key(source: DataSource, url: str) -> str:
+def _pool_key(source: DataSource, url: ReadyUrl) -> str:
     """Of a tenant's source with this very URL; hashed, for keys end up in places where URLs must not."""
-    text = "\x00".join((source.tenant_id, source.data_source_id, url))
+    text = "\x00".join((source.tenant_id, source.data_source_id, url.text))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -29,15 +29,28 @@ class Mask:
 
     def __call__(self, text: str) -> str:
         """The text, with stars for every secret in whatever form drivers write it."""
-        for secret in self._secrets:
-            for form in sorted(
-                {secret, unquote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}
-            ):
-                if form in text:
-                    if len(form) < _MASKED_LENGTH_MIN:
-                        return "the database's message holds a secret and is left out"
-                    text = text.replace(form, MASKED)
+        forms = {form for secret in self._secrets for form in _forms(secret)}
+        # The longest first: one secret may be a part of another.
+        for form in sorted(forms, key=lambda form: (-len(form), form)):
+            if form in text:
+                if len(form) < _MASKED_LENGTH_MIN:
+                    return "the database's message holds a secret and is left out"
+                text = text.replace(form, MASKED)
         return text[:_MESSAGE_CHARACTERS_MAX]
+
+    def failure(self, failure: NodeFailure) -> NodeFailure:
+        """The same failure, its message without the secrets."""
+        return NodeFailure(
+            failure.code,
+            self(str(failure)),
+            type_name=failure.type_name,
+            retryable=failure.retryable,
+            retry_after_ms=failure.retry_after_ms,
+        )
+
+
+def _forms(secret: str) -> set[str]:
+    return {secret, unquote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}
 
 
 def failed(message: str, *, retryable: bool = False) -> NodeFailure:
@@ -69,6 +82,11 @@ def too_large(message: str) -> NodeFailure:
 def source_refused(message: str) -> NodeFailure:
     """The data source is not one that may be used from here."""
     return NodeFailure("SOURCE_REFUSED", message, type_name="SourceRefused", retryable=False)
+
+
+def egress_refused(message: str) -> NodeFailure:
+    """The host of the data source is none that may be reached from here."""
+    return NodeFailure("EGRESS_REFUSED", message, type_name="EgressRefused", retryable=False)
 
 
 def not_found(message: str) -> NodeFailure:

@@ -14,7 +14,8 @@ from pathlib import Path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from anabranch.queries.faults import Mask, source_refused
+from anabranch.errors import NodeFailure
+from anabranch.queries.faults import MASKED, Mask, source_refused
 from anabranch.queries.lexing import SourceKind
 
 # 2,048 characters: a URL that a person writes is far shorter.
@@ -59,6 +60,26 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadyUrl:
+    """The URL of a data source with its secrets in place: to connect with, never to show."""
+
+    text: str = field(repr=False)
+    secrets: Sequence[str] = field(default=(), repr=False)
+    is_secret: bool = False
+    """The URL as a whole is a secret: of where it leads nothing is shown but the kind."""
+
+    def address_of(self, source: SqliteSource | ServerSource) -> str:
+        """Where the source is that this URL names, for people."""
+        return f"{source.kind}://{MASKED}" if self.is_secret else source.address
+
+    def mask_of(self, source: SqliteSource | ServerSource, addresses: Sequence[str] = ()) -> Mask:
+        """What has to be masked in messages about the source; `addresses` are those of its host."""
+        if self.is_secret:
+            return Mask([*self.secrets, *source.parts, *addresses])
+        return Mask([*self.secrets, source.password] if isinstance(source, ServerSource) else self.secrets)
+
+
+@dataclass(frozen=True, slots=True)
 class SqliteSource:
     """A SQLite file that was found, by its real path."""
 
@@ -69,6 +90,11 @@ class SqliteSource:
     def address(self) -> str:
         """For people."""
         return f"sqlite:///{self.path}"
+
+    @property
+    def parts(self) -> Sequence[str]:
+        """What the URL said."""
+        return [str(self.path)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +116,26 @@ class ServerSource:
         """For people: no user, no password."""
         return f"{self.kind}://{self.socket_directory or f'{self.host}:{self.port}'}/{self.database}"
 
+    @property
+    def parts(self) -> Sequence[str]:
+        """What the URL said, but for its kind, port and options."""
+        # The host also as it is looked up: without the dot at its end, in lower case.
+        hosts = [self.host, self.host.lower().removesuffix(".")]
+        return [*hosts, self.user, self.password, self.database, self.socket_directory or ""]
+
     def masked(self, mask: Mask) -> ServerSource:
         """The same source; its driver's messages pass this mask."""
         return replace(self, mask=mask)
 
 
-def read_source(url: str, places: Places) -> SqliteSource | ServerSource:
-    """The source that a URL names. Raises NodeFailure SOURCE_REFUSED, which never repeats the URL."""
-    parsed = _parsed(url)
-    kind = _KINDS.get(parsed.drivername)
-    if kind is None:
-        raise source_refused(f"there are no data sources of the form {parsed.drivername[:40]!r}. {FORMS}")
-    strange = sorted(set(parsed.query) - _OPTIONS[kind])
-    if strange:
-        raise source_refused(f"the URL has the option {strange[0][:40]!r}, which data sources do not take")
-    return _file(parsed, places) if kind is SourceKind.SQLITE else _server(parsed, kind, places)
+def read_source(url: ReadyUrl, places: Places) -> SqliteSource | ServerSource:
+    """The source that a URL names. Raises NodeFailure SOURCE_REFUSED, which never repeats the URL or a secret."""
+    try:
+        return _read(url.text, places)
+    except NodeFailure as refusal:
+        if url.is_secret:  # what is wrong with it is a part of it
+            raise source_refused(f"the secret holds no URL that a data source may have here. {FORMS}") from None
+        raise Mask(url.secrets).failure(refusal) from None
 
 
 def is_same_file(path: Path, own: Path | None) -> bool:
@@ -118,6 +149,17 @@ def is_same_file(path: Path, own: Path | None) -> bool:
         except OSError:  # one of them does not exist
             continue
     return False
+
+
+def _read(url: str, places: Places) -> SqliteSource | ServerSource:
+    parsed = _parsed(url)
+    kind = _KINDS.get(parsed.drivername)
+    if kind is None:
+        raise source_refused(f"there are no data sources of the form {parsed.drivername[:40]!r}. {FORMS}")
+    strange = sorted(set(parsed.query) - _OPTIONS[kind])
+    if strange:
+        raise source_refused(f"the URL has the option {strange[0][:40]!r}, which data sources do not take")
+    return _file(parsed, places) if kind is SourceKind.SQLITE else _server(parsed, kind, places)
 
 
 def _parsed(url: str) -> URL:
@@ -163,6 +205,9 @@ def _server(url: URL, kind: SourceKind, places: Places) -> ServerSource:
         raise source_refused(f"the URL names no host, or several. {FORMS}")
     if not 1 <= port <= PORT_MAX:
         raise source_refused(f"the URL names port {port}; ports are 1 to {PORT_MAX}")
+    if "@" in host or "@" in (url.database or ""):
+        # An unquoted @ ends a password early, and its rest would be shown as host and database.
+        raise source_refused("the URL has more than one @; write %40 for one in a user name or password")
     if not url.username or not url.database:
         raise source_refused(f"the URL has to name a user and a database. {FORMS}")
     tls = url.query.get("sslmode", "prefer")

@@ -7,7 +7,7 @@ hold `{{secret.NAME}}`: then the secret stays where it is and is put in for each
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from urllib.parse import quote
 
 from sqlalchemy import make_url
@@ -17,8 +17,13 @@ from anabranch.engine.saved_queries import DataSource
 from anabranch.errors import SettingsError
 from anabranch.queries.faults import source_refused
 from anabranch.queries.ports import SecretBox, SecretReader
+from anabranch.queries.sources import ReadyUrl
 
 _SECRET = re.compile(r"\{\{\s*secret\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+
+# Stands for a secret while it is looked where in the URL secrets stand: no part of a URL that may
+# hold a secret ends at it, and no URL that is let in holds it, for it is not printable.
+_MARK = "\ue000"
 
 # Options that say where and how, never who.
 _PLAIN_OPTIONS = frozenset({"host", "sslmode"})
@@ -27,51 +32,71 @@ _PLAIN_OPTIONS = frozenset({"host", "sslmode"})
 class SourceUrls:
     """Puts URLs away and takes them out again."""
 
-    def __init__(self, *, box: SecretBox | None, secrets: SecretReader | None) -> None:
-        self._box = box
+    def __init__(self, *, find_box: Callable[[], SecretBox | None], secrets: SecretReader | None) -> None:
+        """`find_box` is asked at every use: None where there is no key, or none yet."""
+        self._find_box = find_box
         self._secrets = secrets
 
     def put_away(self, url: str, *, tenant_id: str, data_source_id: str) -> tuple[bytes, bool]:
         """What to store, and whether it is sealed. Raises SettingsError if it must be and no key is there."""
         if not _holds_secret(url):
             return url.encode(), False
-        if self._box is None:
+        box = self._find_box()
+        if box is None:
             raise SettingsError(
                 "a URL with a password is stored encrypted, and there is no key for that",
                 hint="Set ANABRANCH_SECRET_KEY (make one with `openssl rand -base64 32`),"
                 " or write {{secret.NAME}} instead of the password.",
             )
-        return self._box.seal(tenant=tenant_id, row=data_source_id, text=url), True
+        return box.seal(tenant=tenant_id, row=data_source_id, text=url), True
 
-    async def take_out(self, source: DataSource) -> tuple[str, Sequence[str]]:
-        """The URL to connect with, and the secrets that were put into it."""
+    async def take_out(self, source: DataSource) -> ReadyUrl:
+        """The URL to connect with."""
         url = source.url.decode() if not source.sealed else self._opened(source)
         return await self.resolve(url, tenant_id=source.tenant_id)
 
-    async def resolve(self, url: str, *, tenant_id: str) -> tuple[str, Sequence[str]]:
-        """The URL with its secrets in place, and these.
+    async def resolve(self, url: str, *, tenant_id: str) -> ReadyUrl:
+        """The URL with its secrets in place.
 
-        Inside a URL a secret is percent-encoded: whatever it holds, it stays the one part of the
-        URL that it stands for. Raises NodeFailure for any other template, and what
-        the reader raises for a secret that is not there.
+        A secret is the user, the password or a piece of them, percent-encoded so that it stays
+        that whatever it holds; or it is the URL as a whole. Raises NodeFailure for a secret that
+        stands elsewhere and for any other template, and what the reader raises for a secret that
+        is not there.
         """
         if "{{" in _SECRET.sub("", url) or "{%" in url:
             raise source_refused("the only templates in the URL of a data source are {{secret.NAME}}")
         names = dict.fromkeys(_SECRET.findall(url))
         if not names:
-            return url, ()
+            return ReadyUrl(url)
         if self._secrets is None:
             raise source_refused("the URL names a secret, and no secrets can be read here")
-        values = await self._secrets.read(tenant_id, list(names))
         whole = _SECRET.fullmatch(url.strip())
+        if whole is None and not _are_credentials(url):
+            raise source_refused(
+                "{{secret.NAME}} in the URL of a data source is its user or password, or the whole URL:"
+                " other parts of a URL are shown to people"
+            )
+        values = await self._secrets.read(tenant_id, list(names))
+        secrets = tuple(values.values())
         if whole is not None:
-            return values[whole[1]].strip(), tuple(values.values())
-        return _SECRET.sub(lambda found: quote(values[found[1]], safe=""), url), tuple(values.values())
+            return ReadyUrl(values[whole[1]].strip(), secrets, is_secret=True)
+        return ReadyUrl(_SECRET.sub(lambda found: quote(values[found[1]], safe=""), url), secrets)
 
     def _opened(self, source: DataSource) -> str:
-        if self._box is None:
+        box = self._find_box()
+        if box is None:
             raise source_refused("the URL of the data source is encrypted, and there is no key (ANABRANCH_SECRET_KEY)")
-        return self._box.open(tenant=source.tenant_id, row=source.data_source_id, sealed=source.url)
+        return box.open(tenant=source.tenant_id, row=source.data_source_id, sealed=source.url)
+
+
+def _are_credentials(url: str) -> bool:
+    """Does every secret in the URL stand in its user or its password?"""
+    marked, count = _SECRET.subn(_MARK, url)
+    try:
+        parsed = make_url(marked)
+    except (ArgumentError, ValueError):
+        return False
+    return f"{parsed.username or ''}{parsed.password or ''}".count(_MARK) == count == marked.count(_MARK)
 
 
 def _holds_secret(url: str) -> bool:

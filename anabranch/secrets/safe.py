@@ -7,7 +7,7 @@ port of the handlers, to read. No method for people gives a value back.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.ports import SealedSecret, SecretRows
@@ -35,10 +35,10 @@ class SecretEntry:
 class Safe:
     """The secrets of all tenants, one tenant at a time."""
 
-    def __init__(self, rows: SecretRows, box: SecretBox | None) -> None:
-        """`box` is None where there is no key: names can be listed and deleted, nothing else."""
+    def __init__(self, rows: SecretRows, find_box: Callable[[], SecretBox | None]) -> None:
+        """`find_box` is asked at every use. None where there is no key: names can be listed and deleted, no more."""
         self._rows = rows
-        self._box = box
+        self._find_box = find_box
 
     async def set(self, *, tenant_id: str, name: str, value: str) -> SecretEntry:
         """Store a value under a name, over the one before.
@@ -86,9 +86,10 @@ class Safe:
         }
 
     def _with_key(self) -> SecretBox:
-        if self._box is None:
+        box = self._find_box()
+        if box is None:
             raise SecretKeyMissing("there is no key to encrypt secrets with")
-        return self._box
+        return box
 
 
 def check_secret(name: str, value: str) -> None:

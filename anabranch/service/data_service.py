@@ -106,12 +106,12 @@ class DataService:
     async def _save_source(self, document: Any, *, tenant_id: str, data_source_id: str) -> DataSource:
         name = _name_of(document, _SOURCE_FIELDS, ("url",))
         try:
-            url, _ = await self._urls.resolve(document["url"], tenant_id=tenant_id)
+            url = await self._urls.resolve(document["url"], tenant_id=tenant_id)
             place = await asyncio.to_thread(read_source, url, self._places)
         except NodeFailure as refusal:
             raise _refused([(refusal.code, "/url", str(refusal))]) from None
         stored, sealed = self._urls.put_away(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
-        wanted = DataSource(data_source_id, tenant_id, name, place.kind, place.address, stored, sealed, 0, 0)
+        wanted = DataSource(data_source_id, tenant_id, name, place.kind, url.address_of(place), stored, sealed, 0, 0)
         return await self._saved.save_source(wanted)
 
     async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str) -> DataQuery:

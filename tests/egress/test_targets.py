@@ -129,3 +129,9 @@ def test_a_database_host_gets_the_same_judgement() -> None:
     for host in ("127.1", "0x7f000001", "2130706433"):
         with pytest.raises(EgressRefused):
             Guard().check(host, 5432)  # the system's resolver takes these for addresses
+
+
+def test_the_operators_log_has_the_address_and_not_the_name(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(EgressRefused):
+        addresses_of("http://inner.test/", Guard(resolve=resolve))
+    assert "port 80 at 10.1.2.3" in caplog.text and "inner.test" not in caplog.text

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import SettingsError
+from anabranch.app import build
+from anabranch.errors import SecretKeyMissing, SettingsError
 from anabranch.secrets import find_key
 from anabranch.secrets.key import KEY_FILE
+from anabranch.settings import Settings
 
 GIVEN = base64.b64encode(bytes(range(32))).decode()
 
@@ -65,3 +67,13 @@ def test_a_given_key_that_is_none_is_refused_without_repeating_it(text: str) -> 
     with pytest.raises(SettingsError) as refusal:
         find_key(text, embedded=True, makes=True)
     assert not text or text not in refusal.value.message
+
+
+async def test_who_started_without_a_key_finds_the_one_that_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANABRANCH_DATABASE_URL", raising=False)
+    async with build(Settings()).opened_safe(makes_key=False) as safe:
+        with pytest.raises(SecretKeyMissing):
+            await safe.set(tenant_id="a", name="TOKEN", value="1")
+        find_key(None, embedded=True, makes=True)
+        await safe.set(tenant_id="a", name="TOKEN", value="1")
+        assert await safe.read("a", ["TOKEN"]) == {"TOKEN": "1"}

@@ -18,6 +18,7 @@ from anabranch.migrations import upgrade
 from anabranch.secrets import Safe, SecretBox
 
 KEY = bytes(range(32))
+OTHER_KEY = os.urandom(32)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -40,7 +41,7 @@ async def store(database_url: str) -> AsyncIterator[SqlStore]:
 
 @pytest.fixture
 def safe(store: SqlStore) -> Safe:
-    return Safe(SecretTable(store), SecretBox(KEY))
+    return Safe(SecretTable(store), lambda: SecretBox(KEY))
 
 
 async def test_a_stored_secret_can_be_read_by_nodes(safe: Safe) -> None:
@@ -125,7 +126,7 @@ async def test_an_older_version_that_was_put_back_does_not_open(safe: Safe, data
 
 async def test_another_key_reads_nothing_and_is_not_mixed_in(safe: Safe, store: SqlStore) -> None:
     await safe.set(tenant_id="a", name="TOKEN", value="1")
-    other = Safe(SecretTable(store), SecretBox(os.urandom(32)))
+    other = Safe(SecretTable(store), lambda: SecretBox(OTHER_KEY))
     with pytest.raises(SecretKeyWrong):
         await other.read("a", ["TOKEN"])
     with pytest.raises(SecretKeyWrong):
@@ -136,7 +137,7 @@ async def test_another_key_reads_nothing_and_is_not_mixed_in(safe: Safe, store: 
 
 async def test_without_a_key_names_can_be_listed_and_deleted_and_nothing_else(safe: Safe, store: SqlStore) -> None:
     await safe.set(tenant_id="a", name="TOKEN", value="1")
-    keyless = Safe(SecretTable(store), None)
+    keyless = Safe(SecretTable(store), lambda: None)
     assert [entry.name for entry in await keyless.list(tenant_id="a")] == ["TOKEN"]
     with pytest.raises(SecretKeyMissing):
         await keyless.read("a", ["TOKEN"])

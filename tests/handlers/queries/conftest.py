@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from anabranch.engine.store import DataQueries
 from anabranch.engine.store.opening import dialect_of
-from anabranch.errors import NodeFailure, NonRetryable
+from anabranch.errors import EgressRefused, HttpUnreachable, NonRetryable
 from anabranch.migrations import upgrade
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.queries.limits import Limits
@@ -83,7 +83,9 @@ class Guard:
     def check(self, host: str, port: int) -> Sequence[str]:
         self.asked.append((host, port))
         if host not in self.addresses:
-            raise NodeFailure("EGRESS_REFUSED", f"{host} is not reached from here", retryable=False)
+            raise EgressRefused(f"{host} is not reached from here")
+        if not self.addresses[host]:
+            raise HttpUnreachable(f"the name {host} does not resolve")
         return self.addresses[host]
 
 
@@ -147,9 +149,9 @@ async def open_bench(engine_url: str, folder: Path, limits: Limits) -> AsyncIter
     dialect = dialect_of(engine_url)
     saved = DataQueries(dialect)
     saved.open_lanes()
-    secrets, guard = Secrets(), Guard()
+    box, secrets, guard = Box(), Secrets(), Guard()
     places = Places(data_directories=[folder], socket_directories=_SOCKETS, own_file=getattr(dialect, "path", None))
-    urls = SourceUrls(box=Box(), secrets=secrets)
+    urls = SourceUrls(find_box=lambda: box, secrets=secrets)
     queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places, limits=limits)
     data = DataService(saved=saved, urls=urls, queries=queries, places=places)
     yield Bench(data, folder, secrets, guard, engine_url)

@@ -15,11 +15,11 @@ import pytest
 
 from anabranch.engine.store import DataQueries
 from anabranch.engine.store.opening import dialect_of
-from anabranch.errors import InvalidRequest, NodeFailure, NonRetryable, SettingsError
+from anabranch.errors import InvalidRequest, NodeFailure, NonRetryable, QueryFailed, SettingsError
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.queries.limits import Limits
 from anabranch.service import DataService
-from tests.handlers.queries.conftest import TENANT, Bench, Shop, make_shop_file, open_bench
+from tests.handlers.queries.conftest import TENANT, Bench, Box, Shop, make_shop_file, open_bench
 
 PASSWORD = "correct horse/@battery"
 
@@ -64,6 +64,7 @@ PASSWORD = "correct horse/@battery"
         "mysql://u@/x?unix_socket=/tmp/mysql.sock",
         "postgresql://u:{{ctx.password}}@a.example.com/x",
         "postgresql://u:{{secret.KEY | upper}}@a.example.com/x",
+        "postgresql://u:pass@word@a.example.com/x",
         "postgresql://" + "u" * 3000 + "@a.example.com/x",
     ],
 )
@@ -215,6 +216,92 @@ async def test_a_secret_inside_a_url_cannot_become_another_part_of_it(bench: Ben
     assert bench.guard.asked == [("db.internal", 5432)]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "{{secret.KIND}}://u:p@db.internal/x",
+        "postgresql{{secret.KIND}}://u:p@db.internal/x",
+        "postgresql://u:p@{{secret.KIND}}/x",
+        "postgresql://u:p@{{secret.KIND}}.example.com:5432/x",
+        "postgresql://u:p@db.internal:{{secret.KIND}}/x",
+        "postgresql://u:p@db.internal/{{secret.KIND}}",
+        "postgresql://u:p@db.internal/x?sslmode={{secret.KIND}}",
+        "postgresql://u:p@db.internal/x?{{secret.KIND}}=1",
+        "postgresql://{{secret.KIND}}:p@db.internal/{{secret.KIND}}",
+        "sqlite:///{folder}/{{secret.KIND}}",
+    ],
+)
+async def test_a_secret_in_a_part_of_a_url_that_is_shown_is_refused(bench: Bench, url: str) -> None:
+    bench.secrets.values[TENANT, "KIND"] = "s3cretTOKEN"
+    with pytest.raises(InvalidRequest, match="user or password") as caught:
+        await bench.source(url.replace("{folder}", str(bench.folder)))
+    assert "s3cretTOKEN" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_of_a_url_that_is_a_secret_only_the_kind_is_shown(bench: Bench) -> None:
+    bench.secrets.values[TENANT, "WHOLE"] = "postgresql://somebody:p@Vault.internal:6000/ledger"
+    source_id = await bench.source("{{secret.WHOLE}}")
+    assert (await bench.data.get_source(source_id, tenant_id=TENANT)).address == "postgresql://***"
+    for address in (None, "127.0.0.1"):
+        if address is not None:
+            bench.guard.addresses["Vault.internal"] = [address]
+        with pytest.raises(NodeFailure) as caught:
+            await bench.ask("SELECT 1")
+        shown = "".join(traceback.format_exception(caught.value)).lower()
+        assert not any(part in shown for part in ("somebody", "vault.internal", "ledger", "127.0.0.1"))
+
+
+@pytest.mark.parametrize("value", ["s3cretTOKEN", "s3cretTOKEN://u@h/d", "sqlite:////etc/s3cretTOKEN"])
+async def test_a_secret_that_is_no_url_is_not_repeated(bench: Bench, shop_file: Path, value: str) -> None:
+    bench.secrets.values[TENANT, "WHOLE"] = value
+    with pytest.raises(InvalidRequest) as saved:
+        await bench.source("{{secret.WHOLE}}")
+    bench.secrets.values[TENANT, "WHOLE"] = f"sqlite:///{shop_file}"
+    await bench.source("{{secret.WHOLE}}")
+    bench.secrets.values[TENANT, "WHOLE"] = value  # it may change after the source was saved
+    with pytest.raises(NodeFailure) as ran:
+        await bench.ask("SELECT 1")
+    assert ran.value.code == "SOURCE_REFUSED"
+    for caught in (saved, ran):
+        assert "s3cretTOKEN" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_refused_user_that_is_a_secret_is_not_repeated(bench: Bench, postgres_shop: Shop) -> None:
+    parts = urlsplit(postgres_shop.reader_url)
+    bench.secrets.values[TENANT, "WHO"] = "s3cretTOKEN"
+    netloc = f"{{{{secret.WHO}}}}:p@{parts.netloc.rpartition('@')[2]}"
+    await bench.source(urlunsplit((parts.scheme, netloc, parts.path, parts.query, "")))
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("SELECT 1")
+    assert "s3cretTOKEN" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_name_that_does_not_resolve_is_worth_another_try(bench: Bench) -> None:
+    await bench.source("postgresql://u:p4ssword@gone.internal/x")
+    bench.guard.addresses["gone.internal"] = []
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("SELECT 1")
+    failure = caught.value
+    assert (failure.code, failure.type_name, failure.retryable) == ("QUERY_FAILED", "SourceUnreachable", True)
+    del bench.guard.addresses["gone.internal"]
+    with pytest.raises(NodeFailure) as caught:
+        await bench.ask("SELECT 1")
+    failure = caught.value
+    assert (failure.code, failure.type_name, failure.retryable) == ("EGRESS_REFUSED", "EgressRefused", False)
+    query = (await bench.data.list_queries(tenant_id=TENANT))[0]
+    with pytest.raises(QueryFailed, match="EGRESS_REFUSED"):
+        await bench.data.run_query(query.name, {}, tenant_id=TENANT)
+
+
+async def test_a_key_that_is_made_later_is_found(bench: Bench) -> None:
+    boxes: list[Box] = []
+    urls = SourceUrls(find_box=lambda: boxes[0] if boxes else None, secrets=None)
+    with pytest.raises(SettingsError):
+        urls.put_away("postgresql://u:p@h/x", tenant_id=TENANT, data_source_id="1")
+    boxes.append(Box())
+    assert urls.put_away("postgresql://u:p@h/x", tenant_id=TENANT, data_source_id="1")[1]
+
+
 async def test_a_secret_that_is_not_there_is_named(bench: Bench) -> None:
     with pytest.raises(NonRetryable, match="MISSING"):
         await bench.source("postgresql://u:{{secret.MISSING}}@db.internal/x")
@@ -244,7 +331,7 @@ async def _without_key(bench: Bench) -> AsyncIterator[DataService]:
     saved = DataQueries(dialect_of(bench.engine_url))
     saved.open_lanes()
     places = Places(data_directories=[bench.folder])
-    urls = SourceUrls(box=None, secrets=None)
+    urls = SourceUrls(find_box=lambda: None, secrets=None)
     queries = QueryEngine(saved=saved, urls=urls, hosts=bench.guard, places=places)
     yield DataService(saved=saved, urls=urls, queries=queries, places=places)
     await queries.stop()

@@ -19,12 +19,13 @@ from anabranch.errors import AnabranchError, NodeFailure
 from anabranch.handlers.sandbox.inside import wire
 from anabranch.handlers.sandbox.jobs import Fetcher, LogLine
 
-# Requests of one execution, and how many of them at once.
-FETCHES_MAX = 100
+# Requests of one execution at once.
 FETCHES_AT_ONCE_MAX = 8
 
 # 8 MB of answers in one execution: they have to fit into the code's memory.
 FETCHED_BYTES_MAX = 8_388_608
+
+_TOO_MUCH_FETCHED = f"the answers of this execution together have more than {FETCHED_BYTES_MAX} bytes"
 
 _CHUNK_BYTES = 262_144
 
@@ -134,9 +135,9 @@ class Conversation:
         self._fetches += 1
         if self._fetcher is None:
             await self._refuse(request, "EGRESS_REFUSED", "fetch is switched off for this node")
-        elif self._fetches > FETCHES_MAX:
+        elif self._fetches > wire.FETCHES_MAX:
             # Sent before the next frame is read: code that floods waits for itself.
-            await self._refuse(request, "EGRESS_REFUSED", f"more than {FETCHES_MAX} requests in one execution")
+            await self._refuse(request, "EGRESS_REFUSED", f"more than {wire.FETCHES_MAX} requests in one execution")
         else:
             task = asyncio.create_task(self._fetch(self._fetcher, request))
             self._requests.add(task)
@@ -144,6 +145,9 @@ class Conversation:
 
     async def _fetch(self, fetcher: Fetcher, request: Mapping[str, Any]) -> None:
         async with self._fetching:
+            if self._fetched_bytes >= FETCHED_BYTES_MAX:
+                await self._refuse(request, "VALUE_TOO_LARGE", _TOO_MUCH_FETCHED)
+                return
             try:
                 response = await fetcher.fetch(
                     method=request["method"],
@@ -160,8 +164,7 @@ class Conversation:
                 return
         self._fetched_bytes += len(response.body)
         if self._fetched_bytes > FETCHED_BYTES_MAX:
-            message = f"the answers of this execution together have more than {FETCHED_BYTES_MAX} bytes"
-            await self._refuse(request, "VALUE_TOO_LARGE", message)
+            await self._refuse(request, "VALUE_TOO_LARGE", _TOO_MUCH_FETCHED)
             return
         body = response.body.decode("utf-8", "replace")
         await self._answer(

@@ -8,9 +8,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from aiohttp import web
+
 from anabranch.egress.client import FetchResponse
 from anabranch.errors import NodeFailure
-from anabranch.handlers.sandbox.conversation import FETCHED_BYTES_MAX, FETCHES_AT_ONCE_MAX, FETCHES_MAX
+from anabranch.handlers.sandbox.conversation import FETCHED_BYTES_MAX, FETCHES_AT_ONCE_MAX
+from anabranch.handlers.sandbox.inside.wire import FETCHES_MAX, REQUEST_BYTES_MAX
+from tests.egress.servers import client_allowed, serving
 from tests.handlers.sandbox.running import coding
 
 
@@ -95,6 +99,73 @@ async def test_requests_and_answers_are_counted():
         assert len(fetcher.requests) == FETCHES_MAX
     async with coding(fetcher=Recording(b"x" * (FETCHED_BYTES_MAX // 4 + 1))) as code:
         assert await code.run("javascript", body, allow_fetch=True) == [3, "VALUE_TOO_LARGE"]
+
+
+async def test_once_the_answers_are_too_large_nothing_more_is_asked():
+    body = "for (let i = 0; i < 9; i++) { try { await fetch('https://a/') } catch (e) { codes.push(e.code) } } return codes"
+    async with coding(fetcher=(fetcher := Recording(b"x" * (FETCHED_BYTES_MAX + 1)))) as code:
+        codes = await code.run("javascript", f"const codes = []; {body}", allow_fetch=True)
+    assert codes == ["VALUE_TOO_LARGE"] * 9
+    assert len(fetcher.requests) == 1
+
+
+async def test_a_flood_of_requests_is_refused_without_waiting_for_anybody():
+    body = """
+const outcomes = await Promise.allSettled(Array.from({length: 5000}, () => fetch('https://a/' + 'x'.repeat(2000))))
+return [outcomes.filter(o => o.value).length, outcomes.filter(o => o.reason?.code === 'EGRESS_REFUSED').length]
+"""
+    async with coding(fetcher=Recording()) as code:
+        assert await code.run("javascript", body, allow_fetch=True) == [FETCHES_MAX, 5_000 - FETCHES_MAX]
+
+
+async def test_a_request_that_is_too_large_is_an_error_of_the_code_and_counts_for_nothing():
+    body = """
+const send = (body) => fetch('https://a', {method: 'POST', body}).then(r => r.status, e => [e.name, e.code])
+return [await send('x'.repeat(ctx.max)), await send('é'.repeat(ctx.max / 2)), await send('é'.repeat(ctx.max / 2 - 100))]
+"""
+    async with coding(fetcher=(fetcher := Recording())) as code:
+        value = await code.run("javascript", body, {"max": REQUEST_BYTES_MAX}, allow_fetch=True)
+    assert value == [["TypeError", "VALUE_TOO_LARGE"], ["TypeError", "VALUE_TOO_LARGE"], 201]
+    assert [request["body"] for request in fetcher.requests] == ["é".encode() * (REQUEST_BYTES_MAX // 2 - 100)]
+
+
+async def test_half_a_character_in_a_request_is_replaced():
+    body = r"return (await fetch('https://a/\ud800', {method: 'POST', headers: {a: '\udc00'}, body: '\ud800x'})).status"
+    async with coding(fetcher=(fetcher := Recording())) as code:
+        assert await code.run("javascript", body, allow_fetch=True) == 201
+    (request,) = fetcher.requests
+    assert (request["url"], request["headers"], request["body"]) == (
+        "https://a/\ufffd", {"a": "\ufffd"}, "\ufffdx".encode()
+    )  # fmt: skip
+
+
+async def test_what_asks_while_it_is_made_a_request_gets_its_own_answer():
+    body = """
+let inner; const url = {toString() { inner = fetch('https://a'); return 'https://b' }}
+const outer = await fetch(url)
+return [(await inner).url, outer.url]
+"""
+    async with coding(fetcher=Recording()) as code:
+        assert await code.run("javascript", body, allow_fetch=True) == ["https://a", "https://b"]
+
+
+async def test_fetch_goes_past_the_guard_on_all_that_leaves_the_machine():
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response({"path": request.path})
+
+    body = "try { return await (await fetch(ctx.url + '/x')).json() } catch (e) { return [e.name, e.code] }"
+    async with serving(handle) as server:
+        async with coding(fetcher=client_allowed()) as code:
+            refused = await code.run("javascript", body, {"url": server.url}, allow_fetch=True)
+            assert refused == ["TypeError", "EGRESS_REFUSED"]
+            assert server.requests == []
+        async with coding(fetcher=client_allowed(server.port)) as code:
+            assert await code.run("javascript", body, {"url": server.url}, allow_fetch=True) == {"path": "/x"}
+    async with coding(fetcher=client_allowed(server.port)) as code:  # which nobody answers at any more
+        unreachable = await code.run("javascript", body, {"url": server.url}, allow_fetch=True)
+        assert unreachable == ["TypeError", "HTTP_UNREACHABLE"]
+        odd = "try { await fetch(ctx.url, {method: 'BREW'}) } catch (e) { return e.code }"
+        assert await code.run("javascript", odd, {"url": server.url}, allow_fetch=True) == "HTTP_REQUEST_INVALID"
 
 
 async def test_waiting_for_an_answer_takes_from_the_time_of_the_code():

@@ -155,8 +155,13 @@ class _Log:
             level, data = "truncated", b"the log of this node is full; further lines are dropped"
         self._line.send({"log": [level, data.decode("utf-8", "ignore")]})
 
-    def ask(self, request: Mapping[str, Any]) -> None:
-        self._line.send({"fetch": request})
+    def ask(self, request: Mapping[str, Any]) -> bool:
+        """Send a request to the service; False, and nothing is sent, if it is larger than requests may be."""
+        body = json.dumps({"fetch": request}, ensure_ascii=False).encode()
+        if len(body) > wire.REQUEST_BYTES_MAX:
+            return False
+        self._line.send_raw(body)
+        return True
 
     def answer(self) -> Any:
         return json.loads(self._line.read_frame())

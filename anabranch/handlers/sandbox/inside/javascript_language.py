@@ -96,19 +96,25 @@ class JavaScript:
             self._asked -= 1
             self._answered(json.dumps(host.answer()))
 
-    def _told(self, kind: str, text: str) -> None:
-        """What the prelude has to say; the code cannot reach this, and gains nothing if it could."""
+    def _told(self, kind: str, text: str) -> bool:
+        """Take what the prelude has to say; False if it is a request that is too large to be sent.
+
+        The code cannot reach this, and gains nothing if it could.
+        """
         values = json.loads(text) if kind != "done" else []
         if kind == "log" and self._host is not None:
             self._host.log(*values)
         elif kind == "fetch" and self._host is not None:
             number, method, url, headers, body = values
-            self._host.ask({"id": number, "method": method, "url": url, "headers": headers, "body": body})
+            request = {"id": number, "method": method, "url": url, "headers": headers, "body": body}
+            if not self._host.ask(request):
+                return False
             self._asked += 1
         elif kind == "done":
             self._done = text
         elif kind == "failed":
             self._failed = values
+        return True
 
     def _failure(self, *, grown: bool) -> Failure:
         if self._failed is None:

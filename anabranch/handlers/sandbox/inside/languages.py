@@ -42,8 +42,8 @@ class Host(Protocol):
     def log(self, level: str, text: str) -> None:
         """Log a line; beyond the limits it is dropped."""
 
-    def ask(self, request: Mapping[str, Any]) -> None:
-        """Send a request to the service; its answer comes by `answer`."""
+    def ask(self, request: Mapping[str, Any]) -> bool:
+        """Send a request to the service; its answer comes by `answer`. False if it is too large to be sent."""
 
     def answer(self) -> Any:
         """Wait for the next answer of the service."""

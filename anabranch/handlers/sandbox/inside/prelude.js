@@ -19,7 +19,9 @@
   const slice = String.prototype.slice;
   const NODES_MAX = 1048576;
   const TEXT_MAX = 4096;
-  const clean = (value) => apply(slice, apply(wellFormed, text(value), []), [0, TEXT_MAX]);
+  const FETCHES_MAX = 100;
+  const sound = (value) => apply(wellFormed, text(value), []);
+  const clean = (value) => apply(slice, sound(value), [0, TEXT_MAX]);
   const tell = (kind, ...values) => send(kind, stringify(values));
 
   const shown = (value) => {
@@ -83,7 +85,7 @@
     const headers = {};
     if (given === undefined || given === null) return headers;
     const pairs = isArray(given) ? given : Object.entries(given);
-    for (let index = 0; index < pairs.length; index += 1) headers[text(pairs[index][0])] = text(pairs[index][1]);
+    for (let index = 0; index < pairs.length; index += 1) headers[sound(pairs[index][0])] = sound(pairs[index][1]);
     return headers;
   };
   const responseOf = (answer) => {
@@ -103,13 +105,22 @@
       json: async () => parse(answer.body),
     };
   };
+  const refusal = (code, message) => {
+    const problem = new TypeErrorClass(message);
+    problem.code = code;
+    return problem;
+  };
   const fetch = (url, options) => new PromiseClass((resolve, reject) => {
+    // Refused here and not by the service: a flood that waits for the service's refusals would hold up both.
+    if (asked >= FETCHES_MAX) throw refusal("EGRESS_REFUSED", "EGRESS_REFUSED: more than " + FETCHES_MAX + " requests in one execution");
     const chosen = options ?? {};
-    const body = chosen.body === undefined || chosen.body === null ? null : text(chosen.body);
-    const request = [asked + 1, text(chosen.method ?? "GET"), text(url), headersOf(chosen.headers), body];
+    const body = chosen.body === undefined || chosen.body === null ? null : sound(chosen.body);
+    const parts = [sound(chosen.method ?? "GET"), sound(url), headersOf(chosen.headers), body];
+    if (!send("fetch", stringify([asked + 1, ...parts]))) {
+      throw refusal("VALUE_TOO_LARGE", "VALUE_TOO_LARGE: a request has at most 1 MB of JSON, with its URL, headers and body");
+    }
     asked += 1;
     apply(mapSet, waiting, [asked, { resolve, reject }]);
-    send("fetch", stringify(request));
   });
   const noFetch = async () => { throw new TypeErrorClass("fetch is switched off here: set allowFetch in the config of the node"); };
   const answered = (answerText) => {
@@ -117,9 +128,7 @@
     const asker = apply(mapGet, waiting, [answer.id]);
     apply(mapDelete, waiting, [answer.id]);
     if (answer.error) {
-      const problem = new TypeErrorClass(answer.error.message);
-      problem.code = answer.error.code;
-      asker.reject(problem);
+      asker.reject(refusal(answer.error.code, answer.error.message));
     } else {
       asker.resolve(responseOf(answer));
     }

@@ -310,8 +310,9 @@ class _Silence:
     def log(self, level: str, text: str) -> None:
         """Nothing."""
 
-    def ask(self, request: Mapping[str, Any]) -> None:
+    def ask(self, request: Mapping[str, Any]) -> bool:
         """Nothing."""
+        return False
 
     def answer(self) -> Any:
         """Nothing."""

@@ -19,6 +19,13 @@ ENVELOPE_BYTES_MAX = 65_536
 # The largest frame that a child may send.
 REPLY_BYTES_MAX = RESULT_BYTES_MAX + ENVELOPE_BYTES_MAX
 
+# 1 MB of JSON for one fetch, with its URL, headers and body: as much as a node may return.
+REQUEST_BYTES_MAX = 1_048_576
+
+# 100 fetches in one execution. The child refuses more by itself, and the service refuses them again,
+# for the child cannot be trusted to. `prelude.js` has the same number.
+FETCHES_MAX = 100
+
 # 16 MB: as large as all outputs of a run together may become.
 CONTEXT_BYTES_MAX = 16_777_216
 

@@ -16,7 +16,7 @@ from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
 from anabranch.queries.execution import Executions
 from anabranch.queries.faults import egress_refused, not_allowed, not_found, unreachable
 from anabranch.queries.lexing import SourceKind
-from anabranch.queries.limits import Limits
+from anabranch.queries.limits import ADDRESSES_TRIED_MAX, Limits
 from anabranch.queries.mysql import MysqlSession
 from anabranch.queries.parameters import bind, read_parameters
 from anabranch.queries.ports import HostGuard
@@ -76,11 +76,12 @@ class QueryEngine:
         addresses = [] if place.socket_directory is not None else self._addresses(place)
         place = place.masked(url.mask_of(place, addresses))
         kind = PostgresqlSession if place.kind is SourceKind.POSTGRESQL else MysqlSession
-        return kind(place, addresses, connect_timeout_ms=self._limits.connect_timeout_ms)
+        timeout_ms = self._limits.connect_timeout_ms // max(1, len(addresses))
+        return kind(place, addresses, connect_timeout_ms=timeout_ms)
 
     def _addresses(self, place: ServerSource) -> Sequence[str]:
         try:
-            return self._hosts.check(place.host, place.port)
+            return self._hosts.check(place.host, place.port)[:ADDRESSES_TRIED_MAX]
         except EgressRefused as refusal:
             raise egress_refused(refusal.message) from None
         except HttpUnreachable as absent:

@@ -102,7 +102,9 @@ class Executions:
         self._limits = limits
         self._threads = ThreadPoolExecutor(max_workers=THREADS_MAX, thread_name_prefix="anabranch-query")
         self._pools: dict[str, _Pool] = {}
-        self._under_way: set[_Job] = set()
+        # Whoever waits for a thread waits here, where the time of the query does not run yet.
+        self._free_threads = asyncio.Semaphore(THREADS_MAX)
+        self._under_way: dict[_Job, asyncio.Future[Answer]] = {}
 
     async def run(self, key: str, opening: Opening, work: Work) -> Answer:
         """The answer of one query. `key` names the source as it is now: a changed URL is another key."""
@@ -113,6 +115,7 @@ class Executions:
             pool.closing = None
         try:
             async with pool.slots:
+                await self._free_threads.acquire()  # given back by the thread's end, which may come after ours
                 return await self._run(pool, _Job(opening, work, pool.idle.pop() if pool.idle else None), work)
         finally:
             pool.users -= 1
@@ -126,7 +129,11 @@ class Executions:
             job.stop()
         for key, pool in list(self._pools.items()):
             self._close(key, pool)
-        await asyncio.to_thread(self._threads.shutdown, wait=True)
+        if self._under_way:
+            await asyncio.wait(list(self._under_way.values()), timeout=self._limits.stop_wait_ms / 1000)
+        # A thread that has not noticed the interruption in time is left behind.
+        is_quiet = all(future.done() for future in self._under_way.values())
+        await asyncio.to_thread(self._threads.shutdown, wait=is_quiet, cancel_futures=True)
 
     def connections_open(self) -> int:
         """How many connections are kept for later: for tests and health."""
@@ -134,11 +141,12 @@ class Executions:
 
     async def _run(self, pool: _Pool, job: _Job, work: Work) -> Answer:
         loop = asyncio.get_running_loop()
-        self._under_way.add(job)
         future = loop.run_in_executor(self._threads, job.run)
+        self._under_way[job] = future
 
         def done(_: asyncio.Future[Answer]) -> None:
-            self._under_way.discard(job)
+            self._under_way.pop(job, None)
+            self._free_threads.release()
             if not future.cancelled():
                 future.exception()  # looked at: nobody may be left to do so
             if job.session is not None and pool.is_closed:

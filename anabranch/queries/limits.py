@@ -24,12 +24,19 @@ STATEMENT_TIMEOUT_MS_MAX = 600_000
 # 10 s to connect: a server that takes longer is down for this attempt.
 CONNECT_TIMEOUT_MS = 10_000
 
+# 2 addresses of a host are tried, and share the time to connect: a name may have dozens, and a
+# driver waits as long for each of them.
+ADDRESSES_TRIED_MAX = 2
+
 # 4 connections to one source from one process: enough for a loop with some concurrency, few
 # enough that a small server is not filled by one workflow.
 CONNECTIONS_PER_SOURCE = 4
 
 # 60 s without a query, then connections are closed: a source that is used once a day holds nothing.
 IDLE_CLOSE_MS = 60_000
+
+# 5 s for queries to notice that they were interrupted, when the process stops.
+STOP_WAIT_MS = 5_000
 
 # 64 KiB of SQL and 100 parameters: texts that people write stay far below.
 SQL_BYTES_MAX = 65_536
@@ -45,3 +52,4 @@ class Limits:
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS
     connections_per_source: int = CONNECTIONS_PER_SOURCE
     idle_close_ms: int = IDLE_CLOSE_MS
+    stop_wait_ms: int = STOP_WAIT_MS

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sqlite3
 import traceback
 from collections.abc import AsyncIterator
@@ -291,6 +292,18 @@ async def test_a_name_that_does_not_resolve_is_worth_another_try(bench: Bench) -
     query = (await bench.data.list_queries(tenant_id=TENANT))[0]
     with pytest.raises(QueryFailed, match="EGRESS_REFUSED"):
         await bench.data.run_query(query.name, {}, tenant_id=TENANT)
+
+
+async def test_of_many_addresses_two_are_tried(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.3", 0)) as third:
+        third.setblocking(False)
+        port = third.getsockname()[1]
+        await bench.source(f"postgresql://u:p4ssword@many.internal:{port}/x")
+        bench.guard.addresses["many.internal"] = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+        with pytest.raises(NodeFailure, match=r"127\.0\.0\."):
+            await bench.ask("SELECT 1")
+        with pytest.raises(BlockingIOError):  # nobody has called
+            third.accept()
 
 
 async def test_a_key_that_is_made_later_is_found(bench: Bench) -> None:

@@ -1,0 +1,82 @@
+"""Threads of queries: when a query's time begins, and how long a stop waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from anabranch.queries.answers import Answer
+from anabranch.queries.execution import THREADS_MAX, Executions
+from anabranch.queries.lexing import SourceKind
+from anabranch.queries.limits import Limits
+from anabranch.queries.session import Work
+from anabranch.queries.statement import read_statement
+
+LIMITS = Limits(connect_timeout_ms=0, stop_wait_ms=50)
+
+
+class Deaf:
+    """A session that answers when the test says so, whatever else is asked of it."""
+
+    def __init__(self, released: threading.Event) -> None:
+        self._released = released
+
+    def run(self, work: Work) -> Answer:
+        assert self._released.wait(30)
+        return Answer([], 0)
+
+    def reset(self) -> bool:
+        return False
+
+    def interrupt(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def work(*, timeout_ms: int) -> Work:
+    statement = read_statement("SELECT 1", SourceKind.SQLITE, writes=False)
+    return Work(statement, {}, writes=False, timeout_ms=timeout_ms, limits=LIMITS)
+
+
+async def test_the_time_of_a_query_begins_with_its_thread(released: threading.Event) -> None:
+    executions = Executions(LIMITS)
+    before = [
+        asyncio.create_task(executions.run(str(number), lambda: Deaf(released), work(timeout_ms=60_000)))
+        for number in range(THREADS_MAX)
+    ]
+    waits = asyncio.create_task(executions.run("late", lambda: Deaf(released), work(timeout_ms=1)))
+    # Its time and the grace on top of it are 1.5 s.
+    assert not (await asyncio.wait([waits], timeout=1.8))[0]
+    released.set()
+    assert (await waits).rows == []
+    await asyncio.gather(*before)
+    await executions.stop()
+
+
+async def test_a_stop_does_not_wait_for_a_query_that_notices_nothing(released: threading.Event) -> None:
+    executions = Executions(LIMITS)
+    entered = threading.Event()
+
+    def opening() -> Deaf:
+        entered.set()
+        return Deaf(released)
+
+    query = asyncio.create_task(executions.run("deaf", opening, work(timeout_ms=60_000)))
+    assert await asyncio.to_thread(entered.wait, 10)
+    async with asyncio.timeout(10):
+        await executions.stop()
+    assert not query.done()
+    released.set()
+    await query

@@ -8,12 +8,20 @@ proxies of the environment. `exchange` does one hop; here they are put together.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 import ssl
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
-from aiohttp import ClientError
+from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientError,
+    ClientPayloadError,
+    ClientSSLError,
+    ServerDisconnectedError,
+)
 from yarl import URL
 
 from anabranch.egress.exchange import BODY_BYTES_MAX, Request, exchange
@@ -153,6 +161,21 @@ def _next_target(target: Target, location: str) -> Target:
 
 
 def _reason(failure: BaseException) -> str:
-    """Why there was no answer, in one line; a certificate that is not trusted is worth its name."""
-    text = str(failure) or type(failure).__name__
-    return " ".join(text.split())[:200]
+    """Why there was no answer. Never in the words of the failure: they hold addresses, and whole URLs."""
+    match failure:
+        case ClientConnectorCertificateError():
+            return "its certificate is not trusted, or is not for this name"
+        case ClientSSLError():
+            return "TLS could not be agreed on"
+        case TimeoutError():
+            return "it took too long to answer"
+        case ServerDisconnectedError():
+            return "the connection was closed before an answer came"
+        case ClientPayloadError():
+            return "the answer broke off"
+        case OSError(errno=int(number)) if number in errno.errorcode:
+            return os.strerror(number).lower()
+        case OSError():
+            return "the connection failed"
+        case _:
+            return "the answer is not HTTP"

@@ -86,6 +86,17 @@ async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_pa
         await runner.cleanup()
 
 
+async def test_a_failed_connection_does_not_tell_the_address_of_an_inner_name() -> None:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    client = GuardedClient(Guard(AllowList.parse(["loop.test"]), resolve=resolve))
+    with pytest.raises(HttpUnreachable, match="refused") as failure:
+        await client.fetch(method="GET", url=f"http://loop.test:{port}/", headers={}, body=None, timeout_s=10)
+    assert "127.0.0.1" not in failure.value.message
+
+
 async def test_a_request_that_nobody_waits_for_lets_its_connection_go() -> None:
     arrived, gone = asyncio.Event(), asyncio.Event()
 

@@ -16,6 +16,7 @@ from anabranch.engine.ports import InstanceRow, Loaded, WorkflowVersion
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.graph import derive_name
+from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
 from anabranch.engine.rules.validate import Report, validate
@@ -26,6 +27,7 @@ from anabranch.errors import (
     NameTaken,
     NotFound,
     RunIsTerminal,
+    TooManyPending,
     TooManySignals,
     ValueNotStorable,
 )
@@ -158,13 +160,30 @@ class WorkflowService:
         )
         hold = self._engine.has_room
         if not hold or head.available_at > head.created_at:
-            await self._pending_limit.take_place()
+            repeated = await self._place_or_first_run(head)
+            if repeated is not None:
+                return repeated
         birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold)
         status = birth.status
         if not birth.created:
             existing = await self._store.get_instance(birth.instance_id, tenant_id=tenant_id)
             status = status if existing is None else existing.status
         return StartedRun(birth.instance_id, status, birth.created)
+
+    async def _place_or_first_run(self, head: InstanceHead) -> StartedRun | None:
+        """Take a place among the PENDING runs; where there is none, a repeated start still finds its first run."""
+        try:
+            await self._pending_limit.take_place()
+        except TooManyPending:
+            if head.idempotency_key is None:
+                raise
+            first = await self._store.find_start(
+                tenant_id=head.tenant_id, workflow_name=head.workflow_name, idempotency_key=head.idempotency_key
+            )
+            if first is None:
+                raise
+            return StartedRun(first.head.instance_id, first.status, created=False)
+        return None
 
     async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""

@@ -168,6 +168,14 @@ async def test_a_batch_of_a_thousand_turns_passes(store: Store) -> None:
 
 
 # -- single answers -------------------------------------------------------------------------------
+async def test_a_start_is_found_by_its_key(store: Store) -> None:
+    row = await born(store, idempotency_key="key-1")
+    name = row.head.workflow_name
+    assert await store.find_start(tenant_id=TENANT, workflow_name=name, idempotency_key="key-1") == row
+    assert await store.find_start(tenant_id=TENANT, workflow_name=name, idempotency_key="key-2") is None
+    assert await store.find_start(tenant_id="other", workflow_name=name, idempotency_key="key-1") is None
+
+
 async def test_an_instance_reads_as_absent_to_another_tenant(store: Store) -> None:
     row = await born(store)
     assert await store.get_instance(row.head.instance_id) == row

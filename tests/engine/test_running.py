@@ -334,6 +334,15 @@ async def test_starts_for_later_count_as_pending_although_there_is_room(make_pro
     assert run["status"] == "COMPLETED", "what begins at once does not wait, so the limit is none for it"
 
 
+async def test_a_repeated_start_finds_its_run_although_the_pending_limit_is_reached(make_process: MakeProcess) -> None:
+    door = await make_process(works=False, pending_max=1)
+    first = await door.run(drawn("full", node("only")), None, idempotency_key="first")
+
+    assert await door.run(drawn("full", node("only")), None, idempotency_key="first") == first
+    with pytest.raises(TooManyPending):
+        await door.run(drawn("full", node("only")), None, idempotency_key="second")
+
+
 async def test_another_tenants_run_reads_as_absent(process: Process) -> None:
     run_id = await process.run(drawn("mine", node("only")))
     with pytest.raises(NotFound):

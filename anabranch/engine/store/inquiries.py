@@ -59,6 +59,12 @@ class Inquiries(SqlRoom):
         row = await self.read(lambda connection: find_instance(connection, instance_id))
         return None if row is None or tenant_id not in (None, row.head.tenant_id) else row
 
+    async def find_start(self, *, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
+        """The run that a start with this key made, if it is stored."""
+        key = {"tenant_id": tenant_id, "workflow_name": workflow_name, "idempotency_key": idempotency_key}
+        values = await self.read(lambda connection: connection.execute(statements.INSTANCE_OF_KEY, key).one_or_none())
+        return None if values is None else instance_row(tuple(values))
+
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
         """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
         rows = await self.read(

@@ -156,6 +156,11 @@ class MemoryStore:
             return None
         return record.row
 
+    async def find_start(self, *, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
+        """See `ports.Store.find_start`."""
+        await self.faults.before("find_start")
+        return self.database.row_of_key(tenant_id, workflow_name, idempotency_key)
+
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
         """See `ports.Store.ended_children`."""
         await self.faults.before("ended_children")

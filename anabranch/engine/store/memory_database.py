@@ -226,6 +226,11 @@ class MemoryDatabase:
         stale = [row for row in self.open_rows() if row.worker_id is not None and _is_due(row, now)]
         return sorted(stale, key=_overdue_order)
 
+    def row_of_key(self, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
+        """The row of the run that a start with this key made."""
+        instance_id = self._keys.get((tenant_id, workflow_name, idempotency_key))
+        return None if instance_id is None else self.instances[instance_id].row
+
     # -- inside ---------------------------------------------------------------------------
     def _advance(self, turn: Turn, record: InstanceRecord | None, now: int) -> Change:
         before = None if record is None else record.row

@@ -67,6 +67,12 @@ def versions(among_ids: str) -> TextClause:
 INSTANCE = text(f"SELECT {_COLUMNS} FROM workflow_instances WHERE instance_id = :instance_id")
 """One row, by primary key."""
 
+INSTANCE_OF_KEY = text(f"""
+    SELECT {_COLUMNS} FROM workflow_instances
+    WHERE tenant_id = :tenant_id AND workflow_name = :workflow_name AND idempotency_key = :idempotency_key
+""")
+"""The row of the run that a start with this key made. Uses the unique index on keys."""
+
 STALE_INSTANCES = text(f"""
     SELECT {_COLUMNS} FROM workflow_instances
     WHERE {IS_OPEN} AND worker_id IS NOT NULL AND available_at <= :now

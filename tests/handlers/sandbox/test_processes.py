@@ -63,14 +63,18 @@ async def test_stopping_before_any_use_is_fine():
 ORPHANS = """
 import asyncio, sys
 sys.path.insert(0, {root!r})
-from tests.handlers.sandbox.running import coding, children_of, SPIN
+from tests.handlers.sandbox.running import SPIN, children_of, coding, status_of, until
 async def main():
     import os
+    def sealed():
+        servers = children_of(os.getpid())
+        return [child for server in servers for child in children_of(server) if status_of(child).get("Seccomp") == "2"]
     async with coding() as code:
         code.sandbox.check("javascript", "return 1")
         await code.is_sound("python")
+        await until(lambda: not sealed(), "the one that worked is gone")
         spinning = asyncio.create_task(code.failure("python", SPIN["python"], timeout_ms=60_000))
-        await asyncio.sleep(0.1)
+        await until(sealed, "the code spins")
         servers = children_of(os.getpid())
         print(*servers, *(child for server in servers for child in children_of(server)), flush=True)
         await spinning

@@ -127,6 +127,4 @@ def _response(reply: Reply) -> web.Response:
     if reply.body is None and reply.status == 204:
         return web.Response(status=204, headers=reply.headers)
     body = reply.body if isinstance(reply.body, bytes) else json_bytes(reply.body)
-    return web.Response(
-        body=body, status=reply.status, headers={**reply.headers, "Content-Type": reply.content_type}
-    )
+    return web.Response(body=body, status=reply.status, headers={**reply.headers, "Content-Type": reply.content_type})

@@ -121,7 +121,9 @@ def _refusal(refusal: ValidationError, *, place: str) -> InvalidRequest:
         for problem in refusal.errors(include_url=False, include_input=False)[:PROBLEMS_MAX]
     ]
     sentences = [f"{problem['pointer'] or 'the body'}: {problem['message']}" for problem in problems]
-    return InvalidRequest("; ".join(sentences[:3]), hint="Correct the named places; /docs shows the form.", details=problems)
+    return InvalidRequest(
+        "; ".join(sentences[:3]), hint="Correct the named places; /docs shows the form.", details=problems
+    )
 
 
 def _escaped(key: str) -> str:

@@ -118,7 +118,7 @@ async def get_steps(call: Call) -> Reply:
 
 async def cancel_run(call: Call) -> Reply:
     """Returns once CANCELLED is committed."""
-    asked: CancelRun = call.body or CancelRun()
+    asked: CancelRun = call.body or CancelRun.model_validate({})
     instance_id = await _run_id(call)
     status = await call.house.workflows.cancel_run(instance_id, tenant_id=call.tenant_id, reason=asked.reason)
     return Reply({"instanceID": instance_id, "status": status.value})

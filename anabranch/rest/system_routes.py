@@ -33,7 +33,6 @@ async def list_node_types(call: Call) -> Reply:
     return Reply({"items": items, "nextCursor": None})
 
 
-
 ROUTES = (
     Route("GET", "/healthz", alive, "Is this process alive?", PUBLIC, {200: Alive}, tag="process"),
     Route(

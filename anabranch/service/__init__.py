@@ -4,6 +4,8 @@ from anabranch.service.access import AccessService, CreatedKey, Principal, Role
 from anabranch.service.child_runs import ChildRuns
 from anabranch.service.data_service import DataService
 from anabranch.service.failed_logins import FailedLogins
+from anabranch.service.house import House
+from anabranch.service.readiness import Readiness
 from anabranch.service.workflow_service import WorkflowService
 
 __all__ = [
@@ -12,7 +14,9 @@ __all__ = [
     "CreatedKey",
     "DataService",
     "FailedLogins",
+    "House",
     "Principal",
+    "Readiness",
     "Role",
     "WorkflowService",
 ]

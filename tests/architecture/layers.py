@@ -29,13 +29,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # the pure core, and the interfaces between the shell and the world
     "engine.rules": ("errors",),
     "engine.ports": ("engine.rules", "errors"),
+    "engine.hint_line": ("engine.ports", "engine.rules", "errors"),
     "engine.saved_queries": (),
     "engine.handling": ("engine.ports", "engine.rules", "errors"),
     # the shell; a store reaches it through engine.ports only
     "engine.store.schema": ("engine.rules",),
-    "engine.store": ("engine.store.schema", "engine.ports", "engine.saved_queries", "engine.rules", "errors"),
+    "engine.store": (
+        "engine.store.schema",
+        "engine.ports",
+        "engine.hint_line",
+        "engine.saved_queries",
+        "engine.rules",
+        "errors",
+    ),
     "engine.queues": ("engine.ports", "engine.rules", "errors"),
-    "engine": ("engine.ports", "engine.handling", "engine.queues", "engine.rules", "errors"),
+    "engine": ("engine.ports", "engine.hint_line", "engine.handling", "engine.queues", "engine.rules", "errors"),
     # the scripts know the tables; whoever runs them knows how each database is opened
     "migrations.versions": ("engine.store.schema",),
     "migrations": ("engine.store", "engine.store.schema", "errors"),

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import AuditTable, DataQueries, KeyTable, SecretTable, open_store
+from anabranch.engine.store import (
+    AuditTable,
+    DataQueries,
+    KeyTable,
+    SecretTable,
+    open_hint_line,
+    open_store,
+)
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.handlers import Services
@@ -107,7 +114,9 @@ class App:
                 works=works,
                 only=only,
             )
-            engine = Engine(store=store, handlers=node_types, options=options)
+            line = open_hint_line(settings.database_url)
+            engine = Engine(store=store, handlers=node_types, options=options, line=line)
+            store.tell(engine.hints)
             service = WorkflowService(
                 engine=engine,
                 node_types=node_types,

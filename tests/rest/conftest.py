@@ -110,9 +110,7 @@ async def served(settings_of: Callable[..., Settings]) -> AsyncIterator[Served]:
 async def serving(settings: Settings) -> AsyncIterator[Served]:
     """A server on a free port, until the caller is done with it."""
     async with build(settings).opened_house(works=True) as house:
-        keys = {
-            role.value: house.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role
-        }
+        keys = {role.value: house.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
         keys["other"] = house.access.add_own_key(tenant_id=OTHER_TENANT, role=Role.ADMIN).key
         runner = web.AppRunner(build_application(house), access_log=None)
         await runner.setup()

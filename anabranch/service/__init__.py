@@ -5,6 +5,8 @@ from anabranch.service.audit_log import AuditLog
 from anabranch.service.child_runs import ChildRuns
 from anabranch.service.data_service import DataService
 from anabranch.service.failed_logins import FailedLogins
+from anabranch.service.house import House
+from anabranch.service.readiness import Readiness
 from anabranch.service.workflow_service import WorkflowService
 
 __all__ = [
@@ -14,7 +16,9 @@ __all__ = [
     "CreatedKey",
     "DataService",
     "FailedLogins",
+    "House",
     "Principal",
+    "Readiness",
     "Role",
     "WorkflowService",
 ]

@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # the pure core, and the interfaces between the shell and the world
     "engine.rules": ("errors",),
     "engine.ports": ("engine.rules", "errors"),
+    "engine.hint_line": ("engine.ports", "engine.rules", "errors"),
     "engine.saved_queries": (),
     "engine.api_keys": ("engine.audit_trail",),
     "engine.audit_trail": (),
@@ -40,6 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine.store": (
         "engine.store.schema",
         "engine.ports",
+        "engine.hint_line",
         "engine.saved_queries",
         "engine.api_keys",
         "engine.audit_trail",
@@ -47,7 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
     ),
     "engine.queues": ("engine.ports", "engine.rules", "errors"),
-    "engine": ("engine.ports", "engine.handling", "engine.queues", "engine.rules", "errors"),
+    "engine": ("engine.ports", "engine.hint_line", "engine.handling", "engine.queues", "engine.rules", "errors"),
     # the scripts know the tables; whoever runs them knows how each database is opened
     "migrations.versions": ("engine.store.schema",),
     "migrations": ("engine.store", "engine.store.schema", "errors"),
@@ -65,9 +67,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "durable": _ENGINE,
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
-    "service": ("durable", "triggers", "intake", "queries", *_ENGINE),
+    "service": ("durable", "triggers", "intake", "queries", "secrets", *_ENGINE),
+    "rest": ("service", "secrets", "intake", *_ENGINE),
+    "pages": (),
     "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
-    "app": ("service", "sockets", "settings", "migrations", *_BELOW_THE_DOORS),
+    "app": ("service", "rest", "sockets", "pages", "settings", "migrations", *_BELOW_THE_DOORS),
     "cli": (
         "app",
         "service",

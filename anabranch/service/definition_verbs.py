@@ -1,7 +1,8 @@
 """The verbs of definitions: validate, save in versions, read, remove.
 
 The lowest floor of the façade: `inquiry_verbs` stands on it. Whatever is saved has been validated
-here, and the versions that starts ask for are read once for all who ask at the same moment.
+here, and the versions that starts ask for are read once for all who ask at the same moment. What an
+`actor` (the id of a key, or `cli`) saves and deletes is in the audit trail.
 """
 
 from __future__ import annotations
@@ -37,21 +38,29 @@ class DefinitionVerbs:
         """Every problem of a drawn workflow, and what is known of its bounds. Never raises."""
         return validate(document, self._node_types)
 
-    async def create_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
+    async def create_workflow(
+        self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
+    ) -> tuple[WorkflowVersion, Report]:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
         report = await self._refuse_invalid(document)
         wanted = document.get("name")
         if wanted is not None:
-            return await self._save(document, wanted, tenant_id=tenant_id), report
+            return await self._save(document, wanted, tenant_id=tenant_id, actor=actor), report
 
         async def save_under_a_free_name() -> WorkflowVersion:
             name = await self._free_name(derive_name(document.get("title") or ""), tenant_id)
-            return await self._save(document, name, tenant_id=tenant_id)
+            return await self._save(document, name, tenant_id=tenant_id, actor=actor)
 
         return await _despite_rivals(save_under_a_free_name), report
 
     async def update_workflow(
-        self, workflow: str, document: Mapping[str, Any], *, tenant_id: str, expected_version: int | None = None
+        self,
+        workflow: str,
+        document: Mapping[str, Any],
+        *,
+        tenant_id: str,
+        expected_version: int | None = None,
+        actor: str | None = None,
     ) -> tuple[WorkflowVersion, Report]:
         """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
         report = await self._refuse_invalid(document)
@@ -62,10 +71,13 @@ class DefinitionVerbs:
             tenant_id=tenant_id,
             workflow_id=known.workflow_id,
             expected_version=expected_version,
+            actor=actor,
         )
         return saved, report
 
-    async def save_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
+    async def save_workflow(
+        self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
+    ) -> tuple[WorkflowVersion, Report]:
         """Save a file under its name: new, the next version, or the newest again if nothing changed."""
         report = await self._refuse_invalid(document)
         name = document.get("name") or derive_name(document.get("title") or "")
@@ -73,7 +85,7 @@ class DefinitionVerbs:
         async def save_under_this_name() -> WorkflowVersion:
             known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
             workflow_id = None if known is None else known.workflow_id
-            return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id)
+            return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id, actor=actor)
 
         return await _despite_rivals(save_under_this_name), report
 
@@ -89,10 +101,10 @@ class DefinitionVerbs:
             raise NotFound(f"there is no workflow {workflow!r}{of_version}")
         return found
 
-    async def delete_workflow(self, workflow: str, *, tenant_id: str) -> None:
+    async def delete_workflow(self, workflow: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove a workflow and free its name. Raises NotFound, WorkflowHasRuns."""
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
-        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id)
+        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, actor=actor)
 
     # -- within ---------------------------------------------------------------------------
     async def _refuse_invalid(self, document: Any) -> Report:
@@ -112,6 +124,7 @@ class DefinitionVerbs:
         tenant_id: str,
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None,
     ) -> WorkflowVersion:
         return await self._store.save_workflow(
             tenant_id=tenant_id,
@@ -120,6 +133,7 @@ class DefinitionVerbs:
             definition={**document, "name": name},
             workflow_id=workflow_id,
             expected_version=expected_version,
+            actor=actor,
         )
 
     async def _free_name(self, derived: str, tenant_id: str) -> str:

@@ -100,7 +100,7 @@ async def delete_workflow(call: Call) -> Reply:
 
 async def validate_workflow(call: Call) -> Reply:
     """Every problem of a graph; nothing is saved."""
-    report = await call.house.workflows.check_workflow(call.body)
+    report = await call.house.workflows.check_workflow(call.body, tenant_id=call.tenant_id)
     return Reply(report.as_json())
 
 

@@ -7,6 +7,7 @@ from anabranch.service.data_service import DataService
 from anabranch.service.failed_logins import FailedLogins
 from anabranch.service.house import House
 from anabranch.service.readiness import Readiness
+from anabranch.service.references import References
 from anabranch.service.schedule_documents import schedule_as_json
 from anabranch.service.schedule_service import ScheduleService
 from anabranch.service.topic_service import TopicService, message_as_json, subscription_as_json
@@ -22,6 +23,7 @@ __all__ = [
     "House",
     "Principal",
     "Readiness",
+    "References",
     "Role",
     "ScheduleService",
     "TopicService",

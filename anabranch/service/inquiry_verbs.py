@@ -1,0 +1,94 @@
+"""The verbs that ask about runs: lists, one run, its steps, its log. They change nothing.
+
+The middle floor of the façade, on top of `definition_verbs`; `run_verbs` stands on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.engine.ports import InstanceRow, Loaded
+from anabranch.engine.rules.events import Event, Status
+from anabranch.errors import NotFound
+from anabranch.service.admission import is_run_id
+from anabranch.service.definition_verbs import DefinitionVerbs
+from anabranch.service.run_view import activations, log_entry, run_details, run_summary
+
+_LOG_PAGE = 1_000
+
+
+class InquiryVerbs(DefinitionVerbs):
+    """Runs as they are read."""
+
+    async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""
+        loaded = await self._loaded(instance_id, tenant_id)
+        return run_details(loaded.row, loaded.events)
+
+    async def get_run_status(self, instance_id: str, *, tenant_id: str) -> InstanceRow:
+        """The row alone. Raises NotFound."""
+        row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
+        if row is None:
+            raise _no_run(instance_id)
+        return row
+
+    async def list_runs(
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        workflow: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        before: tuple[int, str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Runs by (createdAt, instanceID) descending. Raises NotFound for an unknown workflow."""
+        name = None
+        if workflow is not None:
+            name = (await self.get_workflow_by_id(workflow, tenant_id=tenant_id)).name
+        rows = await self._store.list_instances(
+            tenant_id=tenant_id,
+            limit=limit,
+            before=before,
+            workflow_name=name,
+            statuses=statuses,
+            since=since,
+            until=until,
+        )
+        return [run_summary(row) for row in rows]
+
+    async def get_log(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[dict[str, Any]]:
+        """All events after `after_seq`, in log order. Raises NotFound."""
+        return [
+            log_entry(event) for event in await self.get_events(instance_id, tenant_id=tenant_id, after_seq=after_seq)
+        ]
+
+    async def get_events(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[Event]:
+        """The same as stored events. Raises NotFound."""
+        await self.get_run_status(instance_id, tenant_id=tenant_id)
+        events: list[Event] = []
+        while True:
+            page = await self._store.read_log(instance_id, after_seq=after_seq, limit=_LOG_PAGE)
+            events += page
+            if len(page) < _LOG_PAGE:
+                return events
+            after_seq = page[-1].seq
+
+    async def get_steps(self, instance_id: str, *, tenant_id: str) -> list[dict[str, Any]]:
+        """Every activation with timings, output and error. Raises NotFound."""
+        loaded = await self._loaded(instance_id, tenant_id)
+        return activations(loaded.events, loaded.row.status)
+
+    # -- within ---------------------------------------------------------------------------
+    async def _loaded(self, instance_id: str, tenant_id: str) -> Loaded:
+        found = await self._store.load([instance_id]) if is_run_id(instance_id) else {}
+        loaded = found.get(instance_id)
+        if loaded is None or loaded.row.head.tenant_id != tenant_id:
+            raise _no_run(instance_id)
+        return loaded
+
+
+def _no_run(instance_id: str) -> NotFound:
+    return NotFound(f"there is no run {instance_id}", hint="`anabranch runs list` shows the runs.")

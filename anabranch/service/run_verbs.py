@@ -1,0 +1,162 @@
+"""The verbs that move runs: start, signal, cancel.
+
+The upper floor of the façade, on top of `inquiry_verbs`. Each returns once what was asked for is
+durable; what the engine of this process holds goes through it, everything else through the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.node_types import NodeTypes
+from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import InvalidInput, RunIsTerminal, TooManyPending, TooManySignals, ValueNotStorable
+from anabranch.service.admission import check_key, checked_payload, input_payload
+from anabranch.service.births import root_head
+from anabranch.service.inquiry_verbs import InquiryVerbs
+from anabranch.service.pending_limit import PendingLimit
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A start's answer; `created` is False if the idempotency key met an earlier run."""
+
+    instance_id: str
+    status: Status
+    created: bool
+
+
+class RunVerbs(InquiryVerbs):
+    """Runs as they are started and stopped."""
+
+    def __init__(self, *, engine: Engine, node_types: NodeTypes, retention_days_max: int, pending_max: int) -> None:
+        super().__init__(engine=engine, node_types=node_types)
+        self.retention_days_max = retention_days_max
+        self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
+
+    async def execute_workflow(
+        self,
+        workflow: str,
+        input_: Any,
+        *,
+        tenant_id: str,
+        version: int | None = None,
+        idempotency_key: str | None = None,
+        retention_days: int | None = None,
+        available_at: int | None = None,
+        deadline_at: int | None = None,
+    ) -> StartedRun:
+        """Start a run; it is durable when this returns. Times are milliseconds since the epoch.
+
+        Raises NotFound, InvalidInput, InvalidRequest, TooManyPending, StoreUnavailable.
+        """
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        plan = await self._engine.plans.plan(found.workflow_id, found.version)
+        payload = await input_payload(input_, plan)
+        if idempotency_key is not None:
+            check_key(idempotency_key, "an idempotency key")
+        head = root_head(
+            found,
+            plan,
+            now=self._engine.clock.now(),
+            retention_days_max=self.retention_days_max,
+            idempotency_key=idempotency_key,
+            retention_days=retention_days,
+            available_at=available_at,
+            deadline_at=deadline_at,
+        )
+        hold = self._engine.has_room
+        if not hold or head.available_at > head.created_at:
+            repeated = await self._place_or_first_run(head)
+            if repeated is not None:
+                return repeated
+        birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold)
+        status = birth.status
+        if not birth.created:
+            existing = await self._store.get_instance(birth.instance_id, tenant_id=tenant_id)
+            status = status if existing is None else existing.status
+        return StartedRun(birth.instance_id, status, birth.created)
+
+    async def cancel_run(self, instance_id: str, *, tenant_id: str, reason: str) -> Status:
+        """Return once CANCELLED is committed. Raises NotFound, InvalidInput; RunIsTerminal if it ended otherwise."""
+        checked_payload(reason, "the reason")
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if not row.status.is_terminal:
+            answer = await self._engine.orchestrator.ask(instance_id, CancelRequested(reason))
+            if not answer.held or not answer.status.is_terminal:
+                await self._store.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
+            row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.status is not Status.CANCELLED:
+            raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
+        return row.status
+
+    async def send_signal(
+        self, instance_id: str, event: str, payload: Any, *, tenant_id: str, key: str | None = None
+    ) -> bool:
+        """Keep a signal until it is consumed; True if a fitting wait was open.
+
+        Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
+        """
+        check_key(event, "an event's name")
+        if key is not None:
+            check_key(key, "a signal's key")
+        body = checked_payload(payload, "the signal's payload")
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.status.is_terminal:
+            raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
+        answer = await self._engine.orchestrator.ask(instance_id, SignalSent(event, body, key))
+        if answer.refused == ValueNotStorable.code:
+            raise InvalidInput("the database does not take the signal's payload")
+        if answer.refused is not None:
+            raise TooManySignals(f"run {instance_id} keeps as many unconsumed signals as it may")
+        if answer.held:
+            if answer.delivered is None:
+                raise RunIsTerminal(f"run {instance_id} is {answer.status.value} already")
+            return answer.delivered
+        result = await self._store.append_signal(
+            tenant_id=tenant_id, instance_id=instance_id, event=event, payload=body, key=key
+        )
+        if result.seq is None and not result.repeated:
+            status = await self.get_run_status(instance_id, tenant_id=tenant_id)
+            raise RunIsTerminal(f"run {instance_id} is {status.status.value} already")
+        return await self._was_delivered(row, key=key, seq=result.seq)
+
+    # -- within ---------------------------------------------------------------------------
+    async def _place_or_first_run(self, head: InstanceHead) -> StartedRun | None:
+        """Take a place among the PENDING runs; where there is none, a repeated start still finds its first run."""
+        try:
+            await self._pending_limit.take_place()
+        except TooManyPending:
+            if head.idempotency_key is None:
+                raise
+            first = await self._store.find_start(
+                tenant_id=head.tenant_id, workflow_name=head.workflow_name, idempotency_key=head.idempotency_key
+            )
+            if first is None:
+                raise
+            return StartedRun(first.head.instance_id, first.status, created=False)
+        return None
+
+    async def _was_delivered(self, row: InstanceRow, *, key: str | None, seq: int | None) -> bool:
+        """Was a fitting wait open when a signal that we did not decide ourselves arrived?
+
+        Only a fold knows: a wait that is still open may have been promised an earlier signal.
+        """
+        events = await self.get_events(row.head.instance_id, tenant_id=row.head.tenant_id)
+        arrived = next(
+            event
+            for event in events
+            if event.type is EventType.SIGNAL_RECEIVED
+            and (event.seq == seq if seq is not None else event.payload.value.get("key") == key)
+        )
+        plan = await self._engine.plans.plan_of(row.head)
+        before = fold(plan, row.head, events[: arrived.seq - 1])
+        signal = arrived.payload.value
+        return before.oldest_wait(signal["event"], Payload.trusted(signal["payload"])) is not None

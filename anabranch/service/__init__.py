@@ -1,4 +1,4 @@
-"""What people and programs ask of anabranch, without HTTP: a façade for each kind of thing, and the house of them all."""
+"""What people and programs ask of anabranch, without HTTP: a façade for each kind of thing, and their house."""
 
 from anabranch.service.access import AccessService, CreatedKey, Principal, Role
 from anabranch.service.audit_log import AuditLog

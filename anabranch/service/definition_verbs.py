@@ -42,7 +42,7 @@ class DefinitionVerbs:
         return validate(document, self._node_types)
 
     async def check_workflow(self, document: Any, *, tenant_id: str) -> Report:
-        """The same, with what can be said of the workflows, queries and secrets that it names. Raises StoreUnavailable."""
+        """The same, also of the workflows, queries and secrets that it names. Raises StoreUnavailable."""
         # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
         report = await asyncio.to_thread(self.validate, document)
         if self._references is None:

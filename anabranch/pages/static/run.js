@@ -149,12 +149,14 @@ export class RunView {
   }
 
   #showHead() {
-    const { run, seen } = { run: this.#run, seen: this.#seen };
+    const [run, seen] = [this.#run, this.#seen];
     setText(seen.title, run.name ?? (run.test ? "Test run" : "Run without a workflow"));
     setStatus(seen.badge, run.status);
     setText(seen.facts, run.version == null ? "" : `version ${run.version}`);
     setText(seen.id, run.instanceID);
+    setText(seen.begun, run.startedAt ? "started" : "created");
     showAgo(seen.started, run.startedAt ?? run.createdAt);
+    setText(seen.lasts, !run.startedAt ? "" : run.completedAt ? "took" : "for");
     showDuration(seen.took, run.startedAt, run.completedAt);
     seen.cancel.hidden = ENDED.has(run.status);
     showBlock(seen.input, run.input);
@@ -183,7 +185,7 @@ export class RunView {
   }
 
   async #cancel() {
-    const { seen } = { seen: this.#seen };
+    const seen = this.#seen;
     const { instanceID } = this.#run;
     setNote(seen.problem, null);
     seen.cancel.disabled = true;
@@ -205,7 +207,9 @@ function build(cancel) {
     badge: statusBadge("pending"),
     facts: text("span"),
     id: text("code"),
+    begun: text("span"),
     started: text("time"),
+    lasts: text("span"),
     took: text("time"),
     problem: text("p", { class: "problem", role: "alert", hidden: true }),
     error: text("p", { class: "problem", hidden: true }),
@@ -220,7 +224,9 @@ function build(cancel) {
   seen.cancel = element("button", { type: "button", class: "danger", hidden: true }, "Cancel run");
   askTwice(seen.cancel, "Really cancel?", cancel);
   seen.log = element("details", { class: "block" }, element("summary", {}, "Log"), seen.logRows);
-  const facts = element("p", { class: "facts" }, seen.badge, seen.facts, seen.id, seen.started, seen.took);
+  const began = element("span", {}, seen.begun, " ", seen.started);
+  const lasted = element("span", {}, seen.lasts, " ", seen.took);
+  const facts = element("p", { class: "facts" }, seen.badge, seen.facts, seen.id, began, lasted);
   seen.all = [
     element("p", { class: "back" }, element("a", { href: "#/" }, "← All runs")),
     element("div", { class: "heading" }, element("div", {}, seen.title, facts), seen.cancel),

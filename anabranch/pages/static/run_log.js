@@ -90,5 +90,6 @@ function makeLine(event) {
 }
 
 function clock(when) {
-  return when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+  const parts = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 };
+  return when.toLocaleTimeString([], { ...parts, hourCycle: "h23" });
 }

@@ -56,6 +56,11 @@ export function duration(milliseconds) {
   return `${Math.floor(whole / DAY)} d ${Math.floor((whole % DAY) / HOUR)} h`;
 }
 
+/** While it grows, tenths of a second would only be unrest. */
+function growing(milliseconds) {
+  return milliseconds < MINUTE ? `${Math.max(0, Math.floor(milliseconds / SECOND))} s` : duration(milliseconds);
+}
+
 function ago(milliseconds) {
   const whole = Math.max(0, milliseconds);
   if (whole < 5 * SECOND) return "just now";
@@ -72,8 +77,7 @@ function rewrite(target) {
     setText(target, moment ? ago(now() - Date.parse(moment)) : "");
   } else if (!since) setText(target, "");
   else if (until) setText(target, duration(Date.parse(until) - Date.parse(since)));
-  // While it grows, tenths of a second would only be unrest.
-  else setText(target, duration(Math.floor((now() - Date.parse(since)) / SECOND) * SECOND || SECOND));
+  else setText(target, growing(now() - Date.parse(since)));
 }
 
 setInterval(() => document.querySelectorAll("time[data-kind]").forEach(rewrite), SECOND);

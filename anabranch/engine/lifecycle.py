@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.foreign import ForeignWatch
 from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.leases import Leases
 from anabranch.engine.observe import Observers
 from anabranch.engine.orchestrator import Orchestrator
@@ -45,6 +46,8 @@ class EngineOptions:
     recoveries_max: int = RECOVERIES_MAX
     batch_turns_max: int = BATCH_TURNS_MAX
     """Turns in one commit."""
+    sweep_interval_ms: int = 300_000
+    """5 min between two looks for runs whose retention, counted in days, is over."""
     works: bool = True
     """False: accepts starts, signals and cancels, and leaves the running to other workers."""
     only: Sequence[str] | None = None
@@ -96,6 +99,7 @@ class Engine:
         )
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
         self._foreign = ForeignWatch(store=store, orchestrator=self.orchestrator, clock=self.clock)
+        self.housekeeping = Housekeeping(store=store, clock=self.clock, sweep_interval_ms=options.sweep_interval_ms)
         self._stopped = False
 
     @property
@@ -112,12 +116,14 @@ class Engine:
             await self._leases.start()
             await self._foreign.start()
             await self.recovery.start()
+            await self.housekeeping.start()
 
     async def stop(self, *, grace_s: float = 0.0) -> None:
         """Return when all is done and handed over; what executes has `grace_s` to end. Twice is harmless."""
         if self._stopped:
             return
         self._stopped = True
+        await self.housekeeping.stop()
         await self.recovery.stop()
         self._tasks.close()
         if grace_s > 0:

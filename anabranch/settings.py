@@ -97,6 +97,9 @@ class Settings(BaseModel):
     max_retention_days: int = Field(default=365, ge=1, le=3_650)
     """The longest time that an ended run may ask to be kept, 1 to 3,650 days."""
 
+    sweep_interval_ms: Milliseconds = Field(default=300_000, ge=1_000, le=86_400_000)
+    """How often a worker looks for ended runs whose retention is over, to remove them; a duration, 1 s to 24 h."""
+
     egress_allow: Hosts = ()
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
 

@@ -1,7 +1,22 @@
-"""What people and programs ask of anabranch, without HTTP: a façade each for workflows and for data."""
+"""What people and programs ask of anabranch, without HTTP: a façade each for workflows, for data and for access."""
 
+from anabranch.service.access import AccessService, CreatedKey, Principal, Role
 from anabranch.service.child_runs import ChildRuns
 from anabranch.service.data_service import DataService
+from anabranch.service.failed_logins import FailedLogins
+from anabranch.service.house import House
+from anabranch.service.readiness import Readiness
 from anabranch.service.workflow_service import WorkflowService
 
-__all__ = ["ChildRuns", "DataService", "WorkflowService"]
+__all__ = [
+    "AccessService",
+    "ChildRuns",
+    "CreatedKey",
+    "DataService",
+    "FailedLogins",
+    "House",
+    "Principal",
+    "Readiness",
+    "Role",
+    "WorkflowService",
+]

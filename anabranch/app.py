@@ -12,7 +12,14 @@ from pathlib import Path
 
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import AuditTable, DataQueries, KeyTable, SecretTable, open_hint_line, open_store
+from anabranch.engine.store import (
+    AuditTable,
+    DataQueries,
+    KeyTable,
+    SecretTable,
+    open_hint_line,
+    open_store,
+)
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.handlers import Services
@@ -21,7 +28,16 @@ from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.secrets import Safe, SecretBox, find_key
-from anabranch.service import AccessService, ChildRuns, DataService, FailedLogins, House, Readiness, WorkflowService
+from anabranch.service import (
+    AccessService,
+    AuditLog,
+    ChildRuns,
+    DataService,
+    FailedLogins,
+    House,
+    Readiness,
+    WorkflowService,
+)
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
@@ -153,6 +169,18 @@ class App:
                     yield data
             finally:
                 guard.close()
+
+    @asynccontextmanager
+    async def opened_access(self) -> AsyncIterator[AccessService]:
+        """The API keys alone, for who makes and revokes them. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store, self._opened_access(store) as access:
+            yield access
+
+    @asynccontextmanager
+    async def opened_audit(self) -> AsyncIterator[AuditLog]:
+        """The audit trail alone, for who reads it. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store:
+            yield AuditLog(AuditTable(store))
 
     @asynccontextmanager
     async def _opened_store(self) -> AsyncIterator[SqlStore]:

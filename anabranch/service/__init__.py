@@ -1,6 +1,7 @@
 """What people and programs ask of anabranch, without HTTP: a façade each for workflows, for data and for access."""
 
 from anabranch.service.access import AccessService, CreatedKey, Principal, Role
+from anabranch.service.audit_log import AuditLog
 from anabranch.service.child_runs import ChildRuns
 from anabranch.service.data_service import DataService
 from anabranch.service.failed_logins import FailedLogins
@@ -10,6 +11,7 @@ from anabranch.service.workflow_service import WorkflowService
 
 __all__ = [
     "AccessService",
+    "AuditLog",
     "ChildRuns",
     "CreatedKey",
     "DataService",

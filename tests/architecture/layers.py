@@ -81,6 +81,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "intake",
         "engine.ports",
         "engine.saved_queries",
+        "engine.api_keys",
+        "engine.audit_trail",
         "engine.rules",
         "errors",
     ),

@@ -72,8 +72,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pages": (),
     "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
     "app": ("service", "rest", "sockets", "pages", "settings", "migrations", *_BELOW_THE_DOORS),
+    # what a process does from its start to its end
+    "process": ("app", "rest", "sockets", "pages", "service", "settings", "errors"),
     "cli": (
         "app",
+        "process",
         "service",
         "secrets",
         "migrations",

@@ -52,6 +52,13 @@ class InvalidRequest(AnabranchError):
     code = "INVALID_REQUEST"
 
 
+class LimitReached(InvalidRequest):
+    """The tenant has as many things of this kind as it may."""
+
+    code = "LIMIT_REACHED"
+    hint = "Delete what is not needed any more."
+
+
 class BadJson(AnabranchError):
     """Text that should have been JSON and is not."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Tenant, WorkflowName
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Tenant, WorkflowName
 from anabranch.cli.output import document_text, print_document, print_line, print_note, print_table, problem_line
 from anabranch.cli.session import open_session
 from anabranch.engine.ports import WorkflowVersion
@@ -78,7 +78,10 @@ def import_files(
     async def save_all(service: WorkflowService) -> list[dict[str, Any]]:
         for file, document in documents:  # all are looked at before one is saved
             _refuse_invalid(file, service.validate(document))
-        return [_saved(*await service.save_workflow(document, tenant_id=session.tenant)) for _, document in documents]
+        return [
+            _saved(*await service.save_workflow(document, tenant_id=session.tenant, actor=CLI_ACTOR))
+            for _, document in documents
+        ]
 
     saved = session.ask(save_all)
     if as_json:

@@ -221,10 +221,12 @@ class Store(Protocol):
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
         """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
 
-        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
+        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers. With an
+        `actor` a new version is on record in the same transaction, in stores that keep an audit trail.
         """
 
     async def get_workflow(
@@ -238,8 +240,8 @@ class Store(Protocol):
     async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
         """The newest version of each, by name."""
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
-        """Free the name. Raises NotFound, or WorkflowHasRuns while instances are open."""
+    async def delete_workflow(self, *, tenant_id: str, workflow_id: str, actor: str | None = None) -> None:
+        """Free the name. Raises NotFound, or WorkflowHasRuns while instances are open. `actor`: as when saving."""
 
     async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
         """Remove the rows of a terminal test run in one transaction. Raises NotFound for any other run."""
@@ -298,9 +300,11 @@ class SealedSecret:
 
 
 class SecretRows(Protocol):
-    """The rows of the secrets; whoever calls it encrypts."""
+    """The rows of the secrets; whoever calls it encrypts. What an `actor` does is on record in the same transaction."""
 
-    async def put_secret(self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]]) -> SealedSecret:
+    async def put_secret(
+        self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]], actor: str | None = None
+    ) -> SealedSecret:
         """Write the next version, 1 if there is none: `seal` is given its number and gives key id and bytes.
 
         Two writers at once get different numbers; the later one stays.
@@ -312,7 +316,7 @@ class SecretRows(Protocol):
     async def list_secrets(self, *, tenant_id: str) -> Sequence[SealedSecret]:
         """All of a tenant's, by name."""
 
-    async def delete_secret(self, *, tenant_id: str, name: str) -> bool:
+    async def delete_secret(self, *, tenant_id: str, name: str, actor: str | None = None) -> bool:
         """Remove one; False if there was none."""
 
     async def secret_key_ids(self) -> Sequence[str]:

@@ -18,6 +18,7 @@ _ENGINE = (
     "engine.saved_queries",
     "engine.api_keys",
     "engine.audit_trail",
+    "engine.saved_triggers",
     "engine.handling",
     "engine.queues",
     "engine.rules",
@@ -35,6 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine.saved_queries": (),
     "engine.api_keys": ("engine.audit_trail",),
     "engine.audit_trail": (),
+    "engine.saved_triggers": (),
     "engine.handling": ("engine.ports", "engine.rules", "errors"),
     # the shell; a store reaches it through engine.ports only
     "engine.store.schema": ("engine.rules",),
@@ -45,6 +47,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.saved_queries",
         "engine.api_keys",
         "engine.audit_trail",
+        "engine.saved_triggers",
         "engine.rules",
         "errors",
     ),
@@ -68,12 +71,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
     "service": ("durable", "triggers", "intake", "queries", "secrets", *_ENGINE),
-    "rest": ("service", "secrets", "intake", *_ENGINE),
+    "rest": ("service", "pages", "secrets", "intake", *_ENGINE),
     "pages": (),
     "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
-    "app": ("service", "rest", "sockets", "pages", "settings", "migrations", *_BELOW_THE_DOORS),
-    # what a process does from its start to its end
-    "process": ("app", "rest", "sockets", "pages", "service", "settings", "errors"),
+    "app": ("service", "rest", "sockets", "settings", "migrations", *_BELOW_THE_DOORS),
+    # what a process that stays does from its start to its end
+    "process": ("app", "rest", "sockets", "service", "settings", "errors"),
     "cli": (
         "app",
         "process",
@@ -86,6 +89,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.saved_queries",
         "engine.api_keys",
         "engine.audit_trail",
+        "engine.saved_triggers",
         "engine.rules",
         "errors",
     ),

@@ -232,8 +232,9 @@ class MemoryStore:
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
-        """See `ports.Store.save_workflow`."""
+        """See `ports.Store.save_workflow`; there is no audit trail here."""
         await self.faults.before("save_workflow")
         saved = self.database.definitions.save(
             tenant_id=tenant_id,
@@ -264,8 +265,8 @@ class MemoryStore:
         await self.faults.before("list_workflows")
         return self.database.definitions.newest(tenant_id=tenant_id)
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
-        """See `ports.Store.delete_workflow`."""
+    async def delete_workflow(self, *, tenant_id: str, workflow_id: str, actor: str | None = None) -> None:
+        """See `ports.Store.delete_workflow`; there is no audit trail here."""
         await self.faults.before("delete_workflow")
         self.database.definitions.delete(tenant_id=tenant_id, workflow_id=workflow_id)
         await self.faults.after("delete_workflow")

@@ -76,6 +76,10 @@ class Settings(BaseModel):
     port: int = Field(default=8321, ge=0, le=65_535)
     """The TCP port that the server listens on; 0 picks a free one."""
 
+    allowed_hosts: Hosts = ()
+    """Names, separated by commas, that requests may call the server by; empty: localhost where only this machine
+    reaches it, else any."""
+
     lease_ms: Milliseconds = Field(default=30_000, ge=500, le=3_600_000)
     """How long a worker keeps a run without a sign of life; 500 ms to 1 h. Recovery takes this + 5 s."""
 

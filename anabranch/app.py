@@ -7,11 +7,19 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import DataQueries, SecretTable, open_store
+from anabranch.engine.store import (
+    AuditTable,
+    DataQueries,
+    KeyTable,
+    SecretTable,
+    open_hint_line,
+    open_store,
+)
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.handlers import Services
@@ -20,7 +28,17 @@ from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.secrets import Safe, SecretBox, find_key
-from anabranch.service import ChildRuns, DataService, WorkflowService
+from anabranch.service import (
+    AccessService,
+    AuditLog,
+    ChildRuns,
+    DataService,
+    FailedLogins,
+    House,
+    Readiness,
+    References,
+    WorkflowService,
+)
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
@@ -42,6 +60,16 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rooms:
+    """What stands beside the engine."""
+
+    services: Services
+    data: DataService
+    safe: Safe
+    sandbox: Sandbox
+
+
 class App:
     """A configured anabranch: nothing is opened before `opened`."""
 
@@ -59,30 +87,57 @@ class App:
         `works` runs nodes here (an empty `only` adopts nothing until told what); otherwise starts,
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
+        async with self.opened_house(works=works, only=only, grace_s=grace_s) as house:
+            yield house.engine, house.workflows
+
+    @asynccontextmanager
+    async def opened_house(
+        self, *, works: bool, only: Sequence[str] | None = None, grace_s: float = 0.0, makes_key: bool = False
+    ) -> AsyncIterator[House]:
+        """The same with everything that doors are built on: data, secrets, keys, readiness.
+
+        With `makes_key` a key for secrets is made where that may be: in the embedded database's directory.
+        """
         tune_interpreter()
         settings = self.settings
         children = ChildRuns()
-        async with self._opened_store() as store, self._opened_services(store, children) as services:
-            node_types = load_types(services)
+        async with (
+            self._opened_store() as store,
+            self._opened_rooms(store, children, makes_key=makes_key) as rooms,
+            self._opened_access(store) as access,
+        ):
+            node_types = load_types(rooms.services)
             options = EngineOptions(
                 lease_ms=settings.lease_ms,
                 concurrency=settings.concurrency,
                 held_max=settings.held_max,
                 recoveries_max=settings.recovery_limit,
+                sweep_interval_ms=settings.sweep_interval_ms,
                 works=works,
                 only=only,
             )
-            engine = Engine(store=store, handlers=node_types, options=options)
+            line = open_hint_line(settings.database_url)
+            engine = Engine(store=store, handlers=node_types, options=options, line=line)
+            store.tell(engine.hints)
             service = WorkflowService(
                 engine=engine,
                 node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
+                references=References(workflows=store, queries=rooms.data.saved, secrets=SecretTable(store)),
             )
             children.connect(engine, service)
             await engine.start()
             try:
-                yield engine, service
+                yield House(
+                    engine=engine,
+                    node_types=node_types,
+                    workflows=service,
+                    data=rooms.data,
+                    safe=rooms.safe,
+                    access=access,
+                    readiness=Readiness(store=store, sandbox=rooms.sandbox.health),
+                )
             finally:
                 await engine.stop(grace_s=grace_s)
 
@@ -119,6 +174,18 @@ class App:
                 guard.close()
 
     @asynccontextmanager
+    async def opened_access(self) -> AsyncIterator[AccessService]:
+        """The API keys alone, for who makes and revokes them. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store, self._opened_access(store) as access:
+            yield access
+
+    @asynccontextmanager
+    async def opened_audit(self) -> AsyncIterator[AuditLog]:
+        """The audit trail alone, for who reads it. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store:
+            yield AuditLog(AuditTable(store))
+
+    @asynccontextmanager
     async def _opened_store(self) -> AsyncIterator[SqlStore]:
         settings = self.settings
         wait_s = settings.database_wait_ms / 1000
@@ -133,18 +200,27 @@ class App:
             await store.stop()
 
     @asynccontextmanager
-    async def _opened_services(self, store: SqlStore, children: ChildRuns) -> AsyncIterator[Services]:
-        """What the node types need of the rest of the house; closed when their engine has stopped."""
+    async def _opened_rooms(self, store: SqlStore, children: ChildRuns, *, makes_key: bool) -> AsyncIterator[_Rooms]:
+        """What the node types and the doors need of the rest of the house; closed when their engine has stopped."""
         guard = Guard(AllowList.parse(self.settings.egress_allow))
         client = GuardedClient(guard)
         sandbox = Sandbox(fetcher=client, unsafe=self.settings.sandbox_unsafe)
-        safe = self._safe(store, makes_key=False)
+        safe = self._safe(store, makes_key=makes_key)
         try:
-            async with self._opened_data(store, guard, makes_key=False) as data:
-                yield Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries, children=children)
+            async with self._opened_data(store, guard, makes_key=makes_key) as data:
+                services = Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries, children=children)
+                yield _Rooms(services, data, safe, sandbox)
         finally:
             await sandbox.stop()
             guard.close()
+
+    @asynccontextmanager
+    async def _opened_access(self, store: SqlStore) -> AsyncIterator[AccessService]:
+        access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
+        try:
+            yield access
+        finally:
+            await access.stop()
 
     @asynccontextmanager
     async def _opened_data(self, store: SqlStore, guard: Guard, *, makes_key: bool) -> AsyncIterator[DataService]:

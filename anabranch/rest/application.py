@@ -13,23 +13,29 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import CONTENT_TYPE_LATEST
 
+from anabranch import pages
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
 from anabranch.intake import TEXT_BYTES_MAX
 from anabranch.rest.bodies import bearer_key, read_body, read_query
 from anabranch.rest.failures import fault_response, json_bytes, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.neighbours import Neighbours
+from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes import PUBLIC, Call, Reply, Route
 from anabranch.rest.table import ROUTES
-from anabranch.service.access import Principal
+from anabranch.service.access import Principal, Role
 from anabranch.service.house import House
 
 logger = logging.getLogger("anabranch.rest")
 
-NOBODY = Principal(tenant_id="", role=None, key_id="")
-"""Who calls a public route."""
+METRICS = web.AppKey("metrics", Metrics)
+"""Where the metrics of an application are, for the doors attached to it."""
+
+_NOBODY = Principal(tenant_id="", role=Role.VIEWER, key_id="")
+"""Who calls a public route: a tenant that has nothing."""
 
 
 def build_application(
@@ -43,22 +49,22 @@ def build_application(
     neighbours = neighbours or Neighbours()
     application = web.Application(
         client_max_size=TEXT_BYTES_MAX,
-        middlewares=[partial_middleware(_answer_everything, metrics), partial_middleware(_look_around, neighbours)],
+        middlewares=[_middleware(_answer_everything, metrics), _middleware(_look_around, neighbours)],
     )
     application[METRICS] = metrics
+    application.router.add_get(
+        "/openapi.json", partial(_send, json_bytes(openapi_document(routes)), "application/json")
+    )
+    application.router.add_get("/metrics", partial(_send_metrics, metrics))
+    for page in pages.PATHS:
+        application.router.add_get(page, _send_page)
     for route in routes:
         for path in (route.path, *route.aliases):
             application.router.add_route(route.method, path, partial(_serve, house, route))
     return application
 
 
-METRICS = web.AppKey("metrics", Metrics)
-"""Where the metrics of an application are, for the doors attached to it."""
-
-
-def partial_middleware(
-    function: Callable[..., Awaitable[web.StreamResponse]], first: object
-) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def _middleware(function: Callable[..., Awaitable[web.StreamResponse]], first: object) -> Middleware:
     """A middleware that is given something besides."""
 
     @web.middleware
@@ -103,24 +109,41 @@ async def _serve(house: House, route: Route, request: web.Request) -> web.Respon
         house=house,
         principal=principal,
         path=request.match_info,
-        query=read_query(request.query, route.query, open_prefix=route.open_query),
+        query=read_query(request.rel_url.query, route.query, open_prefix=route.open_query),
         body=await read_body(request, route.body, required=route.body_required),
         headers=request.headers,
-        raw_query=request.query,
+        raw_query=request.rel_url.query,
     )
     return _response(await route.serve(call))
 
 
 async def _principal(house: House, route: Route, request: web.Request) -> Principal:
     if route.needs is PUBLIC:
-        return NOBODY
+        return _NOBODY
     key = bearer_key(request.headers)
     principal = None if key is None else await house.access.authenticate(key)
     if principal is None:
         raise NotAuthenticated("there is no API key in the request" if key is None else "the API key is not valid")
-    if not principal.may(route.needs):
+    if not principal.role.may(route.needs):
         raise NotPermitted(f"this needs the role {route.needs}, and the key has {principal.role}")
     return principal
+
+
+async def _send(body: bytes, content_type: str, request: web.Request) -> web.Response:
+    return web.Response(body=body, content_type=content_type)
+
+
+async def _send_metrics(metrics: Metrics, request: web.Request) -> web.Response:
+    return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _send_page(request: web.Request) -> web.Response:
+    page = pages.find(request.path)
+    assert page is not None, "only paths that are there are routed here"
+    headers = {"ETag": page.etag, "Cache-Control": "no-cache", "Content-Security-Policy": page.csp}
+    if request.headers.get("If-None-Match") == page.etag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=page.body, headers={**headers, "Content-Type": page.content_type})
 
 
 def _response(reply: Reply) -> web.Response:

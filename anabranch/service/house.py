@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.secrets import Safe
+from anabranch.service.access import AccessService
 from anabranch.service.data_service import DataService
 from anabranch.service.readiness import Readiness
 from anabranch.service.workflow_service import WorkflowService
@@ -24,4 +25,5 @@ class House:
     workflows: WorkflowService
     data: DataService
     safe: Safe
+    access: AccessService
     readiness: Readiness

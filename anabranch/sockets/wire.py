@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import socketio
 from aiohttp import web
@@ -17,7 +18,7 @@ from socketio.packet import EVENT
 
 from anabranch.sockets.requests import MESSAGE_BYTES_MAX
 
-Parcel = Packet
+Parcel: TypeAlias = Packet
 """A message on its way, encoded when it is first sent."""
 
 # What clients do wrong is answered, and no news to an operator: the library would log it with a traceback.
@@ -32,13 +33,21 @@ BINARY_PARTS_MAX = 8
 SEND_PATIENCE_S = 30.0
 
 
-def open_protocol(*, origins: list[str] | None) -> Any:
-    """A Socket.IO server. `origins`: pages that may connect; None: only those that it served itself."""
+OwnOrigin = Callable[[str, str], bool]
+"""Does a page of this Origin belong to the server that is called by this Host?"""
+
+
+def open_protocol(is_own_origin: OwnOrigin) -> Any:
+    """A Socket.IO server that lets pages of its own connect, and programs."""
+
+    def may_connect(origin: str | None, environ: dict[str, Any]) -> bool:
+        return origin is not None and is_own_origin(origin, environ.get("HTTP_HOST", ""))
+
     server = socketio.AsyncServer(
         async_mode="aiohttp",
         # One request of a client after the other: it cannot leave a run before it has joined it.
         async_handlers=False,
-        cors_allowed_origins=origins,
+        cors_allowed_origins=may_connect,
         cors_credentials=False,
         max_http_buffer_size=MESSAGE_BYTES_MAX,
         http_compression=False,
@@ -97,7 +106,8 @@ class SocketOutlet:
 
 def parcel_of(text: str) -> Parcel:
     """An event of the default namespace, given as its JSON: the name and the data."""
-    return Parcel(MESSAGE, f"{EVENT}{text}")
+    parcel: Parcel = Packet(MESSAGE, f"{EVENT}{text}")
+    return parcel
 
 
 async def hang_up(server: Any, eio_sid: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import pytest
-
 from anabranch.rest.routes import PUBLIC
 from anabranch.rest.table import ROUTES
 from tests.rest.conftest import Served
@@ -137,14 +135,6 @@ async def test_an_answer_to_nobody_says_how_to_become_somebody(served: Served):
     answered = await served.ask("GET", "/v1/runs", role=None)
     assert answered.headers["WWW-Authenticate"].startswith("Bearer")
     assert "keys create" in answered.json["error"]["hint"]
-
-
-@pytest.mark.parametrize(
-    "header", ["Bearer", "Bearer ", "Basic YTpi", "Bearer ab_x", "Bearer " + "a" * 5000, "bearer \u00e9", "ab_x"]
-)
-async def test_a_garbled_key_is_nobody(served: Served, header: str):
-    answered = await served.ask("GET", "/v1/runs", role=None, headers={"Authorization": header})
-    assert answered.status == 401
 
 
 async def test_a_revoked_key_is_refused_within_two_seconds(served: Served):

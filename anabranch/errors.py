@@ -52,6 +52,13 @@ class InvalidRequest(AnabranchError):
     code = "INVALID_REQUEST"
 
 
+class LimitReached(InvalidRequest):
+    """The tenant has as many things of this kind as it may."""
+
+    code = "LIMIT_REACHED"
+    hint = "Delete what is not needed any more."
+
+
 class BadJson(AnabranchError):
     """Text that should have been JSON and is not."""
 
@@ -141,6 +148,19 @@ class ShuttingDown(AnabranchError):
 
     code = "SHUTTING_DOWN"
     hint = "Send it again: another process takes it, or this one once it is back."
+
+
+class AddressUnusable(AnabranchError):
+    """The server cannot listen where it was told to."""
+
+    code = "ADDRESS_UNUSABLE"
+
+
+class NoApiKey(AnabranchError):
+    """The server would be reached by others, and there is no API key that lets anybody in."""
+
+    code = "NO_API_KEY"
+    hint = "Make one with `anabranch keys create --tenant default`, or listen on 127.0.0.1."
 
 
 class NotAuthenticated(AnabranchError):

@@ -114,7 +114,7 @@ async def test_an_unsaved_graph_runs_and_is_marked_as_a_test(process: Process) -
     assert (run["status"], run["output"]) == ("COMPLETED", {"hello": "Ada"})
     assert (run["test"], run["workflowID"], run["name"], run["retentionDays"]) == (True, None, "greets", 1)
     assert run["note"] is None, "the definition is no note of a person"
-    assert await process.service.get_all_workflows(tenant_id=TENANT) == []
+    assert await process.service.get_all_workflows(tenant_id=TENANT, limit=10) == []
     assert await process.service.list_runs(tenant_id=TENANT, limit=10) == []
 
 

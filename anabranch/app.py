@@ -36,6 +36,7 @@ from anabranch.service import (
     FailedLogins,
     House,
     Readiness,
+    References,
     WorkflowService,
 )
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
@@ -122,6 +123,7 @@ class App:
                 node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
+                references=References(workflows=store, queries=rooms.data.saved, secrets=SecretTable(store)),
             )
             children.connect(engine, service)
             await engine.start()

@@ -150,8 +150,9 @@ def _print(found: dict[str, Any]) -> None:
         for clients, rates in figures["clients"].items():
             share = rates["starts_per_s"] / rates["bound_starts_per_s"]
             print(
-                f"{backend:11}{clients:>3} clients  {rates['starts_per_s']:>8.0f} starts/s, p99 {rates['p99_ms']:.1f} ms"
-                f"   bare {rates['bound_starts_per_s']:>6.0f}, p99 {rates['bound_p99_ms']:.1f} ms   {share:.2f} of it"
+                f"{backend:11}{clients:>3} clients  {rates['starts_per_s']:>8.0f} starts/s, "
+                f"p99 {rates['p99_ms']:.1f} ms   bare {rates['bound_starts_per_s']:>6.0f}, "
+                f"p99 {rates['bound_p99_ms']:.1f} ms   {share:.2f} of it"
             )
         print(f"{backend:11} end to end  {figures['runs_per_s']:>8.0f} runs/s")
     print(f"to reach at {max(CLIENTS)} clients: {GOAL_OF_BOUND} of the bare server's rate")

@@ -11,12 +11,12 @@ from anabranch.service.cursors import make_cursor, read_cursor
 T = TypeVar("T")
 
 
-def page_of(items: Sequence[Any], next_cursor: str | None) -> dict[str, Any]:
+def page_of(items: list[dict[str, Any]], next_cursor: str | None) -> dict[str, Any]:
     """The form of a list."""
     return {"items": items, "nextCursor": next_cursor}
 
 
-def cut(found: Sequence[T], limit: int, cursor_after: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
+def cut(found: list[T], limit: int, cursor_after: Callable[[T], str]) -> tuple[list[T], str | None]:
     """The first `limit` of what was found, where one more was asked for, and the cursor of what follows."""
     if len(found) <= limit:
         return found, None
@@ -29,4 +29,4 @@ def page_by_name(items: Sequence[dict[str, Any]], page: Page, kind: str, name: s
     ordered = sorted(items, key=lambda item: str(item[name]))
     rest = [item for item in ordered if after is None or str(item[name]) > after]
     shown, next_cursor = cut(rest, page.limit, lambda item: make_cursor(kind, item[name]))
-    return page_of(list(shown), next_cursor)
+    return page_of(shown, next_cursor)

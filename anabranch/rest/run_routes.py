@@ -89,7 +89,7 @@ async def list_runs(call: Call) -> Reply:
     shown, next_cursor = cut(
         found, query.limit, lambda item: make_cursor("runs", from_iso(item["createdAt"]), item["instanceID"])
     )
-    return Reply(page_of(list(shown), next_cursor))
+    return Reply(page_of(shown, next_cursor))
 
 
 async def get_run(call: Call) -> Reply:
@@ -100,20 +100,20 @@ async def get_run(call: Call) -> Reply:
 
 async def get_log(call: Call) -> Reply:
     """The events in log order."""
-    instance_id, after_seq = await _run_id(call), _after_seq(call.query, "log")
-    events = await call.house.workflows.get_log_page(
-        instance_id, tenant_id=call.tenant_id, limit=call.query.limit + 1, after_seq=after_seq
+    instance_id, page = await _run_id(call), call.query
+    events, next_seq = await call.house.workflows.get_log_page(
+        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "log")
     )
-    return _page_by_seq(events, call.query, "log")
+    return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
 
 
 async def get_steps(call: Call) -> Reply:
     """Every activation, in the order of its first event."""
-    instance_id, after_seq = await _run_id(call), _after_seq(call.query, "steps")
-    steps = await call.house.workflows.get_steps_page(
-        instance_id, tenant_id=call.tenant_id, limit=call.query.limit + 1, after_seq=after_seq
+    instance_id, page = await _run_id(call), call.query
+    steps, next_seq = await call.house.workflows.get_steps_page(
+        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "steps")
     )
-    return _page_by_seq(steps, call.query, "steps")
+    return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
 
 
 async def cancel_run(call: Call) -> Reply:
@@ -195,11 +195,6 @@ def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], st
 
 def _after_seq(page: Page, kind: str) -> int:
     return 0 if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
-
-
-def _page_by_seq(items: list[dict[str, Any]], page: Page, kind: str) -> Reply:
-    shown, next_cursor = cut(items, page.limit, lambda item: make_cursor(kind, item["seq"]))
-    return Reply(page_of(list(shown), next_cursor))
 
 
 def _of_run(path: str) -> tuple[str, str]:

@@ -34,7 +34,8 @@ class DataService:
     """Data sources and queries of one database."""
 
     def __init__(self, *, saved: SavedQueries, urls: SourceUrls, queries: QueryEngine, places: Places) -> None:
-        self._saved = saved
+        self.saved = saved
+        """Where sources and queries are kept."""
         self._urls = urls
         self._places = places
         self.queries = queries
@@ -52,11 +53,11 @@ class DataService:
 
     async def list_sources(self, *, tenant_id: str) -> Sequence[DataSource]:
         """All of them, by name."""
-        return await self._saved.list_sources(tenant_id=tenant_id)
+        return await self.saved.list_sources(tenant_id=tenant_id)
 
     async def get_source(self, key: str, *, tenant_id: str) -> DataSource:
         """One by id or name. Raises NotFound."""
-        found = await self._saved.find_source(key, tenant_id=tenant_id) if is_storable(key) else None
+        found = await self.saved.find_source(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
             raise NotFound(f"there is no data source {key!r}")
         return found
@@ -64,7 +65,7 @@ class DataService:
     async def delete_source(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove one that no query names. Raises NotFound, DataSourceInUse."""
         known = await self.get_source(key, tenant_id=tenant_id)
-        await self._saved.delete_source(known.data_source_id, tenant_id=tenant_id, actor=actor)
+        await self.saved.delete_source(known.data_source_id, tenant_id=tenant_id, actor=actor)
 
     # -- queries --------------------------------------------------------------------------
     async def create_query(self, document: Any, *, tenant_id: str, actor: str | None = None) -> DataQuery:
@@ -81,11 +82,11 @@ class DataService:
 
     async def list_queries(self, *, tenant_id: str) -> Sequence[DataQuery]:
         """All of them, by name."""
-        return await self._saved.list_queries(tenant_id=tenant_id)
+        return await self.saved.list_queries(tenant_id=tenant_id)
 
     async def get_query(self, key: str, *, tenant_id: str) -> DataQuery:
         """One by id or name. Raises NotFound."""
-        found = await self._saved.find_query(key, tenant_id=tenant_id) if is_storable(key) else None
+        found = await self.saved.find_query(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
             raise NotFound(f"there is no data query {key!r}")
         return found[0]
@@ -93,7 +94,7 @@ class DataService:
     async def delete_query(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove one; workflows that name it fail with QUERY_NOT_FOUND. Raises NotFound."""
         known = await self.get_query(key, tenant_id=tenant_id)
-        await self._saved.delete_query(known.data_query_id, tenant_id=tenant_id, actor=actor)
+        await self.saved.delete_query(known.data_query_id, tenant_id=tenant_id, actor=actor)
 
     async def run_query(self, key: str, args: Mapping[str, Any], *, tenant_id: str) -> Mapping[str, Any]:
         """`{"rows", "rowCount"}`, as a node would get it. Raises NotFound, QueryFailed."""
@@ -114,7 +115,7 @@ class DataService:
             raise refused([(refusal.code, "/url", str(refusal))]) from None
         stored, sealed = self._urls.put_away(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
         wanted = DataSource(data_source_id, tenant_id, name, place.kind, url.address_of(place), stored, sealed, 0, 0)
-        return await self._saved.save_source(wanted, actor=actor)
+        return await self.saved.save_source(wanted, actor=actor)
 
     async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str, actor: str | None) -> DataQuery:
         name = _name_of(document, _QUERY_FIELDS, ("dataSourceID", "sql"))
@@ -134,7 +135,7 @@ class DataService:
         except ParametersRefused as refusal:
             problems = [("CONFIG_INVALID", f"/params{pointer}", message) for pointer, message in refusal.problems]
             raise refused(problems) from None
-        return await self._saved.save_query(
+        return await self.saved.save_query(
             DataQuery(
                 data_query_id,
                 tenant_id,

@@ -18,6 +18,7 @@ from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.validate import Report, validate
 from anabranch.errors import InvalidWorkflow, NameTaken, NotFound
 from anabranch.service.admission import is_storable
+from anabranch.service.references import References
 from anabranch.service.shared_reads import SharedReads
 
 # 5 tries to save under a name: each further one means that somebody else took or freed the
@@ -28,8 +29,10 @@ SAVE_TRIES_MAX = 5
 class DefinitionVerbs:
     """Workflows and their versions."""
 
-    def __init__(self, *, engine: Engine, node_types: NodeTypes) -> None:
+    def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
+        """Without `references` what workflows refer to is not looked up before they run."""
         self._engine = engine
+        self._references = references
         self._store = engine.store
         self._node_types = node_types
         self._versions = SharedReads(self._read_version)
@@ -38,11 +41,19 @@ class DefinitionVerbs:
         """Every problem of a drawn workflow, and what is known of its bounds. Never raises."""
         return validate(document, self._node_types)
 
+    async def check_workflow(self, document: Any, *, tenant_id: str) -> Report:
+        """The same, also of the workflows, queries and secrets that it names. Raises StoreUnavailable."""
+        # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
+        report = await asyncio.to_thread(self.validate, document)
+        if self._references is None:
+            return report
+        return await self._references.checked(document, report, tenant_id=tenant_id)
+
     async def create_workflow(
         self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
     ) -> tuple[WorkflowVersion, Report]:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         wanted = document.get("name")
         if wanted is not None:
             return await self._save(document, wanted, tenant_id=tenant_id, actor=actor), report
@@ -63,7 +74,7 @@ class DefinitionVerbs:
         actor: str | None = None,
     ) -> tuple[WorkflowVersion, Report]:
         """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         saved = await self._save(
             document,
@@ -79,7 +90,7 @@ class DefinitionVerbs:
         self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
     ) -> tuple[WorkflowVersion, Report]:
         """Save a file under its name: new, the next version, or the newest again if nothing changed."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         name = document.get("name") or derive_name(document.get("title") or "")
 
         async def save_under_this_name() -> WorkflowVersion:
@@ -107,9 +118,8 @@ class DefinitionVerbs:
         await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, actor=actor)
 
     # -- within ---------------------------------------------------------------------------
-    async def _refuse_invalid(self, document: Any) -> Report:
-        # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
-        report = await asyncio.to_thread(self.validate, document)
+    async def _refuse_invalid(self, document: Any, tenant_id: str) -> Report:
+        report = await self.check_workflow(document, tenant_id=tenant_id)
         if report.errors:
             first = report.errors[0]
             others = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""

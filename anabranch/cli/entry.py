@@ -18,9 +18,10 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from anabranch.cli import about, audit, keys, migrate, queries, run, runs, secrets, sources, validate, workflows
+from anabranch.cli import about, audit, keys, migrate, queries, run, runs, secrets, serve, sources, validate, workflows
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
+    AddressUnusable,
     AnabranchError,
     BadJson,
     DataSourceInUse,
@@ -28,6 +29,7 @@ from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NoApiKey,
     NotFound,
     SecretKeyMissing,
     SecretKeyWrong,
@@ -46,12 +48,14 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 # What was typed or written down has to change before the command can succeed.
 _USAGE_ERRORS = (
+    AddressUnusable,
     BadJson,
     DataSourceInUse,
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NoApiKey,
     NotFound,
     SecretKeyMissing,
     SecretKeyWrong,
@@ -71,6 +75,9 @@ application = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+application.command("dev")(serve.dev)
+application.command("serve")(serve.serve)
+application.command("worker")(serve.worker)
 application.command("run")(run.run)
 application.command("validate")(validate.validate)
 application.command("migrate")(migrate.migrate)

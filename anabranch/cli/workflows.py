@@ -11,11 +11,13 @@ from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl
 from anabranch.cli.output import document_text, print_document, print_line, print_note, print_table, problem_line
 from anabranch.cli.session import open_session
 from anabranch.engine.ports import WorkflowVersion
-from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.validate import Report
 from anabranch.errors import InvalidRequest, InvalidWorkflow
 from anabranch.intake import read_json_file
 from anabranch.service import WorkflowService
+
+# 100 workflows at a time, as over HTTP.
+_PAGE = 100
 
 family = typer.Typer(help="Definitions: list, show, import, export.", no_args_is_help=True)
 
@@ -28,8 +30,7 @@ def list_workflows(
 ) -> None:
     """The newest version of every workflow."""
     session = open_session(database_url=database_url, tenant=tenant)
-    found = session.ask(lambda service: service.get_all_workflows(tenant_id=session.tenant))
-    items = [_summary(workflow) for workflow in found]
+    items = session.ask(lambda service: _all_workflows(service, session.tenant))
     if as_json:
         print_document({"items": items, "nextCursor": None})
         return
@@ -48,18 +49,20 @@ def show(
 ) -> None:
     """One workflow with its nodes and edges."""
     session = open_session(database_url=database_url, tenant=tenant)
-    found = session.ask(lambda service: service.get_workflow_by_id(workflow, tenant_id=session.tenant, version=version))
-    nodes, edges = found.definition.get("nodes", []), found.definition.get("edges", [])
-    if as_json:
-        options = found.definition.get("workflowOptions")
-        print_document({**_summary(found), "nodes": nodes, "edges": edges, "workflowOptions": options})
-        return
-    print_line(f"{found.name} version {found.version}{f': {found.title}' if found.title else ''}")
-    print_table(("node", "type", "name"), [[node["id"], node["type"], node.get("name")] for node in nodes])
-    print_table(
-        ("from", "handle", "to"),
-        [[edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"]] for edge in edges],
+    found = session.ask(
+        lambda service: service.get_workflow_details(workflow, tenant_id=session.tenant, version=version)
     )
+    if as_json:
+        print_document(found)
+        return
+    title = f": {found['title']}" if found["title"] else ""
+    print_line(f"{found['name']} version {found['version']}{title}")
+    print_table(("node", "type", "name"), [[node["id"], node["type"], node.get("name")] for node in found["nodes"]])
+    edges = [
+        [edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"]]
+        for edge in found["edges"]
+    ]
+    print_table(("from", "handle", "to"), edges)
 
 
 @family.command("import")
@@ -119,16 +122,14 @@ def export(
         print_line(f"{found.name} version {found.version} is in {output}")
 
 
-def _summary(workflow: WorkflowVersion) -> dict[str, Any]:
-    return {
-        "workflowID": workflow.workflow_id,
-        "name": workflow.name,
-        "title": workflow.title,
-        "kind": workflow.kind,
-        "version": workflow.version,
-        "createdAt": to_iso(workflow.created_at),
-        "updatedAt": to_iso(workflow.updated_at),
-    }
+async def _all_workflows(service: WorkflowService, tenant_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while True:
+        after = found[-1]["name"] if found else None
+        page = await service.get_all_workflows(tenant_id=tenant_id, limit=_PAGE, after=after)
+        found += page
+        if len(page) < _PAGE:
+            return found
 
 
 def _saved(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:

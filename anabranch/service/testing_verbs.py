@@ -35,7 +35,7 @@ class TestingVerbs(RunVerbs):
         Kept for a day after its end. Raises InvalidWorkflow, InvalidInput, TooManyPending,
         StoreUnavailable, and TooLarge for a definition over 4 MB.
         """
-        await self._refuse_invalid(document)
+        await self._refuse_invalid(document, tenant_id)
         try:
             definition = Payload.of(document, bytes_max=TEST_DEFINITION_BYTES_MAX)
         except ValueTooLarge as refusal:

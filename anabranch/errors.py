@@ -143,6 +143,55 @@ class StoreUnavailable(AnabranchError):
     hint = "Check that the database is up, reachable and has room; work goes on by itself once it is."
 
 
+class ShuttingDown(AnabranchError):
+    """This process was told to end and takes no new work; nothing of the request was done."""
+
+    code = "SHUTTING_DOWN"
+    hint = "Send it again: another process takes it, or this one once it is back."
+
+
+class NotAuthenticated(AnabranchError):
+    """The request carries no API key, or one that is not valid (any more)."""
+
+    code = "UNAUTHORIZED"
+    hint = "Send `Authorization: Bearer KEY`; `anabranch keys create --tenant T` makes a key."
+
+
+class NotPermitted(AnabranchError):
+    """The key's role does not allow this."""
+
+    code = "FORBIDDEN"
+    hint = "Use a key with a higher role; `anabranch keys create --role ROLE` makes one."
+
+
+class MethodNotAllowed(AnabranchError):
+    """The path is there, and does not know this HTTP method."""
+
+    code = "METHOD_NOT_ALLOWED"
+    hint = "The header Allow lists the methods; /openapi.json describes them."
+
+
+class MediaTypeRefused(AnabranchError):
+    """A body that is declared to be something else than JSON."""
+
+    code = "UNSUPPORTED_MEDIA_TYPE"
+    hint = "Send the header `Content-Type: application/json`."
+
+
+class RequestTimeout(AnabranchError):
+    """The body of a request did not arrive in time; nothing of it was kept."""
+
+    code = "REQUEST_TIMEOUT"
+    hint = "Send it again over a better connection."
+
+
+class WorkflowIsCoded(AnabranchError):
+    """The workflow is a Python function: only the worker that registers it changes it."""
+
+    code = "WORKFLOW_IS_CODED"
+    hint = "Change the code and raise its version, or save a drawn workflow under another name."
+
+
 class SchemaMismatch(AnabranchError):
     """The database has another schema version than this program."""
 

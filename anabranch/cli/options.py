@@ -41,6 +41,9 @@ WorkflowName = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Name or i
 
 DEFAULT_TENANT = "default"
 
+# Who did it, in the audit trail: whoever may run commands on the database.
+CLI_ACTOR = "cli"
+
 
 def read_value(text: str | None, *, what: str, default: Any) -> Any:
     """The JSON value that `text` is, or that the file after `@` holds. Raises as `intake` does."""

@@ -18,6 +18,7 @@ from anabranch.engine.rules.turn import Outcome, Turn
 from anabranch.engine.rules.values import Payload
 
 __all__ = [
+    "ChangeHints",
     "Claimed",
     "Clock",
     "ForeignResult",
@@ -265,6 +266,23 @@ class Observer(Protocol):
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """These events are in the log."""
+
+
+class ChangeHints(Protocol):
+    """Hints that a run which another process may advance has changed: look sooner than you would have anyway.
+
+    They may be lost, doubled, late or wrong, and there may be none at all (SQLite, a pooler before
+    PostgreSQL). Who watches polls besides; what this process commits itself its Observer tells.
+    """
+
+    def watch(self, instance_id: str) -> None:
+        """Ask the other processes for hints about this run. Watching twice is watching once."""
+
+    def unwatch(self, instance_id: str) -> None:
+        """Ask no longer."""
+
+    def subscribe(self, changed: Callable[[str], None]) -> None:
+        """Call this with the id of each watched run that may have changed; it must not block or raise."""
 
 
 @dataclass(frozen=True, slots=True)

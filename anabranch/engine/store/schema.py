@@ -282,6 +282,52 @@ data_queries = Table(
 Index("ux_data_query_name", data_queries.c.tenant_id, data_queries.c.name, unique=True)
 Index("ix_data_query_source", data_queries.c.data_source_id)
 
+# The hash says which key it is and is no way back to it; a random key of 256 bits needs no salt.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", Text, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("last_used_at", BigInteger),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    PrimaryKeyConstraint("key_id", name="pk_api_keys"),
+)
+
+Index("ux_api_key_digest", api_keys.c.digest, unique=True)
+Index("ix_api_key_tenant", api_keys.c.tenant_id, api_keys.c.created_at)
+
+# Rows are only added. Each hash covers the one before; the head tells where the chain ends.
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("position", BigInteger, nullable=False, autoincrement=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    # Text, not JSON: the hash is of these very characters.
+    Column("details", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    PrimaryKeyConstraint("position", name="pk_audit_log"),
+)
+
+Index("ix_audit_tenant", audit_log.c.tenant_id, audit_log.c.position)
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("chain", Integer, nullable=False, autoincrement=False),
+    Column("position", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+    PrimaryKeyConstraint("chain", name="pk_audit_head"),
+)
+
 # `next_at` is NULL while a schedule is disabled: the index of what is due holds nothing else.
 schedules = Table(
     "schedules",

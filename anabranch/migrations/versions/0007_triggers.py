@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql
 Type: TypeAlias = sa.types.TypeEngine[Any]
 
 revision = "0007"
-down_revision = "0004"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 

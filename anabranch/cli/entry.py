@@ -18,7 +18,22 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from anabranch.cli import about, audit, keys, migrate, queries, run, runs, secrets, serve, sources, validate, workflows
+from anabranch.cli import (
+    about,
+    audit,
+    keys,
+    migrate,
+    queries,
+    run,
+    runs,
+    schedules,
+    secrets,
+    serve,
+    sources,
+    topics,
+    validate,
+    workflows,
+)
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
     AddressUnusable,
@@ -86,6 +101,8 @@ application.add_typer(runs.family, name="runs")
 application.add_typer(secrets.family, name="secrets")
 application.add_typer(sources.family, name="sources")
 application.add_typer(queries.family, name="queries")
+application.add_typer(schedules.family, name="schedules")
+application.add_typer(topics.family, name="topics")
 application.add_typer(keys.family, name="keys")
 application.command("audit")(audit.audit)
 application.command("doctor")(about.doctor)

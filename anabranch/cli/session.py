@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from anabranch.app import build
 from anabranch.errors import InvalidRequest
 from anabranch.migrations import ensure_schema
-from anabranch.service import DataService, WorkflowService
+from anabranch.service import DataService, House, WorkflowService
 from anabranch.settings import Settings
 
 # 64 characters, as for names: a tenant stands in every key of the database.
@@ -39,6 +39,15 @@ class Session:
         async def asked() -> T:
             async with build(self.settings).opened(works=False) as (_, service):
                 return await verb(service)
+
+        return asyncio.run(asked())
+
+    def ask_house(self, verb: Callable[[House], Awaitable[T]]) -> T:
+        """The same of whatever stands beside the workflows."""
+
+        async def asked() -> T:
+            async with build(self.settings).opened_house(works=False) as house:
+                return await verb(house)
 
         return asyncio.run(asked())
 

@@ -73,10 +73,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "service": ("durable", "triggers", "intake", "queries", "secrets", *_ENGINE),
     "rest": ("service", "secrets", "intake", *_ENGINE),
     "pages": (),
+    # for programs that call a server: no engine, no database
+    "remote": ("engine.rules", "errors"),
     "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
     "app": ("service", "rest", "sockets", "pages", "settings", "migrations", *_BELOW_THE_DOORS),
     "cli": (
         "app",
+        "remote",
+        "rest",
         "service",
         "secrets",
         "migrations",

@@ -18,7 +18,20 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from anabranch.cli import about, audit, keys, migrate, queries, run, runs, secrets, sources, validate, workflows
+from anabranch.cli import (
+    about,
+    audit,
+    keys,
+    migrate,
+    openapi,
+    queries,
+    run,
+    runs,
+    secrets,
+    sources,
+    validate,
+    workflows,
+)
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
     AnabranchError,
@@ -28,7 +41,9 @@ from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -52,7 +67,9 @@ _USAGE_ERRORS = (
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -81,6 +98,7 @@ application.add_typer(sources.family, name="sources")
 application.add_typer(queries.family, name="queries")
 application.add_typer(keys.family, name="keys")
 application.command("audit")(audit.audit)
+application.command("openapi")(openapi.openapi)
 application.command("doctor")(about.doctor)
 application.command("version")(about.version)
 

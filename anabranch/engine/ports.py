@@ -181,6 +181,9 @@ class Store(Protocol):
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
         """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """Events in seq order."""
 

@@ -1,6 +1,6 @@
 """The pages that people look at: the root page with workflows and runs, and `/docs` to try the API.
 
-The REST door calls `find` for a path that is none of its own and sends what it gets. The files are
+The REST door serves each of `PATHS` with what `find` gives for it. The files are
 a fixed list, read once: no path of a request ever becomes a path of a file. What a page may load
 and whom it may talk to is part of each answer (`csp`). There is no build step: what is in `static/`
 is what a browser gets; what draws the operations on `/docs` comes with the package `swagger_ui`.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-__all__ = ["StaticFile", "find"]
+__all__ = ["PATHS", "StaticFile", "find"]
 
 PAGE_POLICY = (
     "default-src 'self'; connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'none'; "
@@ -60,6 +60,9 @@ _FILES = {
     },
 }
 """Every path that is answered, and where its file is: the package, and the name in its folder `static`."""
+
+PATHS = tuple(_FILES)
+"""All that `find` knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,12 @@ class MemoryStore:
         await self.faults.after("ended_children")
         return ended
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """See `ports.Store.descendants`."""
+        await self.faults.before("descendants")
+        below = (row for row in self.database.rows() if row.head.root_id == root_id)
+        return sorted(below, key=lambda row: row.head.instance_id)[:limit]
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """See `ports.Store.read_log`."""
         await self.faults.before("read_log")

@@ -112,6 +112,7 @@ class App:
                 concurrency=settings.concurrency,
                 held_max=settings.held_max,
                 recoveries_max=settings.recovery_limit,
+                sweep_interval_ms=settings.sweep_interval_ms,
                 works=works,
                 only=only,
             )

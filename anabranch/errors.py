@@ -150,6 +150,19 @@ class ShuttingDown(AnabranchError):
     hint = "Send it again: another process takes it, or this one once it is back."
 
 
+class AddressUnusable(AnabranchError):
+    """The server cannot listen where it was told to."""
+
+    code = "ADDRESS_UNUSABLE"
+
+
+class NoApiKey(AnabranchError):
+    """The server would be reached by others, and there is no API key that lets anybody in."""
+
+    code = "NO_API_KEY"
+    hint = "Make one with `anabranch keys create --tenant default`, or listen on 127.0.0.1."
+
+
 class NotAuthenticated(AnabranchError):
     """The request carries no API key, or one that is not valid (any more)."""
 

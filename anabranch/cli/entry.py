@@ -28,12 +28,14 @@ from anabranch.cli import (
     run,
     runs,
     secrets,
+    serve,
     sources,
     validate,
     workflows,
 )
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
+    AddressUnusable,
     AnabranchError,
     BadJson,
     DataSourceInUse,
@@ -41,6 +43,7 @@ from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NoApiKey,
     NotAuthenticated,
     NotFound,
     NotPermitted,
@@ -61,12 +64,14 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 # What was typed or written down has to change before the command can succeed.
 _USAGE_ERRORS = (
+    AddressUnusable,
     BadJson,
     DataSourceInUse,
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NoApiKey,
     NotAuthenticated,
     NotFound,
     NotPermitted,
@@ -88,6 +93,9 @@ application = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+application.command("dev")(serve.dev)
+application.command("serve")(serve.serve)
+application.command("worker")(serve.worker)
 application.command("run")(run.run)
 application.command("validate")(validate.validate)
 application.command("migrate")(migrate.migrate)

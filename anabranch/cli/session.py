@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anabranch.app import build
 from anabranch.errors import InvalidRequest
@@ -46,14 +46,16 @@ class Session:
         return asyncio.run(asked())
 
 
-def open_session(*, database_url: str | None, tenant: str, imports: Sequence[str] | None = None) -> Session:
-    """Read the settings, import what declares node types, and wait for the database.
+def open_session(
+    *, database_url: str | None, tenant: str, imports: Sequence[str] | None = None, **flags: Any
+) -> Session:
+    """Read the settings (`flags` are further ones), import what declares node types, and wait for the database.
 
     Raises SettingsError, InvalidRequest, StoreUnavailable, SchemaMismatch.
     """
     if not 1 <= len(tenant) <= TENANT_CHARACTERS_MAX or not tenant.isprintable():
         raise InvalidRequest(f"--tenant has 1 to {TENANT_CHARACTERS_MAX} printable characters")
-    settings = Settings.load(database_url=database_url)
+    settings = Settings.load(database_url=database_url, **flags)
     for name in imports or ():
         import_user_module(name)
     # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent

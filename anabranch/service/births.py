@@ -24,6 +24,9 @@ TEST_NAME = "test"
 
 _DAY_MS = 86_400_000
 
+# 1 day: who tries a drawing looks at the run at once, or makes another.
+TEST_RETENTION_DAYS = 1
+
 
 def root_head(
     found: WorkflowVersion,
@@ -88,7 +91,10 @@ def child_head(
     scope: str,
     parent_waits: bool,
 ) -> InstanceHead:
-    """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's."""
+    """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's.
+
+    But a test run's children are kept no longer than test runs.
+    """
     return InstanceHead(
         instance_id=instance_id,
         tenant_id=found.tenant_id,
@@ -98,7 +104,7 @@ def child_head(
         created_at=now,
         available_at=now,
         deadline_at=_deadline(plan, now),
-        retention_days=min(max(1, _retention_days(plan)), retention_days_max),
+        retention_days=TEST_RETENTION_DAYS if parent.test else min(max(1, _retention_days(plan)), retention_days_max),
         parent_id=parent.instance_id,
         kind=found.kind,
         test=parent.test,

@@ -77,8 +77,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "remote": ("engine.rules", "errors"),
     "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
     "app": ("service", "rest", "sockets", "settings", "migrations", *_BELOW_THE_DOORS),
+    # what a process that stays does from its start to its end
+    "process": ("app", "rest", "sockets", "service", "settings", "errors"),
     "cli": (
         "app",
+        "process",
         "remote",
         "rest",
         "service",

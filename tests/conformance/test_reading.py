@@ -295,7 +295,8 @@ async def test_filters_say_which_runs_are_listed(store: Store) -> None:
         return (await committed(store, made)).head.instance_id
 
     early, middle, late = [await make(created_at=now + offset) for offset in (10, 20, 30)]
-    other_name = await make(workflow_name="refunds")
+    refunds = await store.save_workflow(tenant_id=TENANT, name="refunds", title=None, definition={})
+    other_workflow = await make(workflow_id=refunds.workflow_id)
     of_other_tenant = await make(tenant_id="other")
     test_run = await make(test=True)
     await committed(store, ending(await row_of(store, middle)))
@@ -304,15 +305,16 @@ async def test_filters_say_which_runs_are_listed(store: Store) -> None:
         rows = await store.list_instances(**{"tenant_id": TENANT, "limit": 10, **filters})
         return {row.head.instance_id for row in rows}
 
-    assert await listed() == {early, middle, late, other_name}
-    assert await listed(workflow_name="orders") == {early, middle, late}
+    assert await listed() == {early, middle, late, other_workflow}
+    assert await listed(workflow_id=refunds.workflow_id) == {other_workflow}
+    assert await listed(workflow_id=new_id()) == await listed(workflow_id="no id at all") == set()
     assert await listed(statuses=[Status.COMPLETED]) == {middle}
-    assert await listed(statuses=[Status.COMPLETED, Status.RUNNING]) == {early, middle, late, other_name}
+    assert await listed(statuses=[Status.COMPLETED, Status.RUNNING]) == {early, middle, late, other_workflow}
     assert await listed(statuses=[Status.FAILED]) == set()
     assert await listed(since=now + 20) == {middle, late}, "since is included"
     assert await listed(until=now + 30, since=now + 10) == {early, middle}, "until is not"
     assert await listed(tenant_id="other") == {of_other_tenant}
-    assert test_run in await listed(test=True)
+    assert await listed(test=True) == {test_run}
 
 
 async def test_paging_is_exact_while_runs_are_born_and_end(store: Store) -> None:

@@ -23,6 +23,7 @@ from anabranch.cli import (
     audit,
     keys,
     migrate,
+    openapi,
     queries,
     run,
     runs,
@@ -45,7 +46,9 @@ from anabranch.errors import (
     InvalidWorkflow,
     NameTaken,
     NoApiKey,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -71,7 +74,9 @@ _USAGE_ERRORS = (
     InvalidWorkflow,
     NameTaken,
     NoApiKey,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -105,6 +110,7 @@ application.add_typer(schedules.family, name="schedules")
 application.add_typer(topics.family, name="topics")
 application.add_typer(keys.family, name="keys")
 application.command("audit")(audit.audit)
+application.command("openapi")(openapi.openapi)
 application.command("doctor")(about.doctor)
 application.command("version")(about.version)
 

@@ -148,7 +148,7 @@ class Graph(BaseModel):
     """Nodes and edges."""
 
     nodes: Annotated[list[DrawnNode], Field(min_length=1, max_length=2_000)]
-    edges: Annotated[list[DrawnEdge], Field(max_length=10_000)]
+    edges: Annotated[list[DrawnEdge], Field(max_length=10_000)] = []
     workflowOptions: dict[str, Any] | None = None
 
 
@@ -500,6 +500,7 @@ class ScheduleForm(Form):
 
     name: Name
     workflow: str = Field(min_length=1, description="Id or name.")
+    kind: Literal["cron", "interval"] | None = Field(None, description="Follows from `cron` or `every`.")
     cron: str | None = Field(None, description="Five fields: minute, hour, day, month, weekday.")
     timezone: str | None = Field(None, description="IANA name, for `cron`; UTC if not given.")
     every: str | int | None = Field(None, description="A duration of at least 1 s.")

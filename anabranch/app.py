@@ -7,11 +7,22 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.egress import AllowList, Guard, GuardedClient
+from anabranch.engine.clock import SystemClock
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import DataQueries, SecretTable, open_store
+from anabranch.engine.store import (
+    AuditTable,
+    DataQueries,
+    KeyTable,
+    ScheduleTable,
+    SecretTable,
+    TopicTable,
+    open_hint_line,
+    open_store,
+)
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.handlers import Services
@@ -20,8 +31,21 @@ from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.secrets import Safe, SecretBox, find_key
-from anabranch.service import ChildRuns, DataService, WorkflowService
+from anabranch.service import (
+    AccessService,
+    AuditLog,
+    ChildRuns,
+    DataService,
+    FailedLogins,
+    House,
+    Readiness,
+    References,
+    ScheduleService,
+    TopicService,
+    WorkflowService,
+)
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
+from anabranch.triggers import Publisher, Scheduler
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
 # in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
@@ -42,6 +66,16 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rooms:
+    """What stands beside the engine."""
+
+    services: Services
+    data: DataService
+    safe: Safe
+    sandbox: Sandbox
+
+
 class App:
     """A configured anabranch: nothing is opened before `opened`."""
 
@@ -59,11 +93,26 @@ class App:
         `works` runs nodes here (an empty `only` adopts nothing until told what); otherwise starts,
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
+        async with self.opened_house(works=works, only=only, grace_s=grace_s) as house:
+            yield house.engine, house.workflows
+
+    @asynccontextmanager
+    async def opened_house(
+        self, *, works: bool, only: Sequence[str] | None = None, grace_s: float = 0.0, makes_key: bool = False
+    ) -> AsyncIterator[House]:
+        """The same with everything that doors are built on: data, secrets, keys, readiness.
+
+        With `makes_key` a key for secrets is made where that may be: in the embedded database's directory.
+        """
         tune_interpreter()
         settings = self.settings
         children = ChildRuns()
-        async with self._opened_store() as store, self._opened_services(store, children) as services:
-            node_types = load_types(services)
+        async with (
+            self._opened_store() as store,
+            self._opened_rooms(store, children, makes_key=makes_key) as rooms,
+            self._opened_access(store) as access,
+        ):
+            node_types = load_types(rooms.services)
             options = EngineOptions(
                 lease_ms=settings.lease_ms,
                 concurrency=settings.concurrency,
@@ -73,17 +122,32 @@ class App:
                 works=works,
                 only=only,
             )
-            engine = Engine(store=store, handlers=node_types, options=options)
+            line = open_hint_line(settings.database_url)
+            engine = Engine(store=store, handlers=node_types, options=options, line=line)
+            store.tell(engine.hints)
             service = WorkflowService(
                 engine=engine,
                 node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
+                references=References(workflows=store, queries=rooms.data.saved, secrets=SecretTable(store)),
             )
             children.connect(engine, service)
             await engine.start()
             try:
-                yield engine, service
+                # Who advances some runs only starts none by the clock.
+                async with self._opened_triggers(store, service, works=works and only is None) as (schedules, topics):
+                    yield House(
+                        engine=engine,
+                        node_types=node_types,
+                        workflows=service,
+                        data=rooms.data,
+                        safe=rooms.safe,
+                        access=access,
+                        schedules=schedules,
+                        topics=topics,
+                        readiness=Readiness(store=store, sandbox=rooms.sandbox.health),
+                    )
             finally:
                 await engine.stop(grace_s=grace_s)
 
@@ -120,6 +184,18 @@ class App:
                 guard.close()
 
     @asynccontextmanager
+    async def opened_access(self) -> AsyncIterator[AccessService]:
+        """The API keys alone, for who makes and revokes them. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store, self._opened_access(store) as access:
+            yield access
+
+    @asynccontextmanager
+    async def opened_audit(self) -> AsyncIterator[AuditLog]:
+        """The audit trail alone, for who reads it. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store:
+            yield AuditLog(AuditTable(store))
+
+    @asynccontextmanager
     async def _opened_store(self) -> AsyncIterator[SqlStore]:
         settings = self.settings
         wait_s = settings.database_wait_ms / 1000
@@ -134,18 +210,47 @@ class App:
             await store.stop()
 
     @asynccontextmanager
-    async def _opened_services(self, store: SqlStore, children: ChildRuns) -> AsyncIterator[Services]:
-        """What the node types need of the rest of the house; closed when their engine has stopped."""
+    async def _opened_rooms(self, store: SqlStore, children: ChildRuns, *, makes_key: bool) -> AsyncIterator[_Rooms]:
+        """What the node types and the doors need of the rest of the house; closed when their engine has stopped."""
         guard = Guard(AllowList.parse(self.settings.egress_allow))
         client = GuardedClient(guard)
         sandbox = Sandbox(fetcher=client, unsafe=self.settings.sandbox_unsafe)
-        safe = self._safe(store, makes_key=False)
+        safe = self._safe(store, makes_key=makes_key)
         try:
-            async with self._opened_data(store, guard, makes_key=False) as data:
-                yield Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries, children=children)
+            async with self._opened_data(store, guard, makes_key=makes_key) as data:
+                services = Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries, children=children)
+                yield _Rooms(services, data, safe, sandbox)
         finally:
             await sandbox.stop()
             guard.close()
+
+    @asynccontextmanager
+    async def _opened_access(self, store: SqlStore) -> AsyncIterator[AccessService]:
+        access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
+        try:
+            yield access
+        finally:
+            await access.stop()
+
+    @asynccontextmanager
+    async def _opened_triggers(
+        self, store: SqlStore, workflows: WorkflowService, *, works: bool
+    ) -> AsyncIterator[tuple[ScheduleService, TopicService]]:
+        """Schedules and topics; with `works` what is due and unfinished is started here, until the end."""
+        saved, saved_topics = ScheduleTable(store), TopicTable(store)
+        scheduler = Scheduler(saved=saved, starter=workflows, clock=SystemClock(), store_now=store.now)
+        publisher = Publisher(saved=saved_topics, starter=workflows, clock=SystemClock(), store_now=store.now)
+        if works:
+            await scheduler.start()
+            await publisher.start()
+        try:
+            yield (
+                ScheduleService(saved=saved, workflows=workflows, store_now=store.now),
+                TopicService(saved=saved_topics, workflows=workflows, publisher=publisher),
+            )
+        finally:
+            await scheduler.stop()
+            await publisher.stop()
 
     @asynccontextmanager
     async def _opened_data(self, store: SqlStore, guard: Guard, *, makes_key: bool) -> AsyncIterator[DataService]:

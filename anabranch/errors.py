@@ -18,7 +18,7 @@ class AnabranchError(Exception):
     what to do next, `details` is data for programs (JSON values only).
     """
 
-    code: ClassVar[str] = "INTERNAL"
+    code: str = "INTERNAL"
     hint: ClassVar[str] = ""
 
     def __init__(self, message: str, *, hint: str | None = None, details: Any = None) -> None:
@@ -50,6 +50,13 @@ class InvalidRequest(AnabranchError):
     """A request or a command line whose fields make no sense."""
 
     code = "INVALID_REQUEST"
+
+
+class LimitReached(InvalidRequest):
+    """The tenant has as many things of this kind as it may."""
+
+    code = "LIMIT_REACHED"
+    hint = "Delete what is not needed any more."
 
 
 class BadJson(AnabranchError):
@@ -126,6 +133,20 @@ class TooManyPending(AnabranchError):
     hint = "Retry later, or add workers."
 
 
+class TooManyRequests(AnabranchError):
+    """A connection sends more than it may; the request was not looked at."""
+
+    code = "TOO_MANY_REQUESTS"
+    hint = "Send fewer a second; who goes on is disconnected."
+
+
+class TooManyJoins(AnabranchError):
+    """A connection watches as many runs as it may."""
+
+    code = "TOO_MANY_JOINS"
+    hint = "Leave some with workflow_run_leave, or open another connection."
+
+
 class StoreUnavailable(AnabranchError):
     """The database cannot be reached, or refuses to write; nothing is known to be written.
 
@@ -134,6 +155,68 @@ class StoreUnavailable(AnabranchError):
 
     code = "STORE_UNAVAILABLE"
     hint = "Check that the database is up, reachable and has room; work goes on by itself once it is."
+
+
+class ShuttingDown(AnabranchError):
+    """This process was told to end and takes no new work; nothing of the request was done."""
+
+    code = "SHUTTING_DOWN"
+    hint = "Send it again: another process takes it, or this one once it is back."
+
+
+class AddressUnusable(AnabranchError):
+    """The server cannot listen where it was told to."""
+
+    code = "ADDRESS_UNUSABLE"
+
+
+class NoApiKey(AnabranchError):
+    """The server would be reached by others, and there is no API key that lets anybody in."""
+
+    code = "NO_API_KEY"
+    hint = "Make one with `anabranch keys create --tenant default`, or listen on 127.0.0.1."
+
+
+class NotAuthenticated(AnabranchError):
+    """The request carries no API key, or one that is not valid (any more)."""
+
+    code = "UNAUTHORIZED"
+    hint = "Send `Authorization: Bearer KEY`; `anabranch keys create --tenant T` makes a key."
+
+
+class NotPermitted(AnabranchError):
+    """The key's role does not allow this."""
+
+    code = "FORBIDDEN"
+    hint = "Use a key with a higher role; `anabranch keys create --role ROLE` makes one."
+
+
+class MethodNotAllowed(AnabranchError):
+    """The path is there, and does not know this HTTP method."""
+
+    code = "METHOD_NOT_ALLOWED"
+    hint = "The header Allow lists the methods; /openapi.json describes them."
+
+
+class MediaTypeRefused(AnabranchError):
+    """A body that is declared to be something else than JSON."""
+
+    code = "UNSUPPORTED_MEDIA_TYPE"
+    hint = "Send the header `Content-Type: application/json`."
+
+
+class RequestTimeout(AnabranchError):
+    """The body of a request did not arrive in time; nothing of it was kept."""
+
+    code = "REQUEST_TIMEOUT"
+    hint = "Send it again over a better connection."
+
+
+class WorkflowIsCoded(AnabranchError):
+    """The workflow is a Python function: only the worker that registers it changes it."""
+
+    code = "WORKFLOW_IS_CODED"
+    hint = "Change the code and raise its version, or save a drawn workflow under another name."
 
 
 class SchemaMismatch(AnabranchError):
@@ -234,6 +317,30 @@ class HttpAnswerInvalid(AnabranchError):
     """An answer that cannot become a value: a stream, an unknown encoding, broken JSON."""
 
     code = "HTTP_RESPONSE_INVALID"
+
+
+class ServerUnreachable(AnabranchError):
+    """A server of anabranch gives no answer. What was asked may have been done all the same."""
+
+    code = "SERVER_UNREACHABLE"
+    hint = (
+        "Check the URL, and that the server is up. Whether the request arrived is not known: look before repeating it."
+    )
+
+
+class ServerAnswerInvalid(AnabranchError):
+    """What answers at the URL does not answer as anabranch does."""
+
+    code = "SERVER_ANSWER_INVALID"
+    hint = "Check the URL: it names the server, and its prefix if it has one, without `/v1`."
+
+
+class ServerRefusal(AnabranchError):
+    """A server's refusal with a code that this program does not know; it keeps the server's code and words."""
+
+    def __init__(self, code: str, message: str, *, hint: str | None = None, details: Any = None) -> None:
+        super().__init__(message, hint=hint, details=details)
+        self.code = code
 
 
 class NonRetryable(Exception):

@@ -76,6 +76,10 @@ class Settings(BaseModel):
     port: int = Field(default=8321, ge=0, le=65_535)
     """The TCP port that the server listens on; 0 picks a free one."""
 
+    allowed_hosts: Hosts = ()
+    """Names, separated by commas, that requests may call the server by; empty: localhost where only this machine
+    reaches it, else any."""
+
     lease_ms: Milliseconds = Field(default=30_000, ge=500, le=3_600_000)
     """How long a worker keeps a run without a sign of life; 500 ms to 1 h. Recovery takes this + 5 s."""
 
@@ -112,6 +116,12 @@ class Settings(BaseModel):
     """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored.
 
     Only for the embedded database one is made, and kept in `.anabranch/secret.key`."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
+    """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
+
+    token: SecretStr | None = None
+    """The API key that they ask it with."""
 
     api_key: SecretStr | None = None
     """The API key that `anabranch dev` uses instead of one of its own."""
@@ -169,7 +179,7 @@ def _setting_name(field: str) -> str:
 
 
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
-_SECRETS = frozenset({"database_url", "secret_key", "api_key"})
+_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
 _FILE_VARIABLES = {f"{environment_name(field)}_FILE": field for field in _SECRETS}
 

@@ -11,20 +11,23 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.foreign import ForeignWatch
 from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.hint_line import HintLine
+from anabranch.engine.hints import Hints
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.leases import Leases
 from anabranch.engine.observe import Observers
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Clock, Store
+from anabranch.engine.prompting import Prompt
 from anabranch.engine.queues import ResultQueue, TaskQueue
-from anabranch.engine.recovery import Recovery
+from anabranch.engine.recovery import POLL_MS, Recovery
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.task_worker import TaskWorker
@@ -46,6 +49,8 @@ class EngineOptions:
     recoveries_max: int = RECOVERIES_MAX
     batch_turns_max: int = BATCH_TURNS_MAX
     """Turns in one commit."""
+    poll_ms: int = POLL_MS
+    """How far apart the looks for due work and for foreign changes are; hints shorten them."""
     sweep_interval_ms: int = 300_000
     """5 min between two looks for runs whose retention, counted in days, is over."""
     works: bool = True
@@ -65,7 +70,9 @@ class Engine:
         options: EngineOptions,
         clock: Clock | None = None,
         worker_id: str | None = None,
+        line: HintLine | None = None,
     ) -> None:
+        """`line` joins it with the other processes of the store; the store is to be told of `hints`."""
         self.store = store
         self.options = options
         self.clock = clock or SystemClock()
@@ -96,9 +103,18 @@ class Engine:
             lease_ms=options.lease_ms,
             held_max=options.held_max,
             only=options.only,
+            poll_ms=options.poll_ms,
         )
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
-        self._foreign = ForeignWatch(store=store, orchestrator=self.orchestrator, clock=self.clock)
+        self._foreign = ForeignWatch(
+            store=store, orchestrator=self.orchestrator, clock=self.clock, look_ms=options.poll_ms
+        )
+        self._foreign_look = Prompt(self._foreign.look_at_touched, clock=self.clock, name="look-at-touched")
+        self._claim = Prompt(self.recovery.claim_all, clock=self.clock, name="claim-hinted")
+        self.hints = Hints(
+            line=line, clock=self.clock, works=options.works, touched=self._touched, pending=self._claim.give
+        )
+        """Hints from and to other processes (`ChangeHints`, `Notices`); without a line only within this one."""
         self.housekeeping = Housekeeping(store=store, clock=self.clock, sweep_interval_ms=options.sweep_interval_ms)
         self._stopped = False
 
@@ -117,12 +133,16 @@ class Engine:
             await self._foreign.start()
             await self.recovery.start()
             await self.housekeeping.start()
+        else:
+            await self._claim.stop()  # nobody claims here, whatever is hinted
+        await self.hints.start()
 
     async def stop(self, *, grace_s: float = 0.0) -> None:
         """Return when all is done and handed over; what executes has `grace_s` to end. Twice is harmless."""
         if self._stopped:
             return
         self._stopped = True
+        await self._claim.stop()
         await self.housekeeping.stop()
         await self.recovery.stop()
         self._tasks.close()
@@ -135,6 +155,7 @@ class Engine:
                     "some handlers did not end within the grace of %s s; they are run again elsewhere", grace_s
                 )
         await self._tasks.stop()
+        await self._foreign_look.stop()
         await self._foreign.stop()
         await self.orchestrator.stop()
         await self._leases.stop()
@@ -142,3 +163,8 @@ class Engine:
             await self.store.release(worker_id=self.worker_id)
         except StoreUnavailable as failure:
             logger.warning("leases could not be handed over, they lapse by themselves: %s", failure.message)
+        await self.hints.stop()
+
+    def _touched(self, instance_ids: Collection[str]) -> None:
+        if self._foreign.touched(instance_ids):
+            self._foreign_look.give()

@@ -19,6 +19,7 @@ from anabranch.engine.rules.turn import Outcome, Turn
 from anabranch.engine.rules.values import Payload
 
 __all__ = [
+    "ChangeHints",
     "Claimed",
     "Clock",
     "ForeignResult",
@@ -200,6 +201,9 @@ class Store(Protocol):
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
         """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """Events in seq order."""
 
@@ -265,10 +269,12 @@ class Store(Protocol):
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
         """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
 
-        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
+        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers. With an
+        `actor` a new version is on record in the same transaction, in stores that keep an audit trail.
         """
 
     async def get_workflow(
@@ -289,8 +295,10 @@ class Store(Protocol):
     ) -> list[WorkflowEntry]:
         """The versions of one that is not deleted, newest first, strictly before that one."""
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str, force: bool = False) -> None:
-        """Free the name; from then on nothing is born on it. Raises NotFound.
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Free the name; from then on nothing is born on it. Raises NotFound. `actor`: as when saving.
 
         Raises WorkflowHasRuns while instances are open, unless forced: then they go on until
         somebody cancels what `runs_of_deleted_workflows` names.
@@ -326,6 +334,23 @@ class Observer(Protocol):
         """These events are in the log."""
 
 
+class ChangeHints(Protocol):
+    """Hints that a run which another process may advance has changed: look sooner than you would have anyway.
+
+    They may be lost, doubled, late or wrong, and there may be none at all (SQLite, a pooler before
+    PostgreSQL). Who watches polls besides; what this process commits itself its Observer tells.
+    """
+
+    def watch(self, instance_id: str) -> None:
+        """Ask the other processes for hints about this run. Watching twice is watching once."""
+
+    def unwatch(self, instance_id: str) -> None:
+        """Ask no longer."""
+
+    def subscribe(self, changed: Callable[[str], None]) -> None:
+        """Call this with the id of each watched run that may have changed; it must not block or raise."""
+
+
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
     """A secret as it is stored."""
@@ -339,9 +364,11 @@ class SealedSecret:
 
 
 class SecretRows(Protocol):
-    """The rows of the secrets; whoever calls it encrypts."""
+    """The rows of the secrets; whoever calls it encrypts. What an `actor` does is on record in the same transaction."""
 
-    async def put_secret(self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]]) -> SealedSecret:
+    async def put_secret(
+        self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]], actor: str | None = None
+    ) -> SealedSecret:
         """Write the next version, 1 if there is none: `seal` is given its number and gives key id and bytes.
 
         Two writers at once get different numbers; the later one stays.
@@ -353,7 +380,7 @@ class SecretRows(Protocol):
     async def list_secrets(self, *, tenant_id: str) -> Sequence[SealedSecret]:
         """All of a tenant's, by name."""
 
-    async def delete_secret(self, *, tenant_id: str, name: str) -> bool:
+    async def delete_secret(self, *, tenant_id: str, name: str, actor: str | None = None) -> bool:
         """Remove one; False if there was none."""
 
     async def secret_key_ids(self) -> Sequence[str]:

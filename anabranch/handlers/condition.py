@@ -41,7 +41,7 @@ async def execute(config: ConditionConfig, context: Mapping[str, Any], helpers: 
 
 
 def _handles(config: Mapping[str, Any]) -> Sequence[str]:
-    return [*(branch["id"] for branch in config["branches"]), ELSE_HANDLE]
+    return [*(branch["id"] for branch in config.get("branches", ())), ELSE_HANDLE]
 
 
 SPEC = HandlerSpec(

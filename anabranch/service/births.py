@@ -5,11 +5,22 @@ Pure but for the dice of new ids. Called by the façade and by `child_runs`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.plans import TEST_VERSION
 from anabranch.engine.ports import InstanceHead, WorkflowVersion
+from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.plan import Plan
 from anabranch.errors import InvalidRequest
 from anabranch.service.admission import new_run_id
+
+# A day: long enough to look at what a test did, whatever its workflow says of runs in earnest.
+TEST_RETENTION_DAYS = 1
+
+# What the test of a workflow without name and title is called.
+TEST_NAME = "test"
 
 _DAY_MS = 86_400_000
 
@@ -49,6 +60,22 @@ def root_head(
         retention_days=min(retention_days, retention_days_max),
         idempotency_key=idempotency_key,
         kind=found.kind,
+    )
+
+
+def test_head(document: Mapping[str, Any], plan: Plan, *, tenant_id: str, now: int) -> InstanceHead:
+    """The head of a test run of a definition that is not stored."""
+    return InstanceHead(
+        instance_id=new_run_id(now),
+        tenant_id=tenant_id,
+        workflow_id=None,
+        workflow_name=document.get("name") or derive_name(document.get("title") or TEST_NAME),
+        workflow_version=TEST_VERSION,
+        created_at=now,
+        available_at=now,
+        deadline_at=_deadline(plan, now),
+        retention_days=TEST_RETENTION_DAYS,
+        test=True,
     )
 
 

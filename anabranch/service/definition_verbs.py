@@ -1,7 +1,8 @@
 """The verbs of definitions: validate, save in versions, read, remove.
 
 The lowest floor of the façade: `inquiry_verbs` stands on it. Whatever is saved has been validated
-here, and the versions that starts ask for are read once for all who ask at the same moment.
+here, and the versions that starts ask for are read once for all who ask at the same moment. What an
+`actor` (the id of a key, or `cli`) saves and deletes is in the audit trail.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.validate import Report, validate
 from anabranch.errors import InvalidWorkflow, NameTaken, NotFound
 from anabranch.service.admission import is_storable
+from anabranch.service.references import References
 from anabranch.service.run_counts import RunCounts
 from anabranch.service.shared_reads import SharedReads
 from anabranch.service.workflow_view import version_summary, workflow_summary
@@ -30,8 +32,10 @@ SAVE_TRIES_MAX = 5
 class DefinitionVerbs:
     """Workflows and their versions."""
 
-    def __init__(self, *, engine: Engine, node_types: NodeTypes) -> None:
+    def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
+        """Without `references` what workflows refer to is not looked up before they run."""
         self._engine = engine
+        self._references = references
         self._store = engine.store
         self._node_types = node_types
         self._versions = SharedReads(self._read_version)
@@ -41,24 +45,40 @@ class DefinitionVerbs:
         """Every problem of a drawn workflow, and what is known of its bounds. Never raises."""
         return validate(document, self._node_types)
 
-    async def create_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
+    async def check_workflow(self, document: Any, *, tenant_id: str) -> Report:
+        """The same, also of the workflows, queries and secrets that it names. Raises StoreUnavailable."""
+        # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
+        report = await asyncio.to_thread(self.validate, document)
+        if self._references is None:
+            return report
+        return await self._references.checked(document, report, tenant_id=tenant_id)
+
+    async def create_workflow(
+        self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
+    ) -> tuple[WorkflowVersion, Report]:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         wanted = document.get("name")
         if wanted is not None:
-            return await self._save(document, wanted, tenant_id=tenant_id), report
+            return await self._save(document, wanted, tenant_id=tenant_id, actor=actor), report
 
         async def save_under_a_free_name() -> WorkflowVersion:
             name = await self._free_name(derive_name(document.get("title") or ""), tenant_id)
-            return await self._save(document, name, tenant_id=tenant_id)
+            return await self._save(document, name, tenant_id=tenant_id, actor=actor)
 
         return await _despite_rivals(save_under_a_free_name), report
 
     async def update_workflow(
-        self, workflow: str, document: Mapping[str, Any], *, tenant_id: str, expected_version: int | None = None
+        self,
+        workflow: str,
+        document: Mapping[str, Any],
+        *,
+        tenant_id: str,
+        expected_version: int | None = None,
+        actor: str | None = None,
     ) -> tuple[WorkflowVersion, Report]:
         """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         saved = await self._save(
             document,
@@ -66,18 +86,21 @@ class DefinitionVerbs:
             tenant_id=tenant_id,
             workflow_id=known.workflow_id,
             expected_version=expected_version,
+            actor=actor,
         )
         return saved, report
 
-    async def save_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
+    async def save_workflow(
+        self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
+    ) -> tuple[WorkflowVersion, Report]:
         """Save a file under its name: new, the next version, or the newest again if nothing changed."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         name = document.get("name") or derive_name(document.get("title") or "")
 
         async def save_under_this_name() -> WorkflowVersion:
             known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
             workflow_id = None if known is None else known.workflow_id
-            return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id)
+            return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id, actor=actor)
 
         return await _despite_rivals(save_under_this_name), report
 
@@ -123,7 +146,9 @@ class DefinitionVerbs:
             raise NotFound(f"there is no workflow {workflow!r}{of_version}")
         return found
 
-    async def delete_workflow(self, workflow: str, *, tenant_id: str, force: bool = False) -> None:
+    async def delete_workflow(
+        self, workflow: str, *, tenant_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
         """Remove a workflow and free its name; ended runs stay readable by id. Raises NotFound, StoreUnavailable.
 
         Raises WorkflowHasRuns while runs are open. With `force` all of them are cancelled when this
@@ -131,14 +156,13 @@ class DefinitionVerbs:
         an outage leaves running then, the next sweep of a worker cancels.
         """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
-        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, force=force)
+        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, force=force, actor=actor)
         if force:
             await cancel_runs_of_deleted_workflows(self._store, workflow_id=found.workflow_id)
 
     # -- within ---------------------------------------------------------------------------
-    async def _refuse_invalid(self, document: Any) -> Report:
-        # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
-        report = await asyncio.to_thread(self.validate, document)
+    async def _refuse_invalid(self, document: Any, tenant_id: str) -> Report:
+        report = await self.check_workflow(document, tenant_id=tenant_id)
         if report.errors:
             first = report.errors[0]
             others = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
@@ -153,6 +177,7 @@ class DefinitionVerbs:
         tenant_id: str,
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None,
     ) -> WorkflowVersion:
         return await self._store.save_workflow(
             tenant_id=tenant_id,
@@ -161,6 +186,7 @@ class DefinitionVerbs:
             definition={**document, "name": name},
             workflow_id=workflow_id,
             expected_version=expected_version,
+            actor=actor,
         )
 
     async def _free_name(self, derived: str, tenant_id: str) -> str:

@@ -10,11 +10,12 @@ import pytest
 
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import NotFound
 from tests.conformance.building import (
     HOUR_MS,
     TENANT,
+    WORKER,
     assert_unchanged,
     birth,
     born,
@@ -242,6 +243,38 @@ async def test_no_other_run_can_be_removed(store: Store) -> None:
             await store.delete_test_instance(tenant_id=tenant_id, instance_id=instance_id)
     for row in (saved, running, ended):
         await assert_unchanged(store, row)
+
+
+async def test_the_runs_below_a_root_are_found_however_deep_and_whether_open_or_ended(store: Store) -> None:
+    root = await born(store, test=True)
+    kin = {"parent_node_id": "call", "parent_scope": "", "root_id": root.head.instance_id, "test": True}
+    child = await born(store, parent_id=root.head.instance_id, depth=1, **kin)
+    grandchild = await born(store, parent_id=child.head.instance_id, depth=2, **kin)
+    await committed(store, ending(grandchild))
+    await born(store, test=True)
+    below = sorted(each.head.instance_id for each in (child, grandchild))
+    found = await store.descendants(root.head.instance_id, limit=10)
+    assert [row.head.instance_id for row in found] == below
+    assert {row.status.is_terminal for row in found} == {True, False}
+    assert len(await store.descendants(root.head.instance_id, limit=1)) == 1
+    assert await store.descendants(child.head.instance_id, limit=10) == []
+    assert await store.descendants("no id", limit=10) == []
+
+
+async def test_nothing_is_written_for_a_run_that_was_removed(store: Store, other_store: Store) -> None:
+    held = await born(store, dispatched("call"), test=True)
+    instance_id = held.head.instance_id
+    kin = {"parent_id": instance_id, "parent_node_id": "call", "parent_scope": "", "root_id": instance_id}
+    await other_store.append_cancel(tenant_id=TENANT, instance_id=instance_id, reason="stopped")
+    await other_store.delete_test_instance(tenant_id=TENANT, instance_id=instance_id)
+    late = turn(held, completed("call"))
+    child = birth(new_head(now=await store.now(), test=True, depth=1, **kin))
+    outcome = await store.commit([late, child])
+    assert (outcome.won, outcome.orphaned) == (set(), {child.instance_id})
+    assert not await store.extend(worker_id=WORKER, instance_ids=[instance_id], lease_ms=1_000)
+    signal = await store.append_signal(tenant_id=TENANT, instance_id=instance_id, event="go", payload=NULL, key=None)
+    assert (signal.row, signal.seq) == (None, None)
+    assert await store.load([instance_id]) == {} and await store.read_log(instance_id) == []
 
 
 # -- listing --------------------------------------------------------------------------------------

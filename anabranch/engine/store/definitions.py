@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
 from anabranch.engine.store import statements
+from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
 from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
@@ -35,6 +36,7 @@ class Definitions(SqlRoom):
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
         """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
 
@@ -57,8 +59,8 @@ class Definitions(SqlRoom):
         )
         try:
             if workflow_id is None:
-                return await self.write(lambda connection: self._create(connection, wanted, text))
-            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version))
+                return await self.write(lambda connection: self._create(connection, wanted, text, actor))
+            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version, actor))
         except DuplicateRefused:
             raise NameTaken(f"another workflow is already named {name}") from None
 
@@ -104,7 +106,9 @@ class Definitions(SqlRoom):
         rows = await self.read(lambda connection: connection.execute(query).all())
         return [_entry(row) for row in rows]
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str, force: bool = False) -> None:
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
         """Free the name; nothing is born any more. Raises NotFound; without `force` WorkflowHasRuns too."""
         if not is_uuid(workflow_id):
             raise _absent(workflow_id)
@@ -117,6 +121,7 @@ class Definitions(SqlRoom):
                     raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
                 now = self.dialect.now(connection)
                 connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
+                _record(connection, actor, "workflow.deleted", newest, now=now)
 
         await self.write(delete)
 
@@ -127,7 +132,9 @@ class Definitions(SqlRoom):
         rows = await self.read(lambda connection: connection.execute(query, asked).all())
         return [(tenant_id, instance_id) for tenant_id, instance_id in rows]
 
-    def _create(self, connection: Connection, wanted: WorkflowVersion, text: bytes) -> WorkflowVersion:
+    def _create(
+        self, connection: Connection, wanted: WorkflowVersion, text: bytes, actor: str | None
+    ) -> WorkflowVersion:
         with self.dialect.transaction(connection):
             now = self.dialect.now(connection)
             connection.execute(
@@ -139,10 +146,17 @@ class Definitions(SqlRoom):
                     created_at=now,
                 )
             )
-            return _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+            saved = _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+            _record(connection, actor, "workflow.saved", saved, now=now)
+            return saved
 
     def _advance(
-        self, connection: Connection, wanted: WorkflowVersion, text: bytes, expected_version: int | None
+        self,
+        connection: Connection,
+        wanted: WorkflowVersion,
+        text: bytes,
+        expected_version: int | None,
+        actor: str | None,
     ) -> WorkflowVersion:
         with self.dialect.transaction(connection):
             newest = _lock(connection, wanted.tenant_id, wanted.workflow_id, against_births=False)
@@ -156,7 +170,9 @@ class Definitions(SqlRoom):
                 statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
             )
             now = self.dialect.now(connection)
-            return _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+            saved = _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+            _record(connection, actor, "workflow.saved", saved, now=now)
+            return saved
 
 
 def _write_version(
@@ -183,6 +199,18 @@ def _write_version(
         wanted.definition,
         created_at,
         now,
+    )
+
+
+def _record(connection: Connection, actor: str | None, action: str, workflow: WorkflowVersion, *, now: int) -> None:
+    record_deed(
+        connection,
+        actor,
+        action,
+        tenant_id=workflow.tenant_id,
+        target=workflow.workflow_id,
+        details={"name": workflow.name, "version": workflow.version},
+        now=now,
     )
 
 

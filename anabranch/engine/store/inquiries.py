@@ -80,6 +80,14 @@ class Inquiries(SqlRoom):
             for child_id, status, payload in rows
         ]
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+        if not is_uuid(root_id):
+            return []
+        parameters = {"root_id": root_id, "limit": limit}
+        rows = await self.read(lambda connection: connection.execute(statements.DESCENDANTS, parameters).all())
+        return [instance_row(tuple(row)) for row in rows]
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """Events in seq order."""
         if not is_uuid(instance_id):

@@ -180,6 +180,12 @@ class MemoryStore:
         await self.faults.after("ended_children")
         return ended
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """See `ports.Store.descendants`."""
+        await self.faults.before("descendants")
+        below = (row for row in self.database.rows() if row.head.root_id == root_id)
+        return sorted(below, key=lambda row: row.head.instance_id)[:limit]
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """See `ports.Store.read_log`."""
         await self.faults.before("read_log")
@@ -266,8 +272,9 @@ class MemoryStore:
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
-        """See `ports.Store.save_workflow`."""
+        """See `ports.Store.save_workflow`; there is no audit trail here."""
         await self.faults.before("save_workflow")
         saved = self.database.definitions.save(
             tenant_id=tenant_id,
@@ -311,8 +318,10 @@ class MemoryStore:
         earlier = (version for version in versions if before is None or version.version < before)
         return [_entry(version, with_definition=False) for version in islice(earlier, limit)]
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str, force: bool = False) -> None:
-        """See `ports.Store.delete_workflow`."""
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """See `ports.Store.delete_workflow`; there is no audit trail here."""
         await self.faults.before("delete_workflow")
         self.database.definitions.delete(tenant_id=tenant_id, workflow_id=workflow_id, force=force)
         await self.faults.after("delete_workflow")

@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from sqlalchemy import Connection
 
+from anabranch.engine.hint_line import Notices
 from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Outcome, Turn
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
@@ -46,6 +47,7 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         self.commits_in_flight_max = dialect.commits_in_flight_max
         self._connect_wait_s = connect_wait_s
         self._stranger_wrote_here = False
+        self._notices: Notices | None = None
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
@@ -64,6 +66,10 @@ class SqlStore(Inquiries, Definitions, Upkeep):
     async def stop(self) -> None:
         """Finish what is under way and close everything; may be called twice or before start."""
         await self.close_lanes()
+
+    def tell(self, notices: Notices) -> None:
+        """Tell this one, from now on, what was written that other processes may want to look at."""
+        self._notices = notices
 
     async def _wait_for_database(self) -> None:
         give_up_at = time.monotonic() + (self._connect_wait_s if self.dialect.is_remote else 0)
@@ -86,7 +92,10 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         """
         # In id order, so that two batches can never wait for each other crosswise.
         ordered = sorted(turns, key=lambda turn: turn.instance_id)
-        return await self._commit(ordered)
+        outcome = await self._commit(ordered)
+        if self._notices is not None:
+            self._notices.committed(ordered, outcome)
+        return outcome
 
     async def _commit(self, turns: Sequence[Turn]) -> Outcome:
         try:
@@ -157,7 +166,10 @@ class SqlStore(Inquiries, Definitions, Upkeep):
             parameters["ids"] = self.dialect.ids(instance_ids)
             return connection.execute(statements.release(self.dialect.among_ids), parameters).rowcount
 
-        return await self.write(give_back)
+        released = await self.write(give_back)
+        if released and self._notices is not None:
+            self._notices.released()
+        return released
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         """(version, worker_id) of each id that exists: one statement, to notice foreign changes."""
@@ -200,9 +212,12 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         if not is_uuid(event.instance_id):
             return None
         self._stranger_wrote_here = True
-        return await self.write(
+        row = await self.write(
             lambda connection: self.dialect.append_foreign(connection, event, signals_max=SIGNALS_KEPT_MAX)
         )
+        if row is not None and self._notices is not None:
+            self._notices.appended(row)
+        return row
 
     async def _explain_refusal(self, event: ForeignEvent) -> ForeignResult:
         """What it means that nothing was appended: no such run, it has ended, the key is taken, or too many."""

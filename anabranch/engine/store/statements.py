@@ -84,6 +84,11 @@ COUNT_PENDING = text(f"""
 """)
 """PENDING instances, up to a limit. Uses ix_instance_pending."""
 
+DESCENDANTS = text(f"""
+    SELECT {_COLUMNS} FROM workflow_instances WHERE root_id = :root_id ORDER BY instance_id LIMIT :limit
+""")
+"""The rows of the runs below a root. Uses ix_instance_root."""
+
 ROOT_NODES = text("""
     SELECT DISTINCT node_id FROM workflow_instance_logs
     WHERE instance_id = :instance_id AND event_type = :event_type AND scope = ''

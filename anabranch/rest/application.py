@@ -1,0 +1,153 @@
+"""The REST door: the table of routes, served by aiohttp.
+
+Called by whoever runs a server, with the house that the routes act on. Whatever a request is, it is
+first authenticated and authorised, then read, then done, and every answer is JSON of one form. A
+path that is not in the table is answered 404, a method that is not 405; nothing is served beside it
+but the static pages of `anabranch.pages`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from anabranch import pages
+from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
+from anabranch.intake import TEXT_BYTES_MAX
+from anabranch.rest.bodies import bearer_key, read_body, read_query
+from anabranch.rest.failures import fault_response, json_bytes, response_of
+from anabranch.rest.metrics import Metrics
+from anabranch.rest.neighbours import Neighbours
+from anabranch.rest.openapi import openapi_document
+from anabranch.rest.routes import PUBLIC, Call, Reply, Route
+from anabranch.rest.table import ROUTES
+from anabranch.service.access import Principal, Role
+from anabranch.service.house import House
+
+logger = logging.getLogger("anabranch.rest")
+
+METRICS = web.AppKey("metrics", Metrics)
+"""Where the metrics of an application are, for the doors attached to it."""
+
+_NOBODY = Principal(tenant_id="", role=Role.VIEWER, key_id="")
+"""Who calls a public route: a tenant that has nothing."""
+
+
+def build_application(
+    house: House, *, neighbours: Neighbours | None = None, routes: Sequence[Route] = ROUTES
+) -> web.Application:
+    """The REST application of a house, ready to be run; `neighbours` says which hosts and origins are ours.
+
+    Further doors (sockets, pages) are attached to it by the composition root.
+    """
+    metrics = Metrics(house)
+    neighbours = neighbours or Neighbours()
+    application = web.Application(
+        client_max_size=TEXT_BYTES_MAX,
+        middlewares=[_middleware(_answer_everything, metrics), _middleware(_look_around, neighbours)],
+    )
+    application[METRICS] = metrics
+    application.router.add_get(
+        "/openapi.json", partial(_send, json_bytes(openapi_document(routes)), "application/json")
+    )
+    application.router.add_get("/metrics", partial(_send_metrics, metrics))
+    for page in pages.PATHS:
+        application.router.add_get(page, _send_page)
+    for route in routes:
+        for path in (route.path, *route.aliases):
+            application.router.add_route(route.method, path, partial(_serve, house, route))
+    return application
+
+
+def _middleware(function: Callable[..., Awaitable[web.StreamResponse]], first: object) -> Middleware:
+    """A middleware that is given something besides."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await function(first, request, handler)
+
+    return middleware
+
+
+async def _answer_everything(metrics: Metrics, request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Nothing leaves without an answer in our form, and every answer is counted."""
+    with metrics.request(request) as seen:
+        try:
+            response = await handler(request)
+        except AnabranchError as refusal:
+            response = response_of(refusal)
+        except web.HTTPMethodNotAllowed as refusal:
+            response = response_of(MethodNotAllowed(f"{request.path} does not know {request.method}"))
+            response.headers["Allow"] = ", ".join(sorted(refusal.allowed_methods))
+        except web.HTTPNotFound:
+            response = response_of(NotFound(f"there is nothing at {request.path}", hint="/docs lists what there is."))
+        except web.HTTPException:
+            raise  # the answer of a door that is attached to us
+        except Exception as fault:  # noqa: BLE001 -- the last border: no traceback reaches a caller
+            response = fault_response(fault, f"{request.method} {request.path}")
+        seen.status = response.status
+        return response
+
+
+async def _look_around(neighbours: Neighbours, request: web.Request, handler: Handler) -> web.StreamResponse:
+    neighbours.check(request)
+    response = await handler(request)
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Referrer-Policy", "no-referrer")
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+async def _serve(house: House, route: Route, request: web.Request) -> web.Response:
+    principal = await _principal(house, route, request)
+    call = Call(
+        house=house,
+        principal=principal,
+        path=request.match_info,
+        query=read_query(request.rel_url.query, route.query, open_prefix=route.open_query),
+        body=await read_body(request, route.body, required=route.body_required),
+        headers=request.headers,
+        raw_query=request.rel_url.query,
+    )
+    return _response(await route.serve(call))
+
+
+async def _principal(house: House, route: Route, request: web.Request) -> Principal:
+    if route.needs is PUBLIC:
+        return _NOBODY
+    key = bearer_key(request.headers)
+    principal = None if key is None else await house.access.authenticate(key)
+    if principal is None:
+        raise NotAuthenticated("there is no API key in the request" if key is None else "the API key is not valid")
+    if not principal.role.may(route.needs):
+        raise NotPermitted(f"this needs the role {route.needs}, and the key has {principal.role}")
+    return principal
+
+
+async def _send(body: bytes, content_type: str, request: web.Request) -> web.Response:
+    return web.Response(body=body, content_type=content_type)
+
+
+async def _send_metrics(metrics: Metrics, request: web.Request) -> web.Response:
+    return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _send_page(request: web.Request) -> web.Response:
+    page = pages.find(request.path)
+    assert page is not None, "only paths that are there are routed here"
+    headers = {"ETag": page.etag, "Cache-Control": "no-cache", "Content-Security-Policy": page.csp}
+    if request.headers.get("If-None-Match") == page.etag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=page.body, headers={**headers, "Content-Type": page.content_type})
+
+
+def _response(reply: Reply) -> web.Response:
+    if reply.body is None and reply.status == 204:
+        return web.Response(status=204, headers=reply.headers)
+    body = reply.body if isinstance(reply.body, bytes) else json_bytes(reply.body)
+    return web.Response(body=body, status=reply.status, headers={**reply.headers, "Content-Type": reply.content_type})

@@ -1,0 +1,130 @@
+"""Reading requests: the key, the query, the body, each with its limit, before anything is done with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import ContentTypeError, web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
+from multidict import MultiDictProxy
+from pydantic import BaseModel, ValidationError
+
+from anabranch.errors import BadJson, InvalidRequest, MediaTypeRefused, RequestTimeout, TooLarge
+from anabranch.intake import TEXT_BYTES_MAX, parse_json
+from anabranch.rest.routes import AnyJson, Body, Checked
+
+# 30 s for a whole body: 16 MB take that long at 4.5 Mbit/s. Whoever is slower holds a connection, not a worker.
+BODY_PATIENCE_S = 30.0
+
+# 100 problems of one request are named; further ones are found when these are mended.
+PROBLEMS_MAX = 100
+
+
+def bearer_key(headers: Mapping[str, str]) -> str | None:
+    """The API key of a request, from `Authorization: Bearer KEY`."""
+    scheme, _, key = headers.get("Authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" and key.strip() else None
+
+
+async def read_body(request: web.Request, body: Body, *, required: bool = True) -> Any:
+    """What a route takes, checked against its model.
+
+    Raises TooLarge, RequestTimeout, MediaTypeRefused, BadJson, ValueNotStorable, InvalidRequest.
+    """
+    if body is None:
+        return None
+    raw = await _read_bytes(request)
+    if not raw.strip():
+        if not required:
+            return None
+        raise BadJson("the body is empty, and should be JSON")
+    if request.content_type != "application/json" and not request.content_type.endswith("+json"):
+        raise MediaTypeRefused(f"the body is declared as {request.content_type}, and should be JSON")
+    value = parse_json(raw, what="the body")
+    if isinstance(body, AnyJson | Checked):
+        return value
+    try:
+        return body.model_validate(value)
+    except ValidationError as refusal:
+        raise _refusal(refusal, place="") from None
+
+
+def read_query(query: MultiDictProxy[str], model: type[BaseModel], *, open_prefix: str | None = None) -> BaseModel:
+    """The query parameters as the route's model; those that begin with `open_prefix` are left to the route.
+
+    Raises InvalidRequest, naming each parameter that does not fit, also one that is unknown or given twice.
+    """
+    values: dict[str, Any] = {}
+    for name in query:
+        if open_prefix is not None and name.startswith(open_prefix):
+            continue
+        given = query.getall(name)
+        several = name in model.model_fields and _takes_several(model, name)
+        if len(given) > 1 and not several:
+            raise one_problem(f"{name} is given {len(given)} times", f"/{name}")
+        values[name] = given if several else given[0]
+    try:
+        return model.model_validate(values)
+    except ValidationError as refusal:
+        raise _refusal(refusal, place="") from None
+
+
+def one_problem(message: str, pointer: str, *, hint: str = "") -> InvalidRequest:
+    """A refusal for one reason at one place."""
+    return InvalidRequest(
+        message, hint=hint, details=[{"code": "INVALID_VALUE", "pointer": pointer, "message": message}]
+    )
+
+
+async def _read_bytes(request: web.Request) -> bytes:
+    if (request.content_length or 0) > TEXT_BYTES_MAX:
+        raise _too_large()
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_PATIENCE_S):
+            async for part in request.content.iter_any():
+                size += len(part)
+                if size > TEXT_BYTES_MAX:  # counted after decompression: a small body may unpack to a large one
+                    raise _too_large()
+                parts.append(part)
+    except TimeoutError:
+        raise RequestTimeout(f"the body did not arrive within {BODY_PATIENCE_S:.0f} s") from None
+    except HTTPRequestEntityTooLarge:
+        raise _too_large() from None
+    except (HttpProcessingError, ContentTypeError, web.RequestPayloadError) as broken:
+        raise BadJson(f"the body cannot be read: {type(broken).__name__}") from None
+    return b"".join(parts)
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(
+        f"the body is larger than {TEXT_BYTES_MAX // 1_048_576} MB",
+        hint="Keep large data outside (a file, an object store) and pass a reference.",
+    )
+
+
+def _takes_several(model: type[BaseModel], name: str) -> bool:
+    return getattr(model.model_fields[name].annotation, "__origin__", None) is list
+
+
+def _refusal(refusal: ValidationError, *, place: str) -> InvalidRequest:
+    problems = [
+        {
+            "code": problem["type"].upper(),
+            "pointer": place + "".join(f"/{_escaped(str(part))}" for part in problem["loc"]),
+            "message": problem["msg"].removeprefix("Value error, "),
+        }
+        for problem in refusal.errors(include_url=False, include_input=False)[:PROBLEMS_MAX]
+    ]
+    sentences = [f"{problem['pointer'] or 'the body'}: {problem['message']}" for problem in problems]
+    return InvalidRequest(
+        "; ".join(sentences[:3]), hint="Correct the named places; /docs shows the form.", details=problems
+    )
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

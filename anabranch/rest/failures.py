@@ -1,0 +1,94 @@
+"""From errors to answers: the status of each, and the one form that all of them have.
+
+`{"error": {"code", "message", "hint", "details"}}`. What is no error of ours is a fault: it is
+logged with a number, and the caller gets the number and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from anabranch import errors
+
+logger = logging.getLogger("anabranch.rest")
+
+STATUS: Mapping[type[errors.AnabranchError], int] = {
+    errors.BadJson: 400,
+    errors.NotAuthenticated: 401,
+    errors.NotPermitted: 403,
+    errors.NotFound: 404,
+    errors.SecretUnknown: 404,
+    errors.MethodNotAllowed: 405,
+    errors.RequestTimeout: 408,
+    errors.DataSourceInUse: 409,
+    errors.LimitReached: 409,
+    errors.NameTaken: 409,
+    errors.RunIsTerminal: 409,
+    errors.SecretKeyMissing: 409,
+    errors.SecretKeyWrong: 409,
+    errors.WorkflowHasRuns: 409,
+    errors.WorkflowIsCoded: 409,
+    errors.VersionMismatch: 412,
+    errors.TooLarge: 413,
+    errors.MediaTypeRefused: 415,
+    errors.InvalidInput: 422,
+    errors.InvalidRequest: 422,
+    errors.InvalidWorkflow: 422,
+    errors.QueryFailed: 422,
+    errors.SettingsError: 422,
+    errors.TemplateError: 422,
+    errors.ValueNotStorable: 422,
+    errors.ValueTooLarge: 422,
+    errors.TooManyPending: 429,
+    errors.TooManySignals: 429,
+    errors.ShuttingDown: 503,
+    errors.StoreUnavailable: 503,
+}
+"""The HTTP status of every error that a caller can get."""
+
+RETRY_AFTER_S: Mapping[int, int] = {429: 1, 503: 5}
+"""When to try again. 1 s: places are counted anew every second. 5 s: a database comes back, or another
+process is up, in about that time."""
+
+
+def status_of(error: errors.AnabranchError) -> int:
+    """The status of an error, by its class or the nearest one above it."""
+    for kind in type(error).__mro__:
+        if kind in STATUS:
+            return STATUS[kind]
+    return 500
+
+
+def response_of(error: errors.AnabranchError) -> web.Response:
+    """The answer that tells an error."""
+    status = status_of(error)
+    headers = {}
+    if status in RETRY_AFTER_S:
+        headers["Retry-After"] = str(RETRY_AFTER_S[status])
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="anabranch"'
+    return web.Response(
+        body=json_bytes({"error": error.as_json()}), status=status, headers=headers, content_type="application/json"
+    )
+
+
+def fault_response(fault: Exception, place: str) -> web.Response:
+    """The answer to a request that met a fault of ours: a number to find it by in the log."""
+    number = secrets.token_hex(6)
+    logger.error("%s met a fault, number %s", place, number, exc_info=fault)
+    error = errors.AnabranchError(
+        f"a fault of anabranch, number {number}",
+        hint="The server's log has the details under that number; please report it.",
+    )
+    return response_of(error)
+
+
+def json_bytes(value: Any) -> bytes:
+    """The text of an answer."""
+    return orjson.dumps(value)

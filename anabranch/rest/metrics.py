@@ -1,0 +1,102 @@
+"""What Prometheus is told: requests, events, ends of runs, and what this process holds.
+
+Counted per process and never per tenant or workflow: `/metrics` needs no key, and its size does not
+grow with what is stored. Names begin with `anabranch_`; units are in the names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from anabranch.engine.rules.events import Event, Status
+from anabranch.service.house import House
+
+# From a millisecond, what a lookup takes, to ten seconds, where most callers have given up.
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@dataclass(slots=True)
+class Seen:
+    """A request under way."""
+
+    status: int = 500
+
+
+class Metrics:
+    """The numbers of one process."""
+
+    def __init__(self, house: House) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "anabranch_http_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "anabranch_http_request_seconds",
+            "Time from a request's headers to its answer.",
+            ["method", "route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._events = Counter("anabranch_events", "Events committed here.", ["type"], registry=self.registry)
+        self._ended = Counter("anabranch_runs_ended", "Runs that ended here.", ["status"], registry=self.registry)
+        self.registry.register(_Held(house))
+        house.engine.observers.add(self)
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        """Count what is committed."""
+        for event in events:
+            self._events.labels(event.type.value).inc()
+        if status.is_terminal:
+            self._ended.labels(status.value).inc()
+
+    @contextmanager
+    def request(self, request: web.Request) -> Iterator[Seen]:
+        """Count one request and its time; the route's pattern names it, never the path that was asked for."""
+        seen = Seen()
+        began = time.perf_counter()
+        try:
+            yield seen
+        finally:
+            resource = request.match_info.route.resource
+            route = "unknown" if resource is None else resource.canonical
+            method = request.method if request.method in _METHODS else "OTHER"
+            self._seconds.labels(method, route).observe(time.perf_counter() - began)
+            self._requests.labels(method, route, str(seen.status)).inc()
+
+    def text(self) -> bytes:
+        """All of it, in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+
+# Anything else is a stranger's invention, and must not become a label of its own.
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+
+
+class _Held(Collector):
+    """Gauges that are looked up when they are asked for."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    def collect(self) -> Iterable[Metric]:
+        engine, readiness = self._house.engine, self._house.readiness
+        yield GaugeMetricFamily(
+            "anabranch_runs_held", "Runs in the memory of this worker.", value=len(engine.orchestrator.held)
+        )
+        yield GaugeMetricFamily(
+            "anabranch_runs_held_max", "Runs that this worker may hold.", value=engine.options.held_max
+        )
+        yield GaugeMetricFamily(
+            "anabranch_stopping", "1 while this process takes no new work.", value=int(readiness.stopping)
+        )
+
+    def describe(self) -> Iterable[Metric]:
+        return []

@@ -1,0 +1,208 @@
+"""The OpenAPI 3.1 document of the REST door, written from the table of routes and their models.
+
+Called by `GET /openapi.json` and by `anabranch openapi`. Nothing here is written twice: what a route
+takes, answers and refuses is said once, where the route is declared.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version as version_of
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from anabranch import errors as situations
+from anabranch.errors import AnabranchError
+from anabranch.rest.failures import RETRY_AFTER_S, STATUS, status_of
+from anabranch.rest.routes import PUBLIC, AnyJson, Checked, Route
+
+_REFERENCE = "#/components/schemas/{model}"
+
+_EVERYWHERE: Sequence[type[AnabranchError]] = (situations.InvalidRequest, situations.StoreUnavailable)
+_WITH_KEY: Sequence[type[AnabranchError]] = (situations.NotAuthenticated, situations.NotPermitted)
+_WITH_BODY: Sequence[type[AnabranchError]] = (
+    situations.BadJson,
+    situations.MediaTypeRefused,
+    situations.RequestTimeout,
+    situations.TooLarge,
+    situations.ValueNotStorable,
+)
+
+_ERROR_SCHEMA = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message", "hint", "details"],
+            "properties": {
+                "code": {"type": "string", "description": "Stable; docs/errors.md lists them."},
+                "message": {"type": "string"},
+                "hint": {"type": "string", "description": "What to do next; may be empty."},
+                "details": {"description": "Data for programs; null where there is none."},
+            },
+        }
+    },
+}
+
+_DESCRIPTION = (
+    "Runs drawn and coded workflows that must not get lost. Every error has the form "
+    '`{"error": {"code", "message", "hint", "details"}}`. Lists take `limit` (1 to 100) and `cursor`, '
+    'and answer `{"items", "nextCursor"}`.'
+)
+
+
+def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
+    """The document as a JSON value."""
+    models = _models_of(routes)
+    _, definitions = models_json_schema([(model, "validation") for model in models], ref_template=_REFERENCE)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        for number, path in enumerate((route.path, *route.aliases)):
+            paths.setdefault(path, {})[route.method.lower()] = _operation(route, path, number)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "anabranch", "version": version_of("anabranch"), "description": _DESCRIPTION},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {**definitions.get("$defs", {}), "Error": _ERROR_SCHEMA},
+            "securitySchemes": {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key; `anabranch keys create` makes one.",
+                }
+            },
+        },
+    }
+
+
+def _models_of(routes: Iterable[Route]) -> list[type[BaseModel]]:
+    found: dict[type[BaseModel], None] = {}
+    for route in routes:
+        body = route.body.model if isinstance(route.body, Checked) else route.body
+        for model in (body, *route.answers.values()):
+            if isinstance(model, type):
+                found[model] = None
+    return list(found)
+
+
+def _operation(route: Route, path: str, number: int) -> dict[str, Any]:
+    name = route.serve.__name__.lstrip("_")
+    operation: dict[str, Any] = {
+        "operationId": name if number == 0 else f"{name}_{number + 1}",
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": [*_path_parameters(path), *_query_parameters(route), *_header_parameters(route)],
+        "responses": _responses(route),
+    }
+    more = [] if route.serve.__doc__ is None else [inspect.cleandoc(route.serve.__doc__)]
+    if route.needs is PUBLIC:
+        operation["security"] = []
+    else:
+        operation["security"] = [{"key": []}]
+        more.append(f"Needs the role `{route.needs}` or a higher one.")
+    operation["description"] = "\n\n".join(more)
+    if route.body is not None:
+        operation["requestBody"] = _request_body(route)
+    return operation
+
+
+def _path_parameters(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+
+
+def _query_parameters(route: Route) -> list[dict[str, Any]]:
+    schema = route.query.model_json_schema(ref_template=_REFERENCE)
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema.get("required", []),
+            "schema": _inlined({key: value for key, value in field.items() if key != "description"}, schema),
+            "description": field.get("description", ""),
+        }
+        for name, field in schema.get("properties", {}).items()
+    ]
+
+
+def _inlined(field: Any, schema: dict[str, Any]) -> Any:
+    """A parameter's schema without references: the query models are not among the components."""
+    if isinstance(field, dict):
+        if "$ref" in field:
+            return _inlined(schema["$defs"][field["$ref"].rsplit("/", 1)[1]], schema)
+        return {key: _inlined(value, schema) for key, value in field.items()}
+    return [_inlined(each, schema) for each in field] if isinstance(field, list) else field
+
+
+def _header_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "in": "header",
+            "required": False,
+            "description": each.description,
+            "schema": {"type": "string", "maxLength": 255},
+        }
+        for each in route.headers
+    ]
+
+
+def _request_body(route: Route) -> dict[str, Any]:
+    body = route.body
+    if isinstance(body, AnyJson):
+        schema: dict[str, Any] = {"description": "Any JSON value."}
+    else:
+        model = body.model if isinstance(body, Checked) else body
+        assert model is not None
+        schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+    return {"required": route.body_required, "content": {"application/json": {"schema": schema}}}
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, model in route.answers.items():
+        responses[str(status)] = {"description": _sentence(status)}
+        if model is not None:
+            schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+            responses[str(status)]["content"] = {route.answers_media: {"schema": schema}}
+        elif route.answers_media != "application/json" and status != 204:
+            responses[str(status)]["content"] = {route.answers_media: {"schema": {"type": "string"}}}
+    for status, codes in _refusals(route).items():
+        responses.setdefault(
+            str(status),
+            {
+                "description": "Refused: " + ", ".join(codes),
+                "content": {"application/json": {"schema": {"$ref": _REFERENCE.format(model="Error")}}},
+                **({"headers": _RETRY_AFTER} if status in RETRY_AFTER_S else {}),
+            },
+        )
+    return dict(sorted(responses.items()))
+
+
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+
+
+def _refusals(route: Route) -> dict[int, list[str]]:
+    kinds = [*_EVERYWHERE, *route.errors]
+    if route.needs is not PUBLIC:
+        kinds += _WITH_KEY
+    if route.body is not None:
+        kinds += _WITH_BODY
+    found: dict[int, list[str]] = {}
+    for kind in dict.fromkeys(kinds):
+        assert kind in STATUS, f"{kind.__name__} has no status"
+        found.setdefault(status_of(kind("")), []).append(kind.code)
+    return found
+
+
+def _sentence(status: int) -> str:
+    return {200: "Done.", 201: "Made.", 202: "Taken.", 204: "Done; nothing to say."}.get(status, "An answer.")

@@ -1,0 +1,303 @@
+"""Routes of runs: start, list, read, cancel, signal. All about one run exist under its workflow, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from multidict import MultiDictProxy
+
+from anabranch.errors import (
+    InvalidInput,
+    InvalidWorkflow,
+    NotFound,
+    RunIsTerminal,
+    ShuttingDown,
+    TooManyPending,
+    TooManySignals,
+)
+from anabranch.intake import parse_json
+from anabranch.rest.bodies import one_problem
+from anabranch.rest.lists import page_of
+from anabranch.rest.models import (
+    CancelRun,
+    Delivered,
+    LogPage,
+    Run,
+    RunList,
+    RunPage,
+    SeqPage,
+    StartedRun,
+    StartedTestRun,
+    StartRun,
+    StartTestRun,
+    StepPage,
+    Widget,
+    WidgetQuery,
+)
+from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.service.access import Role
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
+
+# 10 filters on the input of listed runs: each is looked up in every row that is passed.
+INPUT_FILTERS_MAX = 10
+
+_INPUT_PREFIX = "input."
+
+_SIGNAL_KEY = Header("Idempotency-Key", "A repeated key is delivered once, and answered as the first was.")
+
+
+async def start_run(call: Call) -> Reply:
+    """201 and durable; 200 with the first run where the idempotency key was used before."""
+    call.house.readiness.refuse_if_stopping()
+    asked: StartRun = call.body
+    started = await call.house.workflows.execute_workflow(
+        call.path["workflow"],
+        asked.input,
+        tenant_id=call.tenant_id,
+        version=asked.version,
+        idempotency_key=asked.idempotencyKey,
+        retention_days=asked.retentionDays,
+        available_at=asked.availableAt,
+        deadline_at=asked.deadlineAt,
+    )
+    return Reply(
+        {"instanceID": started.instance_id, "status": started.status.value},
+        201 if started.created else 200,
+        {"Location": f"/v1/runs/{started.instance_id}"},
+    )
+
+
+async def list_runs(call: Call) -> Reply:
+    """`input.a.b=v` lists only runs whose input has the value `v`, read as JSON or as text, at that path."""
+    query: RunPage = call.query
+    found = await call.house.workflows.list_runs(
+        tenant_id=call.tenant_id,
+        limit=query.limit + 1,
+        workflow=call.path.get("workflow"),
+        statuses=query.status,
+        since=query.since,
+        until=query.until,
+        before=read_run_cursor(query.cursor),
+        test=query.test,
+        input_filters=_input_filters(call.raw_query),
+    )
+    shown, next_cursor = cut(found, query.limit, run_cursor)
+    return Reply(page_of(shown, next_cursor))
+
+
+async def get_run(call: Call) -> Reply:
+    """A run with its input, outcome and first 1,000 activations."""
+    run = await call.house.workflows.get_run(await _run_id(call), tenant_id=call.tenant_id)
+    return Reply(run)
+
+
+async def get_log(call: Call) -> Reply:
+    """The events in log order."""
+    instance_id, page = await _run_id(call), call.query
+    events, next_seq = await call.house.workflows.get_log_page(
+        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "log")
+    )
+    return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
+
+
+async def get_steps(call: Call) -> Reply:
+    """Every activation, in the order of its first event."""
+    instance_id, page = await _run_id(call), call.query
+    steps, next_seq = await call.house.workflows.get_steps_page(
+        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "steps")
+    )
+    return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
+
+
+async def cancel_run(call: Call) -> Reply:
+    """Returns once CANCELLED is committed."""
+    asked: CancelRun = call.body or CancelRun.model_validate({})
+    instance_id = await _run_id(call)
+    status = await call.house.workflows.cancel_run(instance_id, tenant_id=call.tenant_id, reason=asked.reason)
+    return Reply({"instanceID": instance_id, "status": status.value})
+
+
+async def delete_run(call: Call) -> Reply:
+    """The same as cancel: what has run stays readable."""
+    return await cancel_run(call)
+
+
+async def send_signal(call: Call) -> Reply:
+    """202; the signal is kept until something waits for it."""
+    delivered = await call.house.workflows.send_signal(
+        await _run_id(call),
+        call.path["event"],
+        call.body,
+        tenant_id=call.tenant_id,
+        key=call.headers.get("Idempotency-Key"),
+    )
+    return Reply({"delivered": delivered}, 202)
+
+
+async def get_widget(call: Call) -> Reply:
+    """A run's output so far, shaped for a widget."""
+    query: WidgetQuery = call.query
+    config = {} if query.config is None else parse_json(query.config, what="config")
+    instance_id = await _run_id(call)
+    return Reply(
+        await call.house.workflows.get_run_status_for_widget(
+            instance_id, widget_type=query.type, widget_config=config, tenant_id=call.tenant_id
+        )
+    )
+
+
+async def start_test_run(call: Call) -> Reply:
+    """A run of an unsaved graph, kept for a day."""
+    call.house.readiness.refuse_if_stopping()
+    document = call.body
+    input_ = document.pop("input", {}) if isinstance(document, dict) else {}
+    instance_id = await call.house.workflows.test_workflow(document, input_, tenant_id=call.tenant_id)
+    return Reply({"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
+
+
+async def stop_test_run(call: Call) -> Reply:
+    """Cancelled, and its rows removed."""
+    await call.house.workflows.stop_test_workflow(call.path["instanceID"], tenant_id=call.tenant_id)
+    return Reply(status=204)
+
+
+async def _run_id(call: Call) -> str:
+    """The run that the path names; under a workflow's path it must be one of that workflow's. Raises NotFound."""
+    instance_id = call.path["instanceID"]
+    workflow = call.path.get("workflow")
+    if workflow is not None:
+        row = await call.house.workflows.get_run_status(instance_id, tenant_id=call.tenant_id)
+        if workflow not in (row.head.workflow_id, row.head.workflow_name):
+            raise NotFound(f"workflow {workflow!r} has no run {instance_id}")
+    return instance_id
+
+
+def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], str]]:
+    found = [
+        (tuple(name.removeprefix(_INPUT_PREFIX).split(".")), value)
+        for name, value in query.items()
+        if name.startswith(_INPUT_PREFIX)
+    ]
+    for path, _ in found:
+        if not all(path):
+            raise one_problem(f"input.{'.'.join(path)} has an empty part", "/input")
+    if len(found) > INPUT_FILTERS_MAX:
+        raise one_problem(f"{len(found)} filters on the input; {INPUT_FILTERS_MAX} are taken at once", "/input")
+    return found
+
+
+def _after_seq(page: SeqPage, kind: str) -> int:
+    return page.after if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
+
+
+def _of_run(path: str) -> tuple[str, str]:
+    """A path below one run, and the same below its workflow."""
+    return f"/v1/runs/{{instanceID}}{path}", f"/v1/workflows/{{workflow}}/runs/{{instanceID}}{path}"
+
+
+def _about_run(method: Any, path: str, serve: Any, summary: str, needs: Role, answers: Any, **further: Any) -> Route:
+    first, second = _of_run(path)
+    errors = (NotFound, *further.pop("errors", ()))
+    return Route(method, first, serve, summary, needs, answers, aliases=(second,), errors=errors, **further)
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/workflows/{workflow}/runs",
+        start_run,
+        "Start a run.",
+        Role.OPERATOR,
+        {201: StartedRun, 200: StartedRun},
+        body=StartRun,
+        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
+    ),
+    Route(
+        "GET",
+        "/v1/workflows/{workflow}/runs",
+        list_runs,
+        "List the runs of a workflow, newest first.",
+        Role.VIEWER,
+        {200: RunList},
+        query=RunPage,
+        open_query=_INPUT_PREFIX,
+        errors=(NotFound,),
+    ),
+    Route(
+        "GET",
+        "/v1/runs",
+        list_runs,
+        "List the runs of all workflows, newest first.",
+        Role.VIEWER,
+        {200: RunList},
+        query=RunPage,
+        open_query=_INPUT_PREFIX,
+    ),
+    _about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}),
+    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=SeqPage),
+    _about_run(
+        "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=SeqPage
+    ),
+    _about_run(
+        "GET",
+        "/widget",
+        get_widget,
+        "Read the output of a run, shaped for a widget.",
+        Role.VIEWER,
+        {200: Widget},
+        query=WidgetQuery,
+    ),
+    _about_run(
+        "POST",
+        "/cancel",
+        cancel_run,
+        "Cancel a run.",
+        Role.OPERATOR,
+        {200: StartedRun},
+        body=CancelRun,
+        body_required=False,
+        errors=(RunIsTerminal,),
+    ),
+    _about_run(
+        "DELETE",
+        "",
+        delete_run,
+        "Cancel a run; its log stays.",
+        Role.OPERATOR,
+        {200: StartedRun},
+        body=CancelRun,
+        body_required=False,
+        errors=(RunIsTerminal,),
+    ),
+    _about_run(
+        "POST",
+        "/signals/{event}",
+        send_signal,
+        "Send a signal to a run; the body is its payload.",
+        Role.OPERATOR,
+        {202: Delivered},
+        body=AnyJson(),
+        body_required=False,
+        headers=(_SIGNAL_KEY,),
+        errors=(RunIsTerminal, TooManySignals, InvalidInput),
+    ),
+    Route(
+        "POST",
+        "/v1/test-runs",
+        start_test_run,
+        "Run a graph without saving it.",
+        Role.EDITOR,
+        {201: StartedTestRun},
+        body=Checked(StartTestRun),
+        errors=(InvalidWorkflow, InvalidInput, TooManyPending, ShuttingDown),
+    ),
+    Route(
+        "DELETE",
+        "/v1/test-runs/{instanceID}",
+        stop_test_run,
+        "Cancel a test run and remove it.",
+        Role.EDITOR,
+        {204: None},
+        errors=(NotFound,),
+    ),
+)

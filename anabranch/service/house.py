@@ -1,0 +1,33 @@
+"""The house: what one process has open on one database, as the doors (REST, sockets) are given it.
+
+Made by the composition root. Doors read it; nobody but the composition root changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.node_types import NodeTypes
+from anabranch.secrets import Safe
+from anabranch.service.access import AccessService
+from anabranch.service.data_service import DataService
+from anabranch.service.readiness import Readiness
+from anabranch.service.schedule_service import ScheduleService
+from anabranch.service.topic_service import TopicService
+from anabranch.service.workflow_service import WorkflowService
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class House:
+    """The façades of one process, and what they stand on."""
+
+    engine: Engine
+    node_types: NodeTypes
+    workflows: WorkflowService
+    data: DataService
+    safe: Safe
+    access: AccessService
+    schedules: ScheduleService
+    topics: TopicService
+    readiness: Readiness

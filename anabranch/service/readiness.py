@@ -1,0 +1,75 @@
+"""Is this process fit to take work? What `/readyz` says, and what refuses new work while the process stops.
+
+Called by the doors; the process that runs them calls `stop_intake` when it was told to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.ports import Store
+from anabranch.errors import ShuttingDown, StoreUnavailable
+
+# 2 s: a database that answers `now` later than that does not answer starts either, and whoever
+# asks (a load balancer) gives up after a few seconds.
+STORE_PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fitness:
+    """The answer of a look: may work be sent here, and how each part is."""
+
+    ready: bool
+    parts: Mapping[str, Any]
+    """By part (`intake`, `store`, `sandbox`), `{"ok": bool, …}`."""
+
+
+class Readiness:
+    """Tells how the parts are, and refuses new work once the process stops."""
+
+    def __init__(self, *, store: Store, sandbox: Callable[[], Mapping[str, Any]]) -> None:
+        self._store = store
+        self._sandbox = sandbox
+        self.stopping = False
+        """True once the process was told to end: what is under way is finished, nothing new is taken."""
+        self.is_asked = False
+        """Does anybody ask at all? A balancer that does sends work here until it was told."""
+        self.refusal_told = asyncio.Event()
+        """Set once somebody was told that the process is stopping."""
+
+    def stop_intake(self) -> None:
+        """Take no new work from now on."""
+        self.stopping = True
+
+    def refuse_if_stopping(self) -> None:
+        """Raise ShuttingDown once the process takes no new work."""
+        if self.stopping:
+            raise ShuttingDown("this process is stopping and takes no new work")
+
+    async def look(self) -> Fitness:
+        """Ask every part; takes at most `STORE_PATIENCE_S`.
+
+        The sandbox being degraded does not make a process unfit: only code nodes need it, and they
+        are retried.
+        """
+        self.is_asked = True
+        store = await self._look_at_store()
+        health = self._sandbox()
+        sandbox = {"ok": health["state"] in ("idle", "ready"), **health}
+        intake = {"ok": not self.stopping}
+        if self.stopping:
+            self.refusal_told.set()
+        return Fitness(store["ok"] and intake["ok"], {"intake": intake, "store": store, "sandbox": sandbox})
+
+    async def _look_at_store(self) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(STORE_PATIENCE_S):
+                await self._store.now()
+        except TimeoutError:
+            return {"ok": False, "reason": f"no answer within {STORE_PATIENCE_S:.0f} s"}
+        except StoreUnavailable as failure:
+            return {"ok": False, "reason": failure.message}
+        return {"ok": True}

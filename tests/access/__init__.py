@@ -1,0 +1,1 @@
+"""Keys, roles and the audit trail, on both databases."""

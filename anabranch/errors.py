@@ -18,7 +18,7 @@ class AnabranchError(Exception):
     what to do next, `details` is data for programs (JSON values only).
     """
 
-    code: ClassVar[str] = "INTERNAL"
+    code: str = "INTERNAL"
     hint: ClassVar[str] = ""
 
     def __init__(self, message: str, *, hint: str | None = None, details: Any = None) -> None:
@@ -96,7 +96,7 @@ class WorkflowHasRuns(AnabranchError):
     """The workflow still has open runs."""
 
     code = "WORKFLOW_HAS_RUNS"
-    hint = "Wait for them or cancel them, then delete it."
+    hint = "Wait for them, or delete it with `force`, which cancels them."
 
 
 class DataSourceInUse(AnabranchError):
@@ -317,6 +317,30 @@ class HttpAnswerInvalid(AnabranchError):
     """An answer that cannot become a value: a stream, an unknown encoding, broken JSON."""
 
     code = "HTTP_RESPONSE_INVALID"
+
+
+class ServerUnreachable(AnabranchError):
+    """A server of anabranch gives no answer. What was asked may have been done all the same."""
+
+    code = "SERVER_UNREACHABLE"
+    hint = (
+        "Check the URL, and that the server is up. Whether the request arrived is not known: look before repeating it."
+    )
+
+
+class ServerAnswerInvalid(AnabranchError):
+    """What answers at the URL does not answer as anabranch does."""
+
+    code = "SERVER_ANSWER_INVALID"
+    hint = "Check the URL: it names the server, and its prefix if it has one, without `/v1`."
+
+
+class ServerRefusal(AnabranchError):
+    """A server's refusal with a code that this program does not know; it keeps the server's code and words."""
+
+    def __init__(self, code: str, message: str, *, hint: str | None = None, details: Any = None) -> None:
+        super().__init__(message, hint=hint, details=details)
+        self.code = code
 
 
 class NonRetryable(Exception):

@@ -137,7 +137,7 @@ async def create_key(call: Call) -> Reply:
 
 async def revoke_key(call: Call) -> Reply:
     """Refused within 2 seconds, open sockets closed within 5."""
-    await call.house.access.revoke_key(call.path["key"], tenant_id=call.tenant_id, actor=call.actor)
+    await call.house.access.revoke_key(call.path["keyID"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
@@ -284,5 +284,5 @@ ROUTES = (
     _route("DELETE", "/v1/secrets/{secret}", delete_secret, "Delete a secret.", Role.ADMIN, {204: None}, SecretUnknown),
     _route("GET", "/v1/keys", list_keys, "List the API keys.", Role.ADMIN, {200: KeyList}),
     _route("POST", "/v1/keys", create_key, "Make an API key.", Role.ADMIN, {201: MadeKey}, body=KeyForm),
-    _route("DELETE", "/v1/keys/{key}", revoke_key, "Revoke an API key.", Role.ADMIN, {204: None}, NotFound),
+    _route("DELETE", "/v1/keys/{keyID}", revoke_key, "Revoke an API key.", Role.ADMIN, {204: None}, NotFound),
 )

@@ -15,11 +15,11 @@ from anabranch.errors import (
     WorkflowHasRuns,
     WorkflowIsCoded,
 )
-from anabranch.rest.lists import cut, page_of
+from anabranch.rest.lists import page_of
 from anabranch.rest.models import (
+    AnyDocument,
     DrawnWorkflow,
     Forced,
-    Graph,
     OfVersion,
     Page,
     SavedWorkflow,
@@ -31,7 +31,7 @@ from anabranch.rest.models import (
 )
 from anabranch.rest.routes import Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
-from anabranch.service.cursors import make_cursor, read_cursor, read_number
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 
 _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 
@@ -199,7 +199,7 @@ ROUTES = (
         "Check a graph without saving it.",
         Role.VIEWER,
         {200: Verdict},
-        body=Checked(Graph),
+        body=Checked(AnyDocument),
         tag="workflows",
     ),
 )

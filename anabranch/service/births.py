@@ -24,9 +24,6 @@ TEST_NAME = "test"
 
 _DAY_MS = 86_400_000
 
-# 1 day: who tries a drawing looks at the run at once, or makes another.
-TEST_RETENTION_DAYS = 1
-
 
 def root_head(
     found: WorkflowVersion,

@@ -33,7 +33,7 @@ from anabranch.sockets.clients import Client
 from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
 from anabranch.sockets.timer import LoopTimer
 from anabranch.sockets.visitors import CLIENTS_MAX, JOINS_MAX, Member, Visitor
-from anabranch.sockets.wire import OwnOrigin, SocketOutlet, hang_up, is_garbage, open_protocol
+from anabranch.sockets.wire import OwnOrigin, SocketOutlet, hang_up, is_garbage, let_go, open_protocol
 
 logger = logging.getLogger("anabranch.sockets")
 
@@ -166,6 +166,7 @@ class SocketDoor:
 
         async def leave(eio_sid: str, reason: Any) -> None:
             self._visitors.pop(eio_sid, None)
+            let_go(self._protocol, eio_sid)
             await left(eio_sid, reason)
 
         eio.on("connect", arrive)

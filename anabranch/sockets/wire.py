@@ -17,7 +17,7 @@ import orjson
 import socketio
 from aiohttp import web
 from engineio.async_drivers.aiohttp import WebSocket
-from engineio.packet import MESSAGE, Packet
+from engineio.packet import MESSAGE, NOOP, Packet
 from socketio.packet import EVENT
 from socketio.packet import Packet as SocketPacket
 
@@ -196,6 +196,13 @@ async def hang_up(server: Any, eio_sid: str) -> None:
     if socket is not None:
         await socket.close(wait=False, reason=server.reason.SERVER_DISCONNECT)
         socket.queue.put_nowait(None)  # the writer ends, and the connection with it
+
+
+def let_go(server: Any, eio_sid: str) -> None:
+    """Answer the request with which a client that has gone still waits for news: the library forgets it."""
+    socket = server.eio.sockets.get(eio_sid)
+    if socket is not None and not socket.upgraded:
+        socket.queue.put_nowait(Packet(NOOP))
 
 
 def is_garbage(packet: object) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -153,9 +152,7 @@ async def connect() -> AsyncIterator[Connect]:
 
     yield start
     for watcher in watchers:
-        # The polling client of this library waits 30 s for itself.
-        with suppress(TimeoutError):
-            await asyncio.wait_for(watcher.io.disconnect(), 1.0)
+        await watcher.io.disconnect()
 
 
 @pytest.fixture(autouse=True)

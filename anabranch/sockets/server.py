@@ -274,8 +274,8 @@ def _key_of(environ: Any, auth: Any) -> str | None:
     """The API key of a handshake: `auth {key}`, else the header `Authorization: Bearer KEY`."""
     if isinstance(auth, dict) and "key" in auth:
         return auth["key"] if isinstance(auth["key"], str) else None
-    header = environ.get("HTTP_AUTHORIZATION", "") if isinstance(environ, dict) else ""
-    scheme, _, key = str(header).partition(" ")
+    header: str = environ["aiohttp.request"].headers.get("Authorization", "")
+    scheme, _, key = header.partition(" ")
     return key.strip() if scheme.lower() == "bearer" and key.strip() else None
 
 

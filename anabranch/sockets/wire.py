@@ -46,7 +46,7 @@ def open_protocol(is_own_origin: OwnOrigin) -> Any:
     """A Socket.IO server that lets pages of its own connect, and programs."""
 
     def may_connect(origin: str | None, environ: dict[str, Any]) -> bool:
-        return origin is not None and is_own_origin(origin, environ.get("HTTP_HOST", ""))
+        return origin is not None and is_own_origin(origin, environ["aiohttp.request"].host)
 
     server = socketio.AsyncServer(
         async_mode="aiohttp",

@@ -130,7 +130,6 @@ class SocketDoor:
     async def _stop_test(self, member: Member, arguments: Arguments) -> dict[str, Any]:
         request = read_request(RunRequest, arguments)
         await self._workflows.stop_test_workflow(request.run_id, tenant_id=member.principal.tenant_id)
-        self.announcer.changed(request.run_id)
         return {"ok": True, "instanceID": request.run_id}
 
     def _check_room_for(self, member: Member, run_id: str) -> None:

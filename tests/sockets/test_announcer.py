@@ -23,7 +23,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import NotFound, StoreUnavailable
 from anabranch.sockets.announcer import LOOK_S, Announcer
 from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client
-from anabranch.sockets.rooms import BATCH_S, BATCH_UPDATES_MAX, SNAPSHOT_S
+from anabranch.sockets.rooms import BATCH_S, BATCH_UPDATES_MAX, EVENTS_ASIDE_MAX, SNAPSHOT_S
 from anabranch.sockets.wire import Parcel
 
 RUN = "0190b5a0-0000-7000-8000-000000000001"
@@ -283,6 +283,21 @@ async def test_a_store_that_was_away_is_asked_again() -> None:
         house.log.away = False
         await house.timer.pass_(LOOK_S + BATCH_S)
         assert node_seqs(line.heard()) == [3]
+
+
+async def test_a_flood_that_was_not_kept_is_read_once_the_store_is_back() -> None:
+    async with House(held=True) as house:
+        house.begin()
+        client, line = house.client()
+        joined = asyncio.create_task(house.announcer.join(client, RUN))
+        await house.timer.pass_(0)
+        await joined
+        house.log.away = True
+        house.commit(*(dispatched(f"n{number}") for number in range(EVENTS_ASIDE_MAX + 1)))
+        await house.timer.pass_(LOOK_S)
+        house.log.away = False
+        await house.timer.pass_(LOOK_S + BATCH_S)
+        assert [each["seq"] for each in line.heard()] == [len(house.log.events)]
 
 
 async def test_a_run_that_is_not_there_leaves_no_room() -> None:

@@ -196,6 +196,6 @@ async def test_what_is_not_executing_is_handed_over_before_the_grace_is_over(mak
     assert not heir.engine.orchestrator.holds(executing)
     nodes.gates["door"].set()
     await stopping
-    nodes.gates["other-door"].set()
+    nodes.gates.setdefault("other-door", asyncio.Event()).set()
     assert [(await heir.ended(run))["status"] for run in (executing, queued)] == ["COMPLETED", "COMPLETED"]
     assert set(nodes.calls.values()) == {1}, "what had its grace was recorded, and what was queued ran once"

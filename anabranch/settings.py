@@ -101,6 +101,9 @@ class Settings(BaseModel):
     max_retention_days: int = Field(default=365, ge=1, le=3_650)
     """The longest time that an ended run may ask to be kept, 1 to 3,650 days."""
 
+    sweep_interval_ms: Milliseconds = Field(default=300_000, ge=1_000, le=86_400_000)
+    """How often a worker looks for ended runs whose retention is over, to remove them; a duration, 1 s to 24 h."""
+
     egress_allow: Hosts = ()
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
 
@@ -113,6 +116,12 @@ class Settings(BaseModel):
     """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored.
 
     Only for the embedded database one is made, and kept in `.anabranch/secret.key`."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
+    """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
+
+    token: SecretStr | None = None
+    """The API key that they ask it with."""
 
     api_key: SecretStr | None = None
     """The API key that `anabranch dev` uses instead of one of its own."""
@@ -170,7 +179,7 @@ def _setting_name(field: str) -> str:
 
 
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
-_SECRETS = frozenset({"database_url", "secret_key", "api_key"})
+_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
 _FILE_VARIABLES = {f"{environment_name(field)}_FILE": field for field in _SECRETS}
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import WorkflowVersion
 from anabranch.engine.rules.graph import derive_name
@@ -19,7 +20,9 @@ from anabranch.engine.rules.validate import Report, validate
 from anabranch.errors import InvalidWorkflow, NameTaken, NotFound
 from anabranch.service.admission import is_storable
 from anabranch.service.references import References
+from anabranch.service.run_counts import RunCounts
 from anabranch.service.shared_reads import SharedReads
+from anabranch.service.workflow_view import version_summary, workflow_summary
 
 # 5 tries to save under a name: each further one means that somebody else took or freed the
 # name in the same moment, once more.
@@ -36,6 +39,7 @@ class DefinitionVerbs:
         self._store = engine.store
         self._node_types = node_types
         self._versions = SharedReads(self._read_version)
+        self._run_counts = RunCounts(store=engine.store, clock=engine.clock)
 
     def validate(self, document: Any) -> Report:
         """Every problem of a drawn workflow, and what is known of its bounds. Never raises."""
@@ -100,9 +104,39 @@ class DefinitionVerbs:
 
         return await _despite_rivals(save_under_this_name), report
 
-    async def get_all_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
-        """The newest version of every workflow, by name."""
-        return await self._store.list_workflows(tenant_id=tenant_id)
+    async def get_all_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, include_graph: bool = False
+    ) -> list[dict[str, Any]]:
+        """The newest version of every workflow, by name, strictly after the name `after`, with its run counts.
+
+        A workflow that is there throughout the paging and keeps its name is listed exactly once.
+        Counts lag at most 5 s.
+        """
+        entries = await self._store.list_workflows(
+            tenant_id=tenant_id, limit=limit, after=after, with_definitions=include_graph
+        )
+        counts = await self._run_counts.of(tenant_id)
+        return [
+            workflow_summary(entry, counts.get(entry.workflow_id, {}), include_graph=include_graph) for entry in entries
+        ]
+
+    async def get_workflow_details(
+        self, workflow: str, *, tenant_id: str, version: int | None = None
+    ) -> dict[str, Any]:
+        """One workflow as lists show it, with its graph. Raises NotFound."""
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        counts = await self._run_counts.of(tenant_id)
+        return workflow_summary(found, counts.get(found.workflow_id, {}), include_graph=True)
+
+    async def get_workflow_versions(
+        self, workflow: str, *, tenant_id: str, limit: int, before: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The versions of a workflow, newest first, strictly before number `before`. Raises NotFound."""
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        versions = await self._store.list_versions(
+            tenant_id=tenant_id, workflow_id=found.workflow_id, limit=limit, before=before
+        )
+        return [version_summary(version) for version in versions]
 
     async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One workflow by id or name. Raises NotFound."""
@@ -112,10 +146,19 @@ class DefinitionVerbs:
             raise NotFound(f"there is no workflow {workflow!r}{of_version}")
         return found
 
-    async def delete_workflow(self, workflow: str, *, tenant_id: str, actor: str | None = None) -> None:
-        """Remove a workflow and free its name. Raises NotFound, WorkflowHasRuns."""
+    async def delete_workflow(
+        self, workflow: str, *, tenant_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Remove a workflow and free its name; ended runs stay readable by id. Raises NotFound, StoreUnavailable.
+
+        Raises WorkflowHasRuns while runs are open. With `force` all of them are cancelled when this
+        returns. The workflow goes first, so that no start slips through; whatever a crash or
+        an outage leaves running then, the next sweep of a worker cancels.
+        """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
-        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, actor=actor)
+        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, force=force, actor=actor)
+        if force:
+            await cancel_runs_of_deleted_workflows(self._store, workflow_id=found.workflow_id)
 
     # -- within ---------------------------------------------------------------------------
     async def _refuse_invalid(self, document: Any, tenant_id: str) -> Report:

@@ -18,7 +18,7 @@ class AnabranchError(Exception):
     what to do next, `details` is data for programs (JSON values only).
     """
 
-    code: ClassVar[str] = "INTERNAL"
+    code: str = "INTERNAL"
     hint: ClassVar[str] = ""
 
     def __init__(self, message: str, *, hint: str | None = None, details: Any = None) -> None:
@@ -131,6 +131,20 @@ class TooManyPending(AnabranchError):
 
     code = "TOO_MANY_PENDING"
     hint = "Retry later, or add workers."
+
+
+class TooManyRequests(AnabranchError):
+    """A connection sends more than it may; the request was not looked at."""
+
+    code = "TOO_MANY_REQUESTS"
+    hint = "Send fewer a second; who goes on is disconnected."
+
+
+class TooManyJoins(AnabranchError):
+    """A connection watches as many runs as it may."""
+
+    code = "TOO_MANY_JOINS"
+    hint = "Leave some with workflow_run_leave, or open another connection."
 
 
 class StoreUnavailable(AnabranchError):
@@ -303,6 +317,30 @@ class HttpAnswerInvalid(AnabranchError):
     """An answer that cannot become a value: a stream, an unknown encoding, broken JSON."""
 
     code = "HTTP_RESPONSE_INVALID"
+
+
+class ServerUnreachable(AnabranchError):
+    """A server of anabranch gives no answer. What was asked may have been done all the same."""
+
+    code = "SERVER_UNREACHABLE"
+    hint = (
+        "Check the URL, and that the server is up. Whether the request arrived is not known: look before repeating it."
+    )
+
+
+class ServerAnswerInvalid(AnabranchError):
+    """What answers at the URL does not answer as anabranch does."""
+
+    code = "SERVER_ANSWER_INVALID"
+    hint = "Check the URL: it names the server, and its prefix if it has one, without `/v1`."
+
+
+class ServerRefusal(AnabranchError):
+    """A server's refusal with a code that this program does not know; it keeps the server's code and words."""
+
+    def __init__(self, code: str, message: str, *, hint: str | None = None, details: Any = None) -> None:
+        super().__init__(message, hint=hint, details=details)
+        self.code = code
 
 
 class NonRetryable(Exception):

@@ -117,6 +117,12 @@ class Settings(BaseModel):
 
     Only for the embedded database one is made, and kept in `.anabranch/secret.key`."""
 
+    url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
+    """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
+
+    token: SecretStr | None = None
+    """The API key that they ask it with."""
+
     api_key: SecretStr | None = None
     """The API key that `anabranch dev` uses instead of one of its own."""
 
@@ -173,7 +179,7 @@ def _setting_name(field: str) -> str:
 
 
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
-_SECRETS = frozenset({"database_url", "secret_key", "api_key"})
+_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
 _FILE_VARIABLES = {f"{environment_name(field)}_FILE": field for field in _SECRETS}
 

@@ -18,7 +18,23 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from anabranch.cli import about, audit, keys, migrate, queries, run, runs, secrets, serve, sources, validate, workflows
+from anabranch.cli import (
+    about,
+    audit,
+    keys,
+    migrate,
+    openapi,
+    queries,
+    run,
+    runs,
+    schedules,
+    secrets,
+    serve,
+    sources,
+    topics,
+    validate,
+    workflows,
+)
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
     AddressUnusable,
@@ -30,7 +46,9 @@ from anabranch.errors import (
     InvalidWorkflow,
     NameTaken,
     NoApiKey,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -56,7 +74,9 @@ _USAGE_ERRORS = (
     InvalidWorkflow,
     NameTaken,
     NoApiKey,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -86,8 +106,11 @@ application.add_typer(runs.family, name="runs")
 application.add_typer(secrets.family, name="secrets")
 application.add_typer(sources.family, name="sources")
 application.add_typer(queries.family, name="queries")
+application.add_typer(schedules.family, name="schedules")
+application.add_typer(topics.family, name="topics")
 application.add_typer(keys.family, name="keys")
 application.command("audit")(audit.audit)
+application.command("openapi")(openapi.openapi)
 application.command("doctor")(about.doctor)
 application.command("version")(about.version)
 

@@ -1,6 +1,6 @@
-"""One invocation: the settings in force, the tenant, and the way to the service.
+"""One invocation on the database: the settings in force, the tenant, and the way to what is there.
 
-Called by every command that opens the database.
+Called by every command that opens the database, and by `place`, which may ask a server instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from anabranch.app import build
 from anabranch.errors import InvalidRequest
 from anabranch.migrations import ensure_schema
-from anabranch.service import DataService, WorkflowService
+from anabranch.service import DataService, House
 from anabranch.settings import Settings
 
 # 64 characters, as for names: a tenant stands in every key of the database.
@@ -33,17 +33,20 @@ class Session:
     settings: Settings
     tenant: str
 
-    def ask(self, verb: Callable[[WorkflowService], Awaitable[T]]) -> T:
+    def ask_house(self, verb: Callable[[House], Awaitable[T]]) -> T:
         """The answer to one question, or the deed of one verb, on an open database; no nodes run here."""
 
         async def asked() -> T:
-            async with build(self.settings).opened(works=False) as (_, service):
-                return await verb(service)
+            async with build(self.settings).opened_house(works=False) as house:
+                return await verb(house)
 
         return asyncio.run(asked())
 
     def ask_data(self, verb: Callable[[DataService], Awaitable[T]], *, makes_key: bool = False) -> T:
-        """The same of data sources and queries; with `makes_key` a key for passwords is made where that may be."""
+        """The answer to one question, or the deed of one verb, about data sources and queries.
+
+        With `makes_key` a key for passwords is made where that may be.
+        """
 
         async def asked() -> T:
             async with build(self.settings).opened_data(makes_key=makes_key) as service:

@@ -6,7 +6,6 @@ from typing import Any
 
 from multidict import MultiDictProxy
 
-from anabranch.engine.rules.instants import from_iso
 from anabranch.errors import (
     InvalidInput,
     InvalidWorkflow,
@@ -18,15 +17,15 @@ from anabranch.errors import (
 )
 from anabranch.intake import parse_json
 from anabranch.rest.bodies import one_problem
-from anabranch.rest.lists import cut, page_of
+from anabranch.rest.lists import page_of
 from anabranch.rest.models import (
     CancelRun,
     Delivered,
     LogPage,
-    Page,
     Run,
     RunList,
     RunPage,
+    SeqPage,
     StartedRun,
     StartedTestRun,
     StartRun,
@@ -37,7 +36,7 @@ from anabranch.rest.models import (
 )
 from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
-from anabranch.service.cursors import make_cursor, read_cursor, read_number
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
 
 # 10 filters on the input of listed runs: each is looked up in every row that is passed.
 INPUT_FILTERS_MAX = 10
@@ -71,10 +70,6 @@ async def start_run(call: Call) -> Reply:
 async def list_runs(call: Call) -> Reply:
     """`input.a.b=v` lists only runs whose input has the value `v`, read as JSON or as text, at that path."""
     query: RunPage = call.query
-    before = None
-    if query.cursor is not None:
-        created_at, instance_id = read_cursor("runs", query.cursor, parts=2)
-        before = (read_number(created_at), instance_id)
     found = await call.house.workflows.list_runs(
         tenant_id=call.tenant_id,
         limit=query.limit + 1,
@@ -82,13 +77,11 @@ async def list_runs(call: Call) -> Reply:
         statuses=query.status,
         since=query.since,
         until=query.until,
-        before=before,
+        before=read_run_cursor(query.cursor),
         test=query.test,
         input_filters=_input_filters(call.raw_query),
     )
-    shown, next_cursor = cut(
-        found, query.limit, lambda item: make_cursor("runs", from_iso(item["createdAt"]), item["instanceID"])
-    )
+    shown, next_cursor = cut(found, query.limit, run_cursor)
     return Reply(page_of(shown, next_cursor))
 
 
@@ -193,8 +186,8 @@ def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], st
     return found
 
 
-def _after_seq(page: Page, kind: str) -> int:
-    return 0 if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
+def _after_seq(page: SeqPage, kind: str) -> int:
+    return page.after if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
 
 
 def _of_run(path: str) -> tuple[str, str]:
@@ -241,8 +234,10 @@ ROUTES = (
         open_query=_INPUT_PREFIX,
     ),
     _about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}),
-    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=Page),
-    _about_run("GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=Page),
+    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=SeqPage),
+    _about_run(
+        "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=SeqPage
+    ),
     _about_run(
         "GET",
         "/widget",

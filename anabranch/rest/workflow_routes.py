@@ -15,7 +15,7 @@ from anabranch.errors import (
     WorkflowHasRuns,
     WorkflowIsCoded,
 )
-from anabranch.rest.lists import cut, page_of
+from anabranch.rest.lists import page_of
 from anabranch.rest.models import (
     DrawnWorkflow,
     Forced,
@@ -31,7 +31,7 @@ from anabranch.rest.models import (
 )
 from anabranch.rest.routes import Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
-from anabranch.service.cursors import make_cursor, read_cursor, read_number
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 
 _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 

@@ -73,6 +73,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "service": ("durable", "triggers", "intake", "queries", "secrets", *_ENGINE),
     "rest": ("service", "pages", "secrets", "intake", *_ENGINE),
     "pages": (),
+    # for programs that call a server: no engine, no database
+    "remote": ("engine.rules", "errors"),
     "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
     "app": ("service", "rest", "sockets", "settings", "migrations", *_BELOW_THE_DOORS),
     # what a process that stays does from its start to its end
@@ -80,6 +82,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli": (
         "app",
         "process",
+        "remote",
+        "rest",
         "service",
         "secrets",
         "migrations",

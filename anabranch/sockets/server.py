@@ -17,6 +17,7 @@ from aiohttp import web
 from socketio.exceptions import ConnectionRefusedError as Refused
 
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ports import ChangeHints
 from anabranch.errors import (
     AnabranchError,
     InvalidRequest,
@@ -28,7 +29,7 @@ from anabranch.errors import (
 )
 from anabranch.service.access import AccessService, Principal, Role
 from anabranch.service.workflow_service import WorkflowService
-from anabranch.sockets.announcer import Announcer, ChangeHints
+from anabranch.sockets.announcer import Announcer
 from anabranch.sockets.clients import Client
 from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
 from anabranch.sockets.timer import LoopTimer

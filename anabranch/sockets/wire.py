@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, TypeAlias
 
 import socketio
 from aiohttp import web
@@ -17,7 +17,7 @@ from socketio.packet import EVENT
 
 from anabranch.sockets.requests import MESSAGE_BYTES_MAX
 
-Parcel = Packet
+Parcel: TypeAlias = Packet
 """A message on its way, encoded when it is first sent."""
 
 # What clients do wrong is answered, and no news to an operator: the library would log it with a traceback.

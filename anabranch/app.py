@@ -39,6 +39,7 @@ from anabranch.service import (
     FailedLogins,
     House,
     Readiness,
+    References,
     ScheduleService,
     TopicService,
     WorkflowService,
@@ -117,6 +118,7 @@ class App:
                 concurrency=settings.concurrency,
                 held_max=settings.held_max,
                 recoveries_max=settings.recovery_limit,
+                sweep_interval_ms=settings.sweep_interval_ms,
                 works=works,
                 only=only,
             )
@@ -128,6 +130,7 @@ class App:
                 node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
+                references=References(workflows=store, queries=rooms.data.saved, secrets=SecretTable(store)),
             )
             children.connect(engine, service)
             await engine.start()

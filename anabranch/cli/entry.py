@@ -23,11 +23,13 @@ from anabranch.cli import (
     audit,
     keys,
     migrate,
+    openapi,
     queries,
     run,
     runs,
     schedules,
     secrets,
+    serve,
     sources,
     topics,
     validate,
@@ -35,6 +37,7 @@ from anabranch.cli import (
 )
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
+    AddressUnusable,
     AnabranchError,
     BadJson,
     DataSourceInUse,
@@ -42,7 +45,10 @@ from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NoApiKey,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -60,13 +66,17 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 # What was typed or written down has to change before the command can succeed.
 _USAGE_ERRORS = (
+    AddressUnusable,
     BadJson,
     DataSourceInUse,
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NoApiKey,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -85,6 +95,9 @@ application = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+application.command("dev")(serve.dev)
+application.command("serve")(serve.serve)
+application.command("worker")(serve.worker)
 application.command("run")(run.run)
 application.command("validate")(validate.validate)
 application.command("migrate")(migrate.migrate)
@@ -97,6 +110,7 @@ application.add_typer(schedules.family, name="schedules")
 application.add_typer(topics.family, name="topics")
 application.add_typer(keys.family, name="keys")
 application.command("audit")(audit.audit)
+application.command("openapi")(openapi.openapi)
 application.command("doctor")(about.doctor)
 application.command("version")(about.version)
 

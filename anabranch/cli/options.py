@@ -23,6 +23,16 @@ DatabaseUrl = Annotated[
         "--database-url", metavar="URL", help="sqlite:///path or postgresql://…; else ANABRANCH_DATABASE_URL."
     ),
 ]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url", metavar="URL", help="A server, http(s)://host[:port]; else ANABRANCH_URL, else the database."
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", metavar="KEY", help="The API key for it; better ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE."),
+]
 Tenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Whose workflows and runs.")]
 Imports = Annotated[
     list[str] | None,

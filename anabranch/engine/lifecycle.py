@@ -19,6 +19,7 @@ from anabranch.engine.foreign import ForeignWatch
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.hint_line import HintLine
 from anabranch.engine.hints import Hints
+from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.leases import Leases
 from anabranch.engine.observe import Observers
 from anabranch.engine.orchestrator import Orchestrator
@@ -50,6 +51,8 @@ class EngineOptions:
     """Turns in one commit."""
     poll_ms: int = POLL_MS
     """How far apart the looks for due work and for foreign changes are; hints shorten them."""
+    sweep_interval_ms: int = 300_000
+    """5 min between two looks for runs whose retention, counted in days, is over."""
     works: bool = True
     """False: accepts starts, signals and cancels, and leaves the running to other workers."""
     only: Sequence[str] | None = None
@@ -112,6 +115,7 @@ class Engine:
             line=line, clock=self.clock, works=options.works, touched=self._touched, pending=self._claim.give
         )
         """Hints from and to other processes (`ChangeHints`, `Notices`); without a line only within this one."""
+        self.housekeeping = Housekeeping(store=store, clock=self.clock, sweep_interval_ms=options.sweep_interval_ms)
         self._stopped = False
 
     @property
@@ -128,6 +132,7 @@ class Engine:
             await self._leases.start()
             await self._foreign.start()
             await self.recovery.start()
+            await self.housekeeping.start()
         else:
             await self._claim.stop()  # nobody claims here, whatever is hinted
         await self.hints.start()
@@ -138,6 +143,7 @@ class Engine:
             return
         self._stopped = True
         await self._claim.stop()
+        await self.housekeeping.stop()
         await self.recovery.stop()
         self._tasks.close()
         if grace_s > 0:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.turn import Outcome, Turn
@@ -22,6 +23,7 @@ __all__ = [
     "Claimed",
     "Clock",
     "ForeignResult",
+    "InputFilter",
     "InstanceHead",
     "InstanceRow",
     "Loaded",
@@ -31,6 +33,7 @@ __all__ = [
     "SecretRows",
     "Store",
     "Turn",
+    "WorkflowEntry",
     "WorkflowVersion",
 ]
 
@@ -95,6 +98,23 @@ class WorkflowVersion:
     definition: Mapping[str, Any]
     created_at: int
     updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowEntry:
+    """One version as lists show it."""
+
+    workflow_id: str
+    name: str
+    title: str | None
+    kind: str
+    version: int
+    created_at: int
+    """When the workflow was made."""
+    updated_at: int
+    """When this version was saved."""
+    definition: Mapping[str, Any] | None = None
+    """None unless it was asked for."""
 
 
 class Store(Protocol):
@@ -181,6 +201,9 @@ class Store(Protocol):
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
         """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """Events in seq order."""
 
@@ -190,13 +213,18 @@ class Store(Protocol):
         tenant_id: str,
         limit: int,
         before: tuple[int, str] | None = None,
-        workflow_name: str | None = None,
+        workflow_id: str | None = None,
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
         test: bool = False,
+        input_filters: Sequence[InputFilter] = (),
     ) -> list[InstanceRow]:
-        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until."""
+        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until.
+
+        Only test runs with `test`, only others without. An input filter asks for a value in the
+        input, read as JSON or taken as text; all of them must be met.
+        """
 
     async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
         """Which (of these) nodes have a NODE_COMPLETED row at the root scope."""
@@ -210,6 +238,26 @@ class Store(Protocol):
     async def count_pending(self, *, up_to: int) -> int:
         """PENDING instances, due now or later, counted up to that many and no further."""
 
+    # -- upkeep ---------------------------------------------------------------------------
+    async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
+        """How many runs of each workflow are in each status, without test runs; exact at one moment.
+
+        Costs what is open and what has ended since the last `fold_counts`, not what is stored.
+        """
+
+    async def fold_counts(self, *, limit: int) -> bool:
+        """Count about that many ended runs for good; True if more can be counted at once.
+
+        False too if another process is counting. Nothing is counted twice or left out, whoever crashes.
+        """
+
+    async def remove_expired(self, *, limit: int) -> int | None:
+        """Remove at most that many ended runs whose retention is over, each with its log; how many.
+
+        Never an open run, and no child whose parent is open: it may still be asked how the child
+        ended. None: another process is at it, so ask again later.
+        """
+
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(
         self,
@@ -221,10 +269,12 @@ class Store(Protocol):
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
         """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
 
-        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
+        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers. With an
+        `actor` a new version is on record in the same transaction, in stores that keep an audit trail.
         """
 
     async def get_workflow(
@@ -235,11 +285,27 @@ class Store(Protocol):
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""
 
-    async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
-        """The newest version of each, by name."""
+    async def list_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
+    ) -> list[WorkflowEntry]:
+        """The newest version of each, by name (in the order of its characters' codes), strictly after that one."""
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
-        """Free the name. Raises NotFound, or WorkflowHasRuns while instances are open."""
+    async def list_versions(
+        self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
+    ) -> list[WorkflowEntry]:
+        """The versions of one that is not deleted, newest first, strictly before that one."""
+
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Free the name; from then on nothing is born on it. Raises NotFound. `actor`: as when saving.
+
+        Raises WorkflowHasRuns while instances are open, unless forced: then they go on until
+        somebody cancels what `runs_of_deleted_workflows` names.
+        """
+
+    async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
+        """(tenant_id, instance_id) of open runs of deleted workflows, or of this one if it is deleted."""
 
     async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
         """Remove the rows of a terminal test run in one transaction. Raises NotFound for any other run."""
@@ -298,9 +364,11 @@ class SealedSecret:
 
 
 class SecretRows(Protocol):
-    """The rows of the secrets; whoever calls it encrypts."""
+    """The rows of the secrets; whoever calls it encrypts. What an `actor` does is on record in the same transaction."""
 
-    async def put_secret(self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]]) -> SealedSecret:
+    async def put_secret(
+        self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]], actor: str | None = None
+    ) -> SealedSecret:
         """Write the next version, 1 if there is none: `seal` is given its number and gives key id and bytes.
 
         Two writers at once get different numbers; the later one stays.
@@ -312,7 +380,7 @@ class SecretRows(Protocol):
     async def list_secrets(self, *, tenant_id: str) -> Sequence[SealedSecret]:
         """All of a tenant's, by name."""
 
-    async def delete_secret(self, *, tenant_id: str, name: str) -> bool:
+    async def delete_secret(self, *, tenant_id: str, name: str, actor: str | None = None) -> bool:
         """Remove one; False if there was none."""
 
     async def secret_key_ids(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What people and programs ask of anabranch, without HTTP: a façade for each kind of thing that they have."""
+"""What people and programs ask of anabranch, without HTTP: a façade for each kind of thing, and their house."""
 
 from anabranch.service.access import AccessService, CreatedKey, Principal, Role
 from anabranch.service.audit_log import AuditLog
@@ -7,6 +7,7 @@ from anabranch.service.data_service import DataService
 from anabranch.service.failed_logins import FailedLogins
 from anabranch.service.house import House
 from anabranch.service.readiness import Readiness
+from anabranch.service.references import References
 from anabranch.service.schedule_documents import schedule_as_json
 from anabranch.service.schedule_service import ScheduleService
 from anabranch.service.topic_service import TopicService, message_as_json, subscription_as_json
@@ -22,6 +23,7 @@ __all__ = [
     "House",
     "Principal",
     "Readiness",
+    "References",
     "Role",
     "ScheduleService",
     "TopicService",

@@ -2,7 +2,8 @@
 
 Called by the command line, and by every later front door. Knows the store's room for them and the
 query engine, no HTTP. Every verb takes the tenant; another tenant's things read as absent. What is
-wrong with something that is to be saved is said all at once, with JSON pointers.
+wrong with something that is to be saved is said all at once, with JSON pointers. What an `actor` (the id
+of a key, or `cli`) saves and deletes is in the audit trail.
 """
 
 from __future__ import annotations
@@ -33,66 +34,67 @@ class DataService:
     """Data sources and queries of one database."""
 
     def __init__(self, *, saved: SavedQueries, urls: SourceUrls, queries: QueryEngine, places: Places) -> None:
-        self._saved = saved
+        self.saved = saved
+        """Where sources and queries are kept."""
         self._urls = urls
         self._places = places
         self.queries = queries
         """Runs them: what the `dataQuery` node type is given."""
 
     # -- sources --------------------------------------------------------------------------
-    async def create_source(self, document: Any, *, tenant_id: str) -> DataSource:
+    async def create_source(self, document: Any, *, tenant_id: str, actor: str | None = None) -> DataSource:
         """Save `{"name", "url"}`. Raises InvalidRequest, NameTaken, SettingsError (no key for a password)."""
-        return await self._save_source(document, tenant_id=tenant_id, data_source_id=str(uuid.uuid4()))
+        return await self._save_source(document, tenant_id=tenant_id, data_source_id=str(uuid.uuid4()), actor=actor)
 
-    async def update_source(self, key: str, document: Any, *, tenant_id: str) -> DataSource:
+    async def update_source(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> DataSource:
         """Replace name and URL. Its queries run on the new URL from their next execution on. Raises NotFound too."""
         known = await self.get_source(key, tenant_id=tenant_id)
-        return await self._save_source(document, tenant_id=tenant_id, data_source_id=known.data_source_id)
+        return await self._save_source(document, tenant_id=tenant_id, data_source_id=known.data_source_id, actor=actor)
 
     async def list_sources(self, *, tenant_id: str) -> Sequence[DataSource]:
         """All of them, by name."""
-        return await self._saved.list_sources(tenant_id=tenant_id)
+        return await self.saved.list_sources(tenant_id=tenant_id)
 
     async def get_source(self, key: str, *, tenant_id: str) -> DataSource:
         """One by id or name. Raises NotFound."""
-        found = await self._saved.find_source(key, tenant_id=tenant_id) if is_storable(key) else None
+        found = await self.saved.find_source(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
             raise NotFound(f"there is no data source {key!r}")
         return found
 
-    async def delete_source(self, key: str, *, tenant_id: str) -> None:
+    async def delete_source(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove one that no query names. Raises NotFound, DataSourceInUse."""
         known = await self.get_source(key, tenant_id=tenant_id)
-        await self._saved.delete_source(known.data_source_id, tenant_id=tenant_id)
+        await self.saved.delete_source(known.data_source_id, tenant_id=tenant_id, actor=actor)
 
     # -- queries --------------------------------------------------------------------------
-    async def create_query(self, document: Any, *, tenant_id: str) -> DataQuery:
+    async def create_query(self, document: Any, *, tenant_id: str, actor: str | None = None) -> DataQuery:
         """Save `{"name", "dataSourceID", "sql", "params"?, "writes"?, "timeout"?}`.
 
         Raises InvalidRequest, NameTaken.
         """
-        return await self._save_query(document, tenant_id=tenant_id, data_query_id=str(uuid.uuid4()))
+        return await self._save_query(document, tenant_id=tenant_id, data_query_id=str(uuid.uuid4()), actor=actor)
 
-    async def update_query(self, key: str, document: Any, *, tenant_id: str) -> DataQuery:
+    async def update_query(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> DataQuery:
         """Replace a query as a whole. Raises NotFound too."""
         known = await self.get_query(key, tenant_id=tenant_id)
-        return await self._save_query(document, tenant_id=tenant_id, data_query_id=known.data_query_id)
+        return await self._save_query(document, tenant_id=tenant_id, data_query_id=known.data_query_id, actor=actor)
 
     async def list_queries(self, *, tenant_id: str) -> Sequence[DataQuery]:
         """All of them, by name."""
-        return await self._saved.list_queries(tenant_id=tenant_id)
+        return await self.saved.list_queries(tenant_id=tenant_id)
 
     async def get_query(self, key: str, *, tenant_id: str) -> DataQuery:
         """One by id or name. Raises NotFound."""
-        found = await self._saved.find_query(key, tenant_id=tenant_id) if is_storable(key) else None
+        found = await self.saved.find_query(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
             raise NotFound(f"there is no data query {key!r}")
         return found[0]
 
-    async def delete_query(self, key: str, *, tenant_id: str) -> None:
+    async def delete_query(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove one; workflows that name it fail with QUERY_NOT_FOUND. Raises NotFound."""
         known = await self.get_query(key, tenant_id=tenant_id)
-        await self._saved.delete_query(known.data_query_id, tenant_id=tenant_id)
+        await self.saved.delete_query(known.data_query_id, tenant_id=tenant_id, actor=actor)
 
     async def run_query(self, key: str, args: Mapping[str, Any], *, tenant_id: str) -> Mapping[str, Any]:
         """`{"rows", "rowCount"}`, as a node would get it. Raises NotFound, QueryFailed."""
@@ -102,7 +104,9 @@ class DataService:
         except NodeFailure as failure:
             raise QueryFailed(f"{failure.code}: {failure}") from None
 
-    async def _save_source(self, document: Any, *, tenant_id: str, data_source_id: str) -> DataSource:
+    async def _save_source(
+        self, document: Any, *, tenant_id: str, data_source_id: str, actor: str | None
+    ) -> DataSource:
         name = _name_of(document, _SOURCE_FIELDS, ("url",))
         try:
             url = await self._urls.resolve(document["url"], tenant_id=tenant_id)
@@ -111,9 +115,9 @@ class DataService:
             raise refused([(refusal.code, "/url", str(refusal))]) from None
         stored, sealed = self._urls.put_away(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
         wanted = DataSource(data_source_id, tenant_id, name, place.kind, url.address_of(place), stored, sealed, 0, 0)
-        return await self._saved.save_source(wanted)
+        return await self.saved.save_source(wanted, actor=actor)
 
-    async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str) -> DataQuery:
+    async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str, actor: str | None) -> DataQuery:
         name = _name_of(document, _QUERY_FIELDS, ("dataSourceID", "sql"))
         writes = document.get("writes", False)
         if not isinstance(writes, bool):
@@ -131,7 +135,7 @@ class DataService:
         except ParametersRefused as refusal:
             problems = [("CONFIG_INVALID", f"/params{pointer}", message) for pointer, message in refusal.problems]
             raise refused(problems) from None
-        return await self._saved.save_query(
+        return await self.saved.save_query(
             DataQuery(
                 data_query_id,
                 tenant_id,
@@ -143,7 +147,8 @@ class DataService:
                 timeout_ms,
                 0,
                 0,
-            )
+            ),
+            actor=actor,
         )
 
 

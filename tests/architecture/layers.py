@@ -71,12 +71,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
     "service": ("durable", "triggers", "intake", "queries", "secrets", *_ENGINE),
-    "rest": ("service", "secrets", "intake", *_ENGINE),
+    "rest": ("service", "pages", "secrets", "intake", *_ENGINE),
     "pages": (),
+    # for programs that call a server: no engine, no database
+    "remote": ("engine.rules", "errors"),
     "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
-    "app": ("service", "rest", "sockets", "pages", "settings", "migrations", *_BELOW_THE_DOORS),
+    "app": ("service", "rest", "sockets", "settings", "migrations", *_BELOW_THE_DOORS),
+    # what a process that stays does from its start to its end
+    "process": ("app", "rest", "sockets", "service", "settings", "errors"),
     "cli": (
         "app",
+        "process",
+        "remote",
+        "rest",
         "service",
         "secrets",
         "migrations",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import GREETING, Command
 
 
 def test_a_key_is_made_listed_and_revoked(anabranch: Command) -> None:
@@ -98,3 +101,16 @@ def test_a_trail_that_somebody_changed_is_noticed(anabranch: Command) -> None:
         connection.execute("UPDATE audit_log SET details = replace(details, 'admin', 'viewer')")
     changed = anabranch("audit", "--verify")
     assert (changed.code, changed.out.split(";")[0]) == (1, "row 2 was changed, or is missing")
+
+
+def test_what_commands_change_is_on_record(anabranch: Command, write: Callable[[str, Any], Path]) -> None:
+    file = write("greeting.json", GREETING)
+    anabranch("workflows", "import", file)
+    anabranch("run", file)  # the same version: nothing is saved
+    anabranch("secrets", "set", "TOKEN", "--value", "v4lue")
+    anabranch("secrets", "delete", "TOKEN")
+    rows = anabranch("audit", "--tenant", "default", "--json")
+    assert [(row["action"], row["actor"]) for row in rows.document["items"]] == [
+        ("secret.deleted", "cli"), ("secret.set", "cli"), ("workflow.saved", "cli")
+    ]  # fmt: skip
+    assert "v4lue" not in rows.out

@@ -19,6 +19,8 @@ from anabranch.settings import Settings
 TENANT = "acme"
 OTHER_TENANT = "globex"
 
+TERMINAL = ("COMPLETED", "FAILED", "CANCELLED")
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -72,11 +74,15 @@ class Served:
         return str(answered.json["instanceID"])
 
     async def ended(self, instance_id: str) -> dict[str, Any]:
-        """The run, once it has ended; the test's own time limit bounds the wait."""
+        """The run, once it has ended."""
+        return await self.until(f"/v1/runs/{instance_id}", lambda run: run["status"] in TERMINAL)
+
+    async def until(self, path: str, fits: Callable[[Any], bool]) -> Any:
+        """The answer to a GET, once it fits; the time limit of the test bounds the wait."""
         while True:
-            run: dict[str, Any] = (await self.ask("GET", f"/v1/runs/{instance_id}")).json
-            if run["status"] in ("COMPLETED", "FAILED", "CANCELLED"):
-                return run
+            answered = await self.ask("GET", path)
+            if fits(answered.json):
+                return answered.json
             await asyncio.sleep(0.01)
 
 

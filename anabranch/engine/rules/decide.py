@@ -19,6 +19,7 @@ from typing import assert_never
 
 from anabranch.engine.rules.children import close_child_wait, open_child_wait
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
+from anabranch.engine.rules.definition_notes import definition_note
 from anabranch.engine.rules.endings import complete
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, Event, EventType
 from anabranch.engine.rules.instance import Activation, InstanceState, Phase, Scope
@@ -125,6 +126,8 @@ def _start(thought: Thought, started: Started) -> None:
     head = thought.state.head
     raw = b'{"input":' + started.input.raw + b"}"
     thought.emit(EventType.INPUT_SET, payload=Payload({"input": started.input.value}, raw))
+    if started.definition is not None:
+        thought.emit(EventType.SYSTEM_SET, payload=definition_note(started.definition))
     if head.deadline_at is not None:
         thought.commands.append(Wake("", "", 0, head.deadline_at))
     overdue = head.deadline_at is not None and head.deadline_at <= thought.now

@@ -2,8 +2,9 @@
 
 `open_store(url)` gives a SQLite or PostgreSQL store; both keep the promises of `ports.Store`.
 `open_hint_line(url)` gives the line between the processes of one PostgreSQL database.
-`SecretTable` keeps the sealed secrets, `DataQueries` the data sources and saved queries, `KeyTable` the API keys,
-`AuditTable` the audit trail, `ScheduleTable` and `TopicTable` what starts runs by itself, in the same database.
+The other rooms of the same database: `SecretTable` (sealed secrets), `DataQueries` (data sources and saved
+queries), `KeyTable` (API keys), `AuditTable` (the audit trail), `ScheduleTable` and `TopicTable` (what starts runs
+by itself).
 """
 
 from anabranch.engine.store.audit import AuditTable

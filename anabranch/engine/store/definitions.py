@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
 from anabranch.engine.store import statements
+from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
 from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
@@ -35,6 +36,7 @@ class Definitions(SqlRoom):
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
         """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
 
@@ -57,8 +59,8 @@ class Definitions(SqlRoom):
         )
         try:
             if workflow_id is None:
-                return await self.write(lambda connection: self._create(connection, wanted, text))
-            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version))
+                return await self.write(lambda connection: self._create(connection, wanted, text, actor))
+            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version, actor))
         except DuplicateRefused:
             raise NameTaken(f"another workflow is already named {name}") from None
 
@@ -84,14 +86,30 @@ class Definitions(SqlRoom):
         values = await self.read(lambda connection: connection.execute(query).one_or_none())
         return None if values is None else _version(values)
 
-    async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
-        """The newest version of each, by name."""
-        query = statements.newest_versions(tenant_id=tenant_id)
+    async def list_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
+    ) -> list[WorkflowEntry]:
+        """The newest version of each, by name, strictly after that one."""
+        query = statements.newest_versions(
+            tenant_id=tenant_id, limit=limit, after=after, with_definitions=with_definitions
+        )
         rows = await self.read(lambda connection: connection.execute(query).all())
-        return sorted((_version(row) for row in rows), key=lambda version: version.name)
+        return [_entry(row) for row in rows]
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
-        """Free the name. Raises NotFound, or WorkflowHasRuns while instances are open."""
+    async def list_versions(
+        self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
+    ) -> list[WorkflowEntry]:
+        """The versions of one that is not deleted, newest first, strictly before that one."""
+        if not is_uuid(workflow_id):
+            return []
+        query = statements.versions_of(tenant_id=tenant_id, workflow_id=workflow_id, limit=limit, before=before)
+        rows = await self.read(lambda connection: connection.execute(query).all())
+        return [_entry(row) for row in rows]
+
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Free the name; nothing is born any more. Raises NotFound; without `force` WorkflowHasRuns too."""
         if not is_uuid(workflow_id):
             raise _absent(workflow_id)
 
@@ -99,14 +117,24 @@ class Definitions(SqlRoom):
             with self.dialect.transaction(connection):
                 newest = _lock(connection, tenant_id, workflow_id, against_births=True)
                 runs = {"workflow_id": workflow_id}
-                if connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
+                if not force and connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
                     raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
                 now = self.dialect.now(connection)
                 connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
+                _record(connection, actor, "workflow.deleted", newest, now=now)
 
         await self.write(delete)
 
-    def _create(self, connection: Connection, wanted: WorkflowVersion, text: bytes) -> WorkflowVersion:
+    async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
+        """(tenant_id, instance_id) of open runs of deleted workflows, or of this one if it is deleted."""
+        query = statements.runs_of_deleted_workflows(of_one=workflow_id is not None)
+        asked = {"limit": limit} if workflow_id is None else {"limit": limit, "workflow_id": workflow_id}
+        rows = await self.read(lambda connection: connection.execute(query, asked).all())
+        return [(tenant_id, instance_id) for tenant_id, instance_id in rows]
+
+    def _create(
+        self, connection: Connection, wanted: WorkflowVersion, text: bytes, actor: str | None
+    ) -> WorkflowVersion:
         with self.dialect.transaction(connection):
             now = self.dialect.now(connection)
             connection.execute(
@@ -118,10 +146,17 @@ class Definitions(SqlRoom):
                     created_at=now,
                 )
             )
-            return _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+            saved = _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+            _record(connection, actor, "workflow.saved", saved, now=now)
+            return saved
 
     def _advance(
-        self, connection: Connection, wanted: WorkflowVersion, text: bytes, expected_version: int | None
+        self,
+        connection: Connection,
+        wanted: WorkflowVersion,
+        text: bytes,
+        expected_version: int | None,
+        actor: str | None,
     ) -> WorkflowVersion:
         with self.dialect.transaction(connection):
             newest = _lock(connection, wanted.tenant_id, wanted.workflow_id, against_births=False)
@@ -135,7 +170,9 @@ class Definitions(SqlRoom):
                 statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
             )
             now = self.dialect.now(connection)
-            return _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+            saved = _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+            _record(connection, actor, "workflow.saved", saved, now=now)
+            return saved
 
 
 def _write_version(
@@ -162,6 +199,18 @@ def _write_version(
         wanted.definition,
         created_at,
         now,
+    )
+
+
+def _record(connection: Connection, actor: str | None, action: str, workflow: WorkflowVersion, *, now: int) -> None:
+    record_deed(
+        connection,
+        actor,
+        action,
+        tenant_id=workflow.tenant_id,
+        target=workflow.workflow_id,
+        details={"name": workflow.name, "version": workflow.version},
+        now=now,
     )
 
 
@@ -194,6 +243,12 @@ def _version(values: Sequence[Any]) -> WorkflowVersion:
     return WorkflowVersion(
         workflow_id, tenant_id, name, title, kind, version, orjson.loads(definition), created_at, updated_at
     )
+
+
+def _entry(values: Sequence[Any]) -> WorkflowEntry:
+    workflow_id, _, name, title, kind, version, definition, created_at, updated_at = values
+    graph = None if definition is None else orjson.loads(definition)
+    return WorkflowEntry(workflow_id, name, title, kind, version, created_at, updated_at, graph)
 
 
 def _absent(workflow_id: str) -> NotFound:

@@ -190,15 +190,11 @@ class MemoryDatabase:
             return ForeignResult(None if record is None else record.row, None)
         return self._append_foreign(record, EventType.INSTANCE_CANCELLED, Payload.trusted(reason), Status.CANCELLED)
 
-    def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> bool:
-        """Remove a terminal test run; False if there is none of this tenant with that id."""
-        record = self._of_tenant(instance_id, tenant_id)
-        if record is None or not record.row.head.test or not record.row.status.is_terminal:
-            return False
-        del self.instances[instance_id]
-        self._keys = {key: holder for key, holder in self._keys.items() if holder != instance_id}
-        self._committed("delete_test_instance", self.now(), [Change(record.row, None, ())])
-        return True
+    def remove(self, operation: str, instance_ids: Collection[str]) -> None:
+        """Remove ended instances with their logs and keys, in one transaction."""
+        removed = [self.instances.pop(instance_id) for instance_id in instance_ids]
+        self._keys = {key: holder for key, holder in self._keys.items() if holder in self.instances}
+        self._committed(operation, self.now(), [Change(record.row, None, ()) for record in removed])
 
     # -- reading --------------------------------------------------------------------------
     def ended_children(self, instance_ids: Collection[str]) -> list[ChildEnded]:
@@ -219,6 +215,10 @@ class MemoryDatabase:
     def open_rows(self) -> Iterator[InstanceRow]:
         """The rows of instances that have not ended."""
         return (record.row for record in self._open.values())
+
+    def is_open(self, instance_id: str) -> bool:
+        """Is there such an instance, and has it not ended?"""
+        return instance_id in self._open
 
     def stale_rows(self) -> list[InstanceRow]:
         """Held rows whose lease has run out, longest overdue first."""

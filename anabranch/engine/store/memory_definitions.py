@@ -109,10 +109,17 @@ class MemoryDefinitions:
         names = sorted(name for tenant, name in self._names if tenant == tenant_id)
         return [self._workflows[self._names[tenant_id, name]].newest for name in names]
 
-    def delete(self, *, tenant_id: str, workflow_id: str) -> None:
+    def versions_of(self, *, tenant_id: str, workflow_id: str) -> list[WorkflowVersion]:
+        """All versions of a workflow of the tenant, oldest first; none if it is deleted."""
+        workflow = self._workflows.get(workflow_id)
+        if workflow is None or workflow.deleted or workflow.newest.tenant_id != tenant_id:
+            return []
+        return list(workflow.versions)
+
+    def delete(self, *, tenant_id: str, workflow_id: str, force: bool) -> None:
         """Free the name; the versions stay for the runs that are pinned to them."""
         workflow = self._live(tenant_id, workflow_id)
-        if self._has_open_runs(workflow_id):
+        if not force and self._has_open_runs(workflow_id):
             raise WorkflowHasRuns(f"workflow {workflow.newest.name} has open runs")
         workflow.deleted = True
         del self._names[tenant_id, workflow.newest.name]

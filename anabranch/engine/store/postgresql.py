@@ -7,24 +7,26 @@ of processes may share the database; row locks, versions and leases keep them ap
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import orjson
 import psycopg
 from psycopg.types.string import TextLoader
-from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
 from sqlalchemy import event as engine_events
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from anabranch.engine.ports import InstanceRow, Loaded, Turn
 from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store import postgresql_statements as statements
-from anabranch.engine.store.dialect import ForeignEvent, Taken, Written
+from anabranch.engine.store.dialect import ENDS_SETTLE_MS, ForeignEvent, Taken, Written
 from anabranch.engine.store.families import born_children, cancelled_children, touches_family, woken_parents
 from anabranch.engine.store.faults import Fault
+from anabranch.engine.store.input_conditions import postgresql_condition
 from anabranch.engine.store.rows import (
     INSTANCE_COLUMNS,
     encode_births,
@@ -33,6 +35,7 @@ from anabranch.engine.store.rows import (
     events_from,
     instance_row,
 )
+from anabranch.engine.store.transactions import transaction
 
 # 5 s to connect, and 20 s for a server that has stopped answering on an open connection: well
 # inside a lease, so that an outage is noticed before it is lost.
@@ -71,6 +74,7 @@ class PostgresqlDialect:
     commits_in_flight_max = 2
     reading_lanes = 4
     writes_apart = False
+    row_lock = "FOR UPDATE SKIP LOCKED"
     is_remote = True
     among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
     ended_children = statements.ENDED_CHILDREN
@@ -110,16 +114,13 @@ class PostgresqlDialect:
         engine_events.listen(engine, "connect", prepare)
         return engine
 
-    @contextmanager
-    def transaction(self, connection: Connection) -> Iterator[None]:
+    def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """See `Dialect.transaction`."""
-        connection.exec_driver_sql("BEGIN")
-        try:
-            yield
-            connection.exec_driver_sql("COMMIT")
-        except BaseException:
-            _roll_back(connection)
-            raise
+        return transaction(connection, "BEGIN", driver_error=psycopg.Error)
+
+    def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
+        """See `Dialect.snapshot`."""
+        return transaction(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", driver_error=psycopg.Error)
 
     def ids(self, instance_ids: Sequence[str]) -> str:
         """See `Dialect.ids`; a text that is no UUID names nothing here."""
@@ -128,6 +129,18 @@ class PostgresqlDialect:
     def now(self, connection: Connection) -> int:
         """The server's clock (ms)."""
         return int(connection.execute(statements.NOW).scalar_one())
+
+    def settled_until(self, connection: Connection) -> int:
+        """See `Dialect.settled_until`: before whatever transaction is still writing, and the usual time ago.
+
+        A row is given its end while it is written, so not before its transaction began. The time
+        ago is for transactions that this connection may not see (of another role).
+        """
+        return int(connection.execute(statements.OLDEST_WRITER).scalar_one()) - ENDS_SETTLE_MS
+
+    def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """See `Dialect.input_condition`."""
+        return postgresql_condition(wanted, number)
 
     def commit(self, connection: Connection, turns: Sequence[Turn]) -> Written:
         """See `Dialect.commit`: one statement; more only if a birth did not win, or for parents and children."""
@@ -288,18 +301,6 @@ def _is_uuid(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _roll_back(connection: Connection) -> None:
-    """Undo what a transaction did, unless its connection is gone: then the server does it."""
-    if connection.invalidated:
-        return
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, psycopg.Connection), "the engine connects with psycopg"
-    try:
-        driver.rollback()
-    except psycopg.Error:  # what led here is what is to be told; this connection is not used again
-        connection.invalidate()
 
 
 def _sqlstate(error: Exception) -> str | None:

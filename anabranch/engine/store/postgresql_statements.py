@@ -29,6 +29,16 @@ _SEPARATOR = f"chr({ord(PAYLOAD_SEPARATOR)})"
 NOW = text(f"SELECT {NOW_MS}")
 """The server's clock."""
 
+OLDEST_WRITER = text("""
+    SELECT CAST(floor(extract(epoch FROM least(clock_timestamp(), min(xact_start))) * 1000) AS bigint)
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+""")
+"""When the oldest transaction began that has written and is not over; now, if there is none.
+
+A process that was stopped between two statements holds one open for as long as it likes.
+"""
+
 COMMIT = text(f"""
     WITH turn AS (
         SELECT * FROM json_to_recordset(CAST(:turns AS json)) AS t(

@@ -60,6 +60,9 @@ class _PostgresJson(UserDefinedType[str]):
 # `json`, not `jsonb`: it keeps the text, and so the key order, and inserts a fifth faster.
 JsonText = Text().with_variant(_PostgresJson(), "postgresql")
 
+# Names are listed in the order of their characters' codes on both databases, whatever language the server speaks.
+NameText = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+
 metadata = MetaData()
 
 workflows = Table(
@@ -67,7 +70,7 @@ workflows = Table(
     metadata,
     Column("workflow_id", Identifier, nullable=False),
     Column("tenant_id", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", NameText, nullable=False),
     Column("newest_version", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("deleted_at", BigInteger),
@@ -154,9 +157,18 @@ Index(
 Index(
     "ix_instance_listing_by_workflow",
     workflow_instances.c.tenant_id,
-    workflow_instances.c.workflow_name,
+    workflow_instances.c.workflow_id,
     workflow_instances.c.created_at,
     workflow_instances.c.instance_id,
+)
+# What has ended: found by when it may be removed, and counted by when it ended. The few different retentions are
+# asked one after the other, so one index serves both.
+Index(
+    "ix_instance_ended",
+    workflow_instances.c.retention_days,
+    workflow_instances.c.completed_at,
+    postgresql_where=workflow_instances.c.completed_at.is_not(None),
+    sqlite_where=workflow_instances.c.completed_at.is_not(None),
 )
 # Only children are in these two: the birth of any other run does not write them.
 Index(
@@ -229,6 +241,27 @@ Index(
     unique=True,
     postgresql_where=text(IS_SIGNAL),
     sqlite_where=text(IS_SIGNAL),
+)
+
+# How many runs of a workflow have ended in each way, up to the watermark `run_counts`. A workflow may be
+# shared by tenants, so its runs are counted for each.
+run_counts = Table(
+    "run_counts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("workflow_id", Identifier, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("runs", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "workflow_id", "status", name="pk_run_counts"),
+)
+
+# How far something that goes through the instances by time has come (ms).
+watermarks = Table(
+    "watermarks",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("reached", BigInteger, nullable=False),
+    PrimaryKeyConstraint("name", name="pk_watermarks"),
 )
 
 # The newest version of each; `sealed` opens only with its key, tenant, name and version.

@@ -2,8 +2,8 @@
 
 `open_store` makes one; the orchestrator, the service and the command line use it as
 `ports.Store`. It decides nothing about workflows: it writes turns under their guards, and says
-who won. Reading is in `inquiries`, definitions are in `definitions`; what differs between
-the databases is in `dialect`.
+who won. Reading is in `inquiries`, definitions are in `definitions`, counts and removal in
+`upkeep`; what differs between the databases is in `dialect`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from anabranch.engine.store.dialect import Dialect, ForeignEvent
 from anabranch.engine.store.faults import DataRefused, DuplicateRefused
 from anabranch.engine.store.inquiries import Inquiries, find_instance, is_uuid
 from anabranch.engine.store.revision import check_revision
+from anabranch.engine.store.upkeep import Upkeep
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
 
 log = logging.getLogger("anabranch.store")
@@ -38,7 +39,7 @@ CONNECT_WAIT_S = 30.0
 CONNECT_PAUSE_S = 1.0
 
 
-class SqlStore(Inquiries, Definitions):
+class SqlStore(Inquiries, Definitions, Upkeep):
     """A store on a SQL database; see `ports.Store` for what each method promises."""
 
     def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.egress import AllowList, Guard, GuardedClient
+from anabranch.engine.clock import SystemClock
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store import (
     AuditTable,
     DataQueries,
     KeyTable,
+    ScheduleTable,
     SecretTable,
+    TopicTable,
     open_hint_line,
     open_store,
 )
@@ -37,9 +40,12 @@ from anabranch.service import (
     House,
     Readiness,
     References,
+    ScheduleService,
+    TopicService,
     WorkflowService,
 )
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
+from anabranch.triggers import Publisher, Scheduler
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
 # in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
@@ -129,15 +135,19 @@ class App:
             children.connect(engine, service)
             await engine.start()
             try:
-                yield House(
-                    engine=engine,
-                    node_types=node_types,
-                    workflows=service,
-                    data=rooms.data,
-                    safe=rooms.safe,
-                    access=access,
-                    readiness=Readiness(store=store, sandbox=rooms.sandbox.health),
-                )
+                # Who advances some runs only starts none by the clock.
+                async with self._opened_triggers(store, service, works=works and only is None) as (schedules, topics):
+                    yield House(
+                        engine=engine,
+                        node_types=node_types,
+                        workflows=service,
+                        data=rooms.data,
+                        safe=rooms.safe,
+                        access=access,
+                        schedules=schedules,
+                        topics=topics,
+                        readiness=Readiness(store=store, sandbox=rooms.sandbox.health),
+                    )
             finally:
                 await engine.stop(grace_s=grace_s)
 
@@ -221,6 +231,26 @@ class App:
             yield access
         finally:
             await access.stop()
+
+    @asynccontextmanager
+    async def _opened_triggers(
+        self, store: SqlStore, workflows: WorkflowService, *, works: bool
+    ) -> AsyncIterator[tuple[ScheduleService, TopicService]]:
+        """Schedules and topics; with `works` what is due and unfinished is started here, until the end."""
+        saved, saved_topics = ScheduleTable(store), TopicTable(store)
+        scheduler = Scheduler(saved=saved, starter=workflows, clock=SystemClock(), store_now=store.now)
+        publisher = Publisher(saved=saved_topics, starter=workflows, clock=SystemClock(), store_now=store.now)
+        if works:
+            await scheduler.start()
+            await publisher.start()
+        try:
+            yield (
+                ScheduleService(saved=saved, workflows=workflows, store_now=store.now),
+                TopicService(saved=saved_topics, workflows=workflows, publisher=publisher),
+            )
+        finally:
+            await scheduler.stop()
+            await publisher.stop()
 
     @asynccontextmanager
     async def _opened_data(self, store: SqlStore, guard: Guard, *, makes_key: bool) -> AsyncIterator[DataService]:

@@ -133,6 +133,20 @@ class TooManyPending(AnabranchError):
     hint = "Retry later, or add workers."
 
 
+class TooManyRequests(AnabranchError):
+    """A connection sends more than it may; the request was not looked at."""
+
+    code = "TOO_MANY_REQUESTS"
+    hint = "Send fewer a second; who goes on is disconnected."
+
+
+class TooManyJoins(AnabranchError):
+    """A connection watches as many runs as it may."""
+
+    code = "TOO_MANY_JOINS"
+    hint = "Leave some with workflow_run_leave, or open another connection."
+
+
 class StoreUnavailable(AnabranchError):
     """The database cannot be reached, or refuses to write; nothing is known to be written.
 

@@ -27,9 +27,11 @@ from anabranch.cli import (
     queries,
     run,
     runs,
+    schedules,
     secrets,
     serve,
     sources,
+    topics,
     validate,
     workflows,
 )
@@ -104,6 +106,8 @@ application.add_typer(runs.family, name="runs")
 application.add_typer(secrets.family, name="secrets")
 application.add_typer(sources.family, name="sources")
 application.add_typer(queries.family, name="queries")
+application.add_typer(schedules.family, name="schedules")
+application.add_typer(topics.family, name="topics")
 application.add_typer(keys.family, name="keys")
 application.command("audit")(audit.audit)
 application.command("openapi")(openapi.openapi)

@@ -114,7 +114,7 @@ async def _has_keys(app: App) -> bool:
 
 async def _save_sample(house: House) -> None:
     """Something to start on a database where nobody has saved anything."""
-    if not await house.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT):
+    if not await house.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT, limit=1):
         await house.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
         print_note(f'the workflow {SAMPLE["name"]} is there to try: start it with {{"name": "Ada"}}')
 

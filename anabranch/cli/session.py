@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from anabranch.app import build
 from anabranch.errors import InvalidRequest
 from anabranch.migrations import ensure_schema
-from anabranch.service import DataService
+from anabranch.service import DataService, House
 from anabranch.settings import Settings
 
 # 64 characters, as for names: a tenant stands in every key of the database.
@@ -32,6 +32,15 @@ class Session:
 
     settings: Settings
     tenant: str
+
+    def ask_house(self, verb: Callable[[House], Awaitable[T]]) -> T:
+        """The answer to one question, or the deed of one verb, on an open database; no nodes run here."""
+
+        async def asked() -> T:
+            async with build(self.settings).opened_house(works=False) as house:
+                return await verb(house)
+
+        return asyncio.run(asked())
 
     def ask_data(self, verb: Callable[[DataService], Awaitable[T]], *, makes_key: bool = False) -> T:
         """The answer to one question, or the deed of one verb, about data sources and queries.

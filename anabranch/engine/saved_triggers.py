@@ -41,8 +41,6 @@ class Schedule:
     last_instance_id: str | None = None
     last_error: dict[str, Any] | None = None
     """Why the latest occurrence has not started, `{"code", "message", "occurrenceAt"}`; None once one has."""
-    revision: int = 0
-    """Raised by each save: whoever deals with an occurrence of an older one does not move the newer one."""
     created_at: int = 0
     updated_at: int = 0
 
@@ -51,7 +49,7 @@ class SavedSchedules(Protocol):
     """Keeps schedules. `key` is an id or a name."""
 
     async def save_schedule(self, schedule: Schedule, *, count_max: int) -> Schedule:
-        """Insert, or replace the one with this id (revision + 1); the store sets both times.
+        """Insert, or replace the one with this id; the store sets both times.
 
         Raises NameTaken, LimitReached where a tenant would get more than `count_max`.
         """
@@ -69,9 +67,9 @@ class SavedSchedules(Protocol):
         """Enabled ones of all tenants with `next_at` ≤ now, by (next_at, schedule_id), those behind `after`."""
 
     async def advance(self, was: Schedule, becomes: Schedule) -> bool:
-        """Write `next_at` and what is `last_…` of it, if `next_at` and revision are still those of `was`.
+        """Write `next_at` and what is `last_…` of it, if `next_at` is still that of `was`.
 
-        False if somebody else was first, or it is gone.
+        False if somebody else was first, it was saved with another timing, or is gone.
         """
 
 

@@ -23,6 +23,7 @@ from anabranch.process.signals import StopSignals
 from anabranch.rest import Neighbours, build_application
 from anabranch.rest.neighbours import LOOPBACK_HOSTS
 from anabranch.service import House, Readiness
+from anabranch.sockets import attach as attach_sockets
 
 # A quarter of the grace, 3 s at most, is kept for what comes after the executions: stopping those
 # that did not end, the last commits, the handover, answers under way. So the process is gone within its grace.
@@ -102,9 +103,11 @@ async def _answering(
     named = app.settings.allowed_hosts or (LOOPBACK_HOSTS if is_loopback(host) else None)
     neighbours = Neighbours(hosts=None if named is None else frozenset(named))
     # No log of requests: their addresses may hold keys.
-    runner = web.AppRunner(
-        build_application(house, neighbours=neighbours), access_log=None, shutdown_timeout=patience_s
+    application = build_application(house, neighbours=neighbours)
+    attach_sockets(
+        application, engine=house.engine, workflows=house.workflows, access=house.access, hints=house.engine.hints
     )
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=patience_s)
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()

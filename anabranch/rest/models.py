@@ -483,6 +483,73 @@ class KeyList(Answer):
     nextCursor: str | None
 
 
+# -- what starts runs by itself ---------------------------------------------------------------
+class ScheduleForm(BaseModel):
+    """A schedule as it is saved: `cron` or `every`."""
+
+    name: str
+    workflow: str = Field(description="Id or name.")
+    cron: str | None = Field(None, description="Five fields: minute, hour, day, month, weekday.")
+    timezone: str | None = Field(None, description="IANA name, for `cron`; UTC if not given.")
+    every: str | int | None = Field(None, description="A duration of at least 1 s.")
+    version: int | None = None
+    input: Any = None
+    missed: Literal["skip", "one", "all"] | None = None
+    enabled: bool | None = None
+
+
+class SubscriptionForm(BaseModel):
+    """What messages on a topic start."""
+
+    type: Literal["workflow"]
+    name: str = Field(description="Id or name of the workflow.")
+
+
+class ScheduleSummary(Answer):
+    """A schedule."""
+
+    scheduleID: str
+    name: str
+    workflow: str
+    kind: Literal["cron", "interval"]
+    enabled: bool
+    nextAt: AwareDatetime | None
+    lastAt: AwareDatetime | None
+    createdAt: AwareDatetime
+    updatedAt: AwareDatetime
+
+
+class SubscriptionSummary(Answer):
+    """A subscription."""
+
+    subscriptionID: str
+    pattern: str
+    type: Literal["workflow"]
+    name: str
+    createdAt: AwareDatetime
+
+
+class PublishedMessage(Answer):
+    """What a message has started."""
+
+    messageID: str
+    runs: list[str]
+
+
+class ScheduleList(Answer):
+    """All schedules of the tenant."""
+
+    items: list[ScheduleSummary]
+    nextCursor: str | None
+
+
+class SubscriptionList(Answer):
+    """Subscriptions of the tenant."""
+
+    items: list[SubscriptionSummary]
+    nextCursor: str | None
+
+
 # -- the process ----------------------------------------------------------------------------
 class Alive(Answer):
     """This process answers."""

@@ -6,15 +6,17 @@ The middle floor of the façade, on top of `definition_verbs`; `run_verbs` stand
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.ports import InputFilter, InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.evolve import fold
 from anabranch.errors import NotFound
 from anabranch.service.admission import check_input_filters, is_run_id
 from anabranch.service.definition_verbs import DefinitionVerbs
 from anabranch.service.run_view import activations, log_entry, run_details, run_summary
+from anabranch.service.widgets import shape
 
 _LOG_PAGE = 1_000
 
@@ -115,6 +117,21 @@ class InquiryVerbs(DefinitionVerbs):
         first = bisect_right(steps, after_seq, key=_seq)
         page = steps[first : first + limit]
         return page, page[-1]["seq"] if len(steps) > first + limit else None
+
+    async def get_run_status_for_widget(
+        self, instance_id: str, widget_type: str, widget_config: Mapping[str, Any] | None, *, tenant_id: str
+    ) -> dict[str, Any]:
+        """A run's status with its output, so far or at its end, shaped for a widget (see `widgets.shape`).
+
+        Raises NotFound, and InvalidRequest with JSON pointers for a type or config that makes no sense.
+        """
+        loaded = await self._loaded(instance_id, tenant_id)
+        run = run_details(loaded.row, loaded.events)
+        head = loaded.row.head
+        if loaded.row.status is not Status.COMPLETED and head.kind == "drawn":
+            plan = await self._engine.plans.plan_of(head)
+            run["output"] = fold(plan, head, loaded.events).output()
+        return shape(run, widget_type, widget_config)
 
     # -- within ---------------------------------------------------------------------------
     async def _loaded(self, instance_id: str, tenant_id: str) -> Loaded:

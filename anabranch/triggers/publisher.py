@@ -46,9 +46,16 @@ class Publisher:
     """Keeps messages and starts their runs."""
 
     def __init__(
-        self, *, saved: SavedTopics, starter: Starter, clock: Clock, store_now: Callable[[], Awaitable[int]]
+        self,
+        *,
+        saved: SavedTopics,
+        starter: Starter,
+        clock: Clock,
+        store_now: Callable[[], Awaitable[int]],
+        own_ms: int = OWN_MS,
     ) -> None:
         """`store_now` is the clock that the age of messages is judged by; `clock` only waits."""
+        self._own_ms = own_ms
         self._saved = saved
         self._starter = starter
         self._clock = clock
@@ -71,7 +78,7 @@ class Publisher:
         ]
         message_id = str(uuid.uuid4())
         wanted = Message(message_id, tenant_id, topic, message_id if key is None else key, payload, deliveries)
-        kept = await self._saved.add_message(wanted, own_ms=OWN_MS, unfinished_max=UNFINISHED_MAX)
+        kept = await self._saved.add_message(wanted, own_ms=self._own_ms, unfinished_max=UNFINISHED_MAX)
         return await self._finish(kept)
 
     async def start(self) -> None:
@@ -87,7 +94,7 @@ class Publisher:
 
     async def finish_once(self) -> int:
         """Take up messages that nobody is finishing; how many. Raises StoreUnavailable."""
-        taken = await self._saved.take_unfinished(limit=TAKEN_MAX, own_ms=OWN_MS)
+        taken = await self._saved.take_unfinished(limit=TAKEN_MAX, own_ms=self._own_ms)
         for message in taken:
             await self._finish(message)
         return len(taken)

@@ -114,7 +114,7 @@ async def test_an_unsaved_graph_runs_and_is_marked_as_a_test(process: Process) -
     assert (run["status"], run["output"]) == ("COMPLETED", {"hello": "Ada"})
     assert (run["test"], run["workflowID"], run["name"], run["retentionDays"]) == (True, None, "greets", 1)
     assert run["note"] is None, "the definition is no note of a person"
-    assert await process.service.get_all_workflows(tenant_id=TENANT) == []
+    assert await process.service.get_all_workflows(tenant_id=TENANT, limit=10) == []
     assert await process.service.list_runs(tenant_id=TENANT, limit=10) == []
 
 
@@ -291,3 +291,30 @@ async def test_two_who_stop_it_at_once_leave_nothing_either(make_process: MakePr
     answers = await asyncio.gather(stop(owner, run_id), stop(other, run_id), return_exceptions=True)
     assert [answer for answer in answers if answer is not None and not isinstance(answer, NotFound)] == []
     assert await rows_left(other) == 0
+
+
+# -- widgets ----------------------------------------------------------------------------------------
+async def test_a_widget_shows_the_output_so_far_and_at_the_end(process: Process) -> None:
+    document = drawn(
+        "two-ends",
+        node("first", "end", config={"outputParameters": {"rows": [{"n": 1}]}}),
+        node("gate", "testGate", config={"gate": "door"}),
+        node("second", "end", config={"outputParameters": {"total": 7}}),
+        edges=[("start", "first"), ("start", "gate"), ("gate", "second")],
+    )
+    run_id = await start(process, document)
+    await process.log.saw("NODE_COMPLETED", "first")
+
+    async def widget(kind: str, path: str) -> tuple[str, bool, Any]:
+        answer = await process.service.get_run_status_for_widget(run_id, kind, {"path": path}, tenant_id=TENANT)
+        return answer["status"], answer["ready"], answer["data"]
+
+    status, ready, table = await widget("table", "rows")
+    assert (status, ready, table["rows"]) == ("RUNNING", True, [{"n": 1}])
+    assert await widget("json", "total") == ("RUNNING", False, None)
+    nodes.gates["door"].set()
+    await process.ended(run_id)
+    assert await widget("json", "total") == ("COMPLETED", True, 7)
+    assert (await widget("table", "rows"))[2] == table
+    with pytest.raises(NotFound):
+        await process.service.get_run_status_for_widget(run_id, "json", None, tenant_id="other")

@@ -38,7 +38,6 @@ _COLUMNS = (
     schedules.c.last_at,
     schedules.c.last_instance_id,
     schedules.c.last_error,
-    schedules.c.revision,
     schedules.c.created_at,
     schedules.c.updated_at,
 )
@@ -100,7 +99,6 @@ class ScheduleTable:
             .where(
                 schedules.c.schedule_id == was.schedule_id,
                 schedules.c.next_at == was.next_at,
-                schedules.c.revision == was.revision,
             )
             .values(
                 next_at=becomes.next_at,
@@ -117,18 +115,15 @@ class ScheduleTable:
 
 def _save(connection: Connection, wanted: Schedule, *, now: int, count_max: int) -> Schedule:
     row = and_(schedules.c.schedule_id == wanted.schedule_id, schedules.c.tenant_id == wanted.tenant_id)
-    # FOR UPDATE: a scheduler that is just moving the old one on comes first, or not at all.
-    known = connection.execute(
-        select(schedules.c.revision, schedules.c.created_at).where(row).with_for_update()
-    ).one_or_none()
-    if known is None:
+    created_at = connection.execute(select(schedules.c.created_at).where(row)).scalar_one_or_none()
+    if created_at is None:
         of_tenant = select(func.count()).select_from(schedules).where(schedules.c.tenant_id == wanted.tenant_id)
         if connection.execute(of_tenant).scalar_one() >= count_max:
             raise LimitReached(f"there are {count_max} schedules already")
-        saved = replace(wanted, revision=1, created_at=now, updated_at=now)
+        saved = replace(wanted, created_at=now, updated_at=now)
         connection.execute(insert(schedules).values(_values(saved)))
     else:
-        saved = replace(wanted, revision=known.revision + 1, created_at=known.created_at, updated_at=now)
+        saved = replace(wanted, created_at=created_at, updated_at=now)
         connection.execute(update(schedules).where(row).values(_values(saved)))
     return saved
 

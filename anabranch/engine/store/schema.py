@@ -382,7 +382,6 @@ schedules = Table(
     Column("last_at", BigInteger),
     Column("last_instance_id", Identifier),
     Column("last_error", JsonText),
-    Column("revision", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     PrimaryKeyConstraint("schedule_id", name="pk_schedules"),

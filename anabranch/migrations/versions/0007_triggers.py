@@ -49,7 +49,6 @@ def _create_schedules(identifier: Type, json_text: Type) -> None:
         sa.Column("last_at", sa.BigInteger()),
         sa.Column("last_instance_id", identifier),
         sa.Column("last_error", json_text),
-        sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("schedule_id", name="pk_schedules"),

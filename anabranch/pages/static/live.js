@@ -1,9 +1,10 @@
-/* Runs that are followed live: joins their rooms, keeps their place in the log, and joins again after a break.
+/* Runs that are followed live: joins their rooms, and joins them again after a break.
  *
  * Called by app.js, which owns the one connection, and by the views, which say whom they show. A
- * view follows by a name of its own ("runs", "run"); a room is left when nobody follows it any more.
- * What a follower hears is in log order and never twice: an update that is not newer than the last
- * one is dropped here.
+ * view follows by a name of its own ("board", "run"); a room is left when nobody follows it any more.
+ * What a follower hears is in log order: what is older than the last thing heard is dropped here.
+ * After a break it hears how things stand, and not all that was missed: a page shows what is, and
+ * the answer to joining has exact times, which updates have not.
  */
 
 import { Socket } from "./socket.js";
@@ -52,7 +53,7 @@ export class Live {
       if (room.joined) this.#socket.request("workflow_run_leave", { runId: instanceID }).catch(() => {});
     }
     for (const instanceID of wanted) {
-      if (!this.#rooms.has(instanceID)) this.#rooms.set(instanceID, { joined: false, seq: null });
+      if (!this.#rooms.has(instanceID)) this.#rooms.set(instanceID, { joined: false, seq: 0 });
     }
     this.#joinMissing();
   }
@@ -86,8 +87,7 @@ export class Live {
   }
 
   async #join(instanceID, room) {
-    const since = room.seq === null ? {} : { since: room.seq };
-    const ack = await this.#socket.request("workflow_run_join", { runId: instanceID, ...since });
+    const ack = await this.#socket.request("workflow_run_join", { runId: instanceID });
     if (this.#rooms.get(instanceID) !== room) {
       // Nobody follows it any more: the wish was withdrawn while the join was on its way.
       await this.#socket.request("workflow_run_leave", { runId: instanceID });
@@ -95,9 +95,7 @@ export class Live {
     }
     room.joined = true;
     // A refusal is an answer, too: the run is gone, and asking again would not bring it back.
-    if (!ack?.ok) return;
-    // After a break the updates that were missed follow; a list of how nodes are by now would run ahead of them.
-    this.#take(instanceID, room.seq === null ? ack : { ...ack, nodes: [] });
+    if (ack?.ok) this.#take(instanceID, ack);
   }
 
   #receive(name, data) {
@@ -112,15 +110,14 @@ export class Live {
 
   #take(instanceID, snapshot) {
     const room = this.#rooms.get(instanceID);
-    if (room === undefined || (room.seq !== null && snapshot.seq < room.seq)) return;
-    // What was missed in a break follows, and must not look old.
-    if (room.seq === null || snapshot.nodes.length > 0) room.seq = snapshot.seq;
+    if (room === undefined || snapshot.seq < room.seq) return;
+    room.seq = snapshot.seq;
     this.#listener.snapshot(instanceID, snapshot);
   }
 
   #isNews({ instanceID, seq }) {
     const room = this.#rooms.get(instanceID);
-    if (room === undefined || (room.seq !== null && seq < room.seq)) return false;
+    if (room === undefined || seq < room.seq) return false;
     // One event may change a node and the run: equal is news, too. Applying an update twice changes nothing.
     room.seq = seq;
     return true;

@@ -14,9 +14,9 @@ from anabranch.errors import (
 )
 from anabranch.rest.lists import page_of
 from anabranch.rest.models import (
+    AnyDocument,
     DrawnWorkflow,
     Forced,
-    Graph,
     OfVersion,
     Page,
     SavedWorkflow,
@@ -190,7 +190,7 @@ ROUTES = (
         "Check a graph without saving it.",
         Role.VIEWER,
         {200: Verdict},
-        body=Checked(Graph),
+        body=Checked(AnyDocument),
         tag="workflows",
     ),
 )

@@ -16,7 +16,7 @@ from anabranch.engine.rules.plan import Plan
 from anabranch.errors import InvalidRequest
 from anabranch.service.admission import new_run_id
 
-# A day: long enough to look at what a test did, whatever its workflow says of runs in earnest.
+# A day, whatever the workflow says of runs in earnest: who tries a drawing looks at the run at once, or makes another.
 TEST_RETENTION_DAYS = 1
 
 # What the test of a workflow without name and title is called.

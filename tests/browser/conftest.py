@@ -40,7 +40,7 @@ FLAGS = [
     "--disable-sync",
 ]
 
-# Twenty seconds: on a machine that does much else a server takes ten to start. Expectations are met in a fraction of it.
+# Twenty seconds: where much else goes on a server takes ten to start. Expectations are met in a fraction of it.
 PATIENCE_MS = 20_000
 
 

@@ -8,6 +8,7 @@ answered, then the port is closed. A second signal ends it without any of that.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import threading
@@ -34,6 +35,11 @@ HANDOVER_S_MAX = 3.0
 # most: a closed port would lose the requests that it sends in that time. Where nobody asks, nobody waits.
 TOLD_S_MIN = 1.0
 TOLD_S_MAX = 5.0
+
+# What is no HTTP is answered 400, and no news to an operator: the library would log each with a traceback.
+# Faults of ours are logged by the REST door.
+_no_news = logging.getLogger("anabranch.process.http")
+_no_news.setLevel(logging.CRITICAL)
 
 # 2 s for threads: everything is handed over by then, and nobody waits for what they return.
 THREADS_S_MAX = 2.0
@@ -107,7 +113,7 @@ async def _answering(
     attach_sockets(
         application, engine=house.engine, workflows=house.workflows, access=house.access, hints=house.engine.hints
     )
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=patience_s)
+    runner = web.AppRunner(application, access_log=None, logger=_no_news, shutdown_timeout=patience_s)
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()

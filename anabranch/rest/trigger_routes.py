@@ -17,8 +17,11 @@ from anabranch.rest.models import (
 from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service import message_as_json, schedule_as_json, subscription_as_json
 from anabranch.service.access import Role
+from anabranch.service.admission import KEY_CHARACTERS_MAX
 
-_MESSAGE_KEY = Header("Idempotency-Key", "A repeated key starts nothing anew, and is answered as the first was.")
+_MESSAGE_KEY = Header(
+    "Idempotency-Key", "A repeated key starts nothing anew, and is answered as the first was.", KEY_CHARACTERS_MAX
+)
 
 
 # -- schedules ----------------------------------------------------------------------------

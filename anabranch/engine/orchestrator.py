@@ -19,8 +19,8 @@ from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceHead, InstanceState
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.states import AnyPlan, new_state
 from anabranch.engine.rules.stimuli import (
     Adopted,
     CancelRequested,
@@ -133,11 +133,11 @@ class Orchestrator:
         self._unclear.note_failure(failure)
 
     # -- stimuli --------------------------------------------------------------------------
-    async def give_birth(self, head: InstanceHead, plan: Plan, input_: Payload, *, hold: bool) -> Birth:
+    async def give_birth(self, head: InstanceHead, plan: AnyPlan, input_: Payload, *, hold: bool) -> Birth:
         """Create an instance, held here if `hold` says that there is room. Raises StoreUnavailable."""
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
-        holding = Holding(InstanceState(plan, head), 0, self.worker_id if hold else None, 0)
+        holding = Holding(new_state(plan, head), 0, self.worker_id if hold else None, 0)
         born: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
         held = Held(holding, inbox=[Started(input_, begin=hold)], born=born, extended_at=self._clock.monotonic())
         self._held.add(held)
@@ -149,7 +149,7 @@ class Orchestrator:
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
-    def adopt(self, claimed: Claimed, plan: Plan, *, asked_at: float) -> None:
+    def adopt(self, claimed: Claimed, plan: AnyPlan, *, asked_at: float) -> None:
         """Take over an instance that a claim has just given us."""
         row = claimed.loaded.row
         known = self._held.get(row.head.instance_id)

@@ -133,6 +133,7 @@ def _step_of(state: CodedState, event: Event) -> Step:
         born_in = 0 if state.body is None else state.body.attempt
         step = state.steps[event.node_id, event.scope] = Step(event.node_id, event.scope, kind, after, born_in)
         step.attempt = event.attempt
+    step.seq = event.seq
     return step
 
 

@@ -21,7 +21,19 @@ _NO_CONTEXT = Context(())
 class Step(OpenActivation):
     """What the log knows of one call of a step."""
 
-    __slots__ = ("after", "born_in", "ended_at", "ended_seq", "error", "failed_in", "kind", "name", "output", "scope")
+    __slots__ = (
+        "after",
+        "born_in",
+        "ended_at",
+        "ended_seq",
+        "error",
+        "failed_in",
+        "kind",
+        "name",
+        "output",
+        "scope",
+        "seq",
+    )
 
     def __init__(self, name: str, scope: str, kind: StepKind, after: int, born_in: int) -> None:
         super().__init__()
@@ -32,6 +44,8 @@ class Step(OpenActivation):
         """The last row that the body knew when it asked for it."""
         self.born_in = born_in
         """The attempt of the workflow that its first row was written in."""
+        self.seq = 0
+        """Its latest row."""
         self.ended_seq = 0
         """The row that ended it; 0 while it is open."""
         self.ended_at = 0

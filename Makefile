@@ -1,11 +1,13 @@
 # What a person types. A fresh machine needs Python 3.11 or newer, make and git; nothing else.
-# Everything is installed into $(VENV) from requirements.lock, once, and again when that file changes.
+# What runs the product is installed into $(VENV) from requirements.lock, what tests it from
+# requirements-dev.lock on top; each once, when something first needs it, and again when its file changes.
 
 PYTHON3 ?= python3
 VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 ANABRANCH := $(VENV)/bin/anabranch
 READY := $(VENV)/.ready
+DEV_READY := $(VENV)/.ready-dev
 EXAMPLE := examples/dependencies
 
 # Two at once: a small machine has two cores, and the tests that start databases need both.
@@ -13,65 +15,79 @@ TEST_WORKERS ?= 2
 # Which tests, and any other flag of pytest: make test PYTEST="tests/spec -x"
 PYTEST ?=
 
+COMPILE := uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
+PIP_INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check
+
 # Four hours of simulation: more than 100 million steps where two cores make 7,000 a second.
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-check simulate chaos soak lock clean
+.PHONY: help setup demo dev test tools check format bench bench-check simulate chaos soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
 
-setup: $(READY) ## install everything into .venv (the other targets do it by themselves)
+setup: $(DEV_READY) ## install everything into .venv (the other targets do it by themselves)
 
 demo: $(READY) ## run the example workflow and watch it
 	$(ANABRANCH) run $(EXAMPLE)/workflow.json --import $(EXAMPLE)/nodes.py --input @$(EXAMPLE)/input.json --watch
 
-test: $(READY) ## run all tests
+dev: $(READY) ## start a server with a page to look at, on http://127.0.0.1:8321 and SQLite in .anabranch
+	$(ANABRANCH) dev
+
+test: $(DEV_READY) tools ## run all tests; installs a browser and Node for some of them where the machine has none
 	$(PYTHON) -m pytest -n $(TEST_WORKERS) $(PYTEST)
 
-check: $(READY) ## formatting, lint, types, layers: before each commit
+tools: $(DEV_READY)
+	@$(PYTHON) -m tests.tools
+
+check: $(DEV_READY) ## formatting, lint, types, layers: before each commit
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy anabranch
 	$(PYTHON) -m pytest -q tests/architecture
 
-format: $(READY) ## let ruff put the files into shape
+format: $(DEV_READY) ## let ruff put the files into shape
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
 
-bench: $(READY) ## measure speed and growth on both databases, and write benchmarks/README.md; some ten minutes
+bench: $(DEV_READY) ## measure speed and growth on both databases, and write benchmarks/README.md; some ten minutes
 	$(PYTHON) -m benchmarks
 
-bench-check: $(READY) ## has the hot path become dearer? counted, so that a slow machine cannot fail it
+bench-check: $(DEV_READY) ## has the hot path become dearer? counted, so that a slow machine cannot fail it
 	$(PYTHON) -m benchmarks.check
 
-simulate: $(READY) ## simulate the engine for two minutes on virtual time with all its faults, and hunt the mutants
+simulate: $(DEV_READY) ## simulate the engine for two minutes on virtual time with all its faults, and hunt the mutants
 	$(PYTHON) -m tests.simulation
 
-chaos: $(READY) ## kill and pause real workers, and count what they did; minutes
+chaos: $(DEV_READY) ## kill and pause real workers, and count what they did; minutes
 	$(PYTHON) -m tests.chaos
 
-soak: $(READY) ## simulate, judge random graphs and kill processes for a night
+soak: $(DEV_READY) ## simulate, judge random graphs and kill processes for a night
 	$(PYTHON) -m tests.simulation --seconds $(SOAK_SECONDS)
 	ANABRANCH_ORACLE_GRAPHS=50000 $(PYTHON) -m pytest -q tests/oracle/test_random_graphs.py
 	$(PYTHON) -m tests.chaos --soak
 
 lock: $(READY) ## pin the newest versions that pyproject.toml allows (needs uv on the PATH)
-	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \
-		--no-emit-index-url --no-emit-find-links --no-header --no-annotate -o requirements.lock
+	$(COMPILE) --group build --upgrade -o requirements.lock
+	$(COMPILE) --group dev --upgrade --constraint requirements.lock -o requirements-dev.lock
 
 clean: ## remove what was installed, built or cached; keeps .anabranch, where runs are stored
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) tests/javascript/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is touched last, so that an interrupted installation is taken up again. The project
+# The stamps are touched last, so that an interrupted installation is taken up again. The project
 # itself is installed without build isolation: its build tool is in the lock like the rest.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "anabranch needs Python 3.11 or newer, and $(PYTHON3) is $$($(PYTHON3) --version 2>&1)."; \
 		echo "Install a newer one and name it: make PYTHON3=python3.12 setup"; exit 1; }
 	$(PYTHON3) -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	$(PIP_INSTALL) --requirement requirements.lock
+	$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(DEV_READY): requirements-dev.lock $(READY)
+	$(PIP_INSTALL) --requirement requirements-dev.lock
 	@touch $@

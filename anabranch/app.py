@@ -11,8 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.egress import AllowList, Guard, GuardedClient
+from anabranch.engine.clock import SystemClock
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import AuditTable, DataQueries, KeyTable, SecretTable, open_store
+from anabranch.engine.store import (
+    AuditTable,
+    DataQueries,
+    KeyTable,
+    ScheduleTable,
+    SecretTable,
+    TopicTable,
+    open_hint_line,
+    open_store,
+)
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.handlers import Services
@@ -21,8 +31,21 @@ from anabranch.handlers.sandbox import Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.secrets import Safe, SecretBox, find_key
-from anabranch.service import AccessService, ChildRuns, DataService, FailedLogins, House, Readiness, WorkflowService
+from anabranch.service import (
+    AccessService,
+    AuditLog,
+    ChildRuns,
+    DataService,
+    FailedLogins,
+    House,
+    Readiness,
+    References,
+    ScheduleService,
+    TopicService,
+    WorkflowService,
+)
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
+from anabranch.triggers import Publisher, Scheduler
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
 # in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
@@ -95,28 +118,36 @@ class App:
                 concurrency=settings.concurrency,
                 held_max=settings.held_max,
                 recoveries_max=settings.recovery_limit,
+                sweep_interval_ms=settings.sweep_interval_ms,
                 works=works,
                 only=only,
             )
-            engine = Engine(store=store, handlers=node_types, options=options)
+            line = open_hint_line(settings.database_url)
+            engine = Engine(store=store, handlers=node_types, options=options, line=line)
+            store.tell(engine.hints)
             service = WorkflowService(
                 engine=engine,
                 node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
+                references=References(workflows=store, queries=rooms.data.saved, secrets=SecretTable(store)),
             )
             children.connect(engine, service)
             await engine.start()
             try:
-                yield House(
-                    engine=engine,
-                    node_types=node_types,
-                    workflows=service,
-                    data=rooms.data,
-                    safe=rooms.safe,
-                    access=access,
-                    readiness=Readiness(store=store, sandbox=rooms.sandbox.health),
-                )
+                # Who advances some runs only starts none by the clock.
+                async with self._opened_triggers(store, service, works=works and only is None) as (schedules, topics):
+                    yield House(
+                        engine=engine,
+                        node_types=node_types,
+                        workflows=service,
+                        data=rooms.data,
+                        safe=rooms.safe,
+                        access=access,
+                        schedules=schedules,
+                        topics=topics,
+                        readiness=Readiness(store=store, sandbox=rooms.sandbox.health),
+                    )
             finally:
                 await engine.stop(grace_s=grace_s)
 
@@ -151,6 +182,18 @@ class App:
                     yield data
             finally:
                 guard.close()
+
+    @asynccontextmanager
+    async def opened_access(self) -> AsyncIterator[AccessService]:
+        """The API keys alone, for who makes and revokes them. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store, self._opened_access(store) as access:
+            yield access
+
+    @asynccontextmanager
+    async def opened_audit(self) -> AsyncIterator[AuditLog]:
+        """The audit trail alone, for who reads it. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store:
+            yield AuditLog(AuditTable(store))
 
     @asynccontextmanager
     async def _opened_store(self) -> AsyncIterator[SqlStore]:
@@ -188,6 +231,26 @@ class App:
             yield access
         finally:
             await access.stop()
+
+    @asynccontextmanager
+    async def _opened_triggers(
+        self, store: SqlStore, workflows: WorkflowService, *, works: bool
+    ) -> AsyncIterator[tuple[ScheduleService, TopicService]]:
+        """Schedules and topics; with `works` what is due and unfinished is started here, until the end."""
+        saved, saved_topics = ScheduleTable(store), TopicTable(store)
+        scheduler = Scheduler(saved=saved, starter=workflows, clock=SystemClock(), store_now=store.now)
+        publisher = Publisher(saved=saved_topics, starter=workflows, clock=SystemClock(), store_now=store.now)
+        if works:
+            await scheduler.start()
+            await publisher.start()
+        try:
+            yield (
+                ScheduleService(saved=saved, workflows=workflows, store_now=store.now),
+                TopicService(saved=saved_topics, workflows=workflows, publisher=publisher),
+            )
+        finally:
+            await scheduler.stop()
+            await publisher.stop()
 
     @asynccontextmanager
     async def _opened_data(self, store: SqlStore, guard: Guard, *, makes_key: bool) -> AsyncIterator[DataService]:

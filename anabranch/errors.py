@@ -18,7 +18,7 @@ class AnabranchError(Exception):
     what to do next, `details` is data for programs (JSON values only).
     """
 
-    code: ClassVar[str] = "INTERNAL"
+    code: str = "INTERNAL"
     hint: ClassVar[str] = ""
 
     def __init__(self, message: str, *, hint: str | None = None, details: Any = None) -> None:
@@ -57,6 +57,13 @@ class InvalidRequest(AnabranchError):
     """A request or a command line whose fields make no sense."""
 
     code = "INVALID_REQUEST"
+
+
+class LimitReached(InvalidRequest):
+    """The tenant has as many things of this kind as it may."""
+
+    code = "LIMIT_REACHED"
+    hint = "Delete what is not needed any more."
 
 
 class BadJson(AnabranchError):
@@ -133,6 +140,20 @@ class TooManyPending(AnabranchError):
     hint = "Retry later, or add workers."
 
 
+class TooManyRequests(AnabranchError):
+    """A connection sends more than it may; the request was not looked at."""
+
+    code = "TOO_MANY_REQUESTS"
+    hint = "Send fewer a second; who goes on is disconnected."
+
+
+class TooManyJoins(AnabranchError):
+    """A connection watches as many runs as it may."""
+
+    code = "TOO_MANY_JOINS"
+    hint = "Leave some with workflow_run_leave, or open another connection."
+
+
 class StoreUnavailable(AnabranchError):
     """The database cannot be reached, or refuses to write; nothing is known to be written.
 
@@ -148,6 +169,19 @@ class ShuttingDown(AnabranchError):
 
     code = "SHUTTING_DOWN"
     hint = "Send it again: another process takes it, or this one once it is back."
+
+
+class AddressUnusable(AnabranchError):
+    """The server cannot listen where it was told to."""
+
+    code = "ADDRESS_UNUSABLE"
+
+
+class NoApiKey(AnabranchError):
+    """The server would be reached by others, and there is no API key that lets anybody in."""
+
+    code = "NO_API_KEY"
+    hint = "Make one with `anabranch keys create --tenant default`, or listen on 127.0.0.1."
 
 
 class NotAuthenticated(AnabranchError):
@@ -290,6 +324,30 @@ class HttpAnswerInvalid(AnabranchError):
     """An answer that cannot become a value: a stream, an unknown encoding, broken JSON."""
 
     code = "HTTP_RESPONSE_INVALID"
+
+
+class ServerUnreachable(AnabranchError):
+    """A server of anabranch gives no answer. What was asked may have been done all the same."""
+
+    code = "SERVER_UNREACHABLE"
+    hint = (
+        "Check the URL, and that the server is up. Whether the request arrived is not known: look before repeating it."
+    )
+
+
+class ServerAnswerInvalid(AnabranchError):
+    """What answers at the URL does not answer as anabranch does."""
+
+    code = "SERVER_ANSWER_INVALID"
+    hint = "Check the URL: it names the server, and its prefix if it has one, without `/v1`."
+
+
+class ServerRefusal(AnabranchError):
+    """A server's refusal with a code that this program does not know; it keeps the server's code and words."""
+
+    def __init__(self, code: str, message: str, *, hint: str | None = None, details: Any = None) -> None:
+        super().__init__(message, hint=hint, details=details)
+        self.code = code
 
 
 class NonRetryable(Exception):

@@ -76,6 +76,10 @@ class Settings(BaseModel):
     port: int = Field(default=8321, ge=0, le=65_535)
     """The TCP port that the server listens on; 0 picks a free one."""
 
+    allowed_hosts: Hosts = ()
+    """Names, separated by commas, that requests may call the server by; empty: localhost where only this machine
+    reaches it, else any."""
+
     lease_ms: Milliseconds = Field(default=30_000, ge=500, le=3_600_000)
     """How long a worker keeps a run without a sign of life; 500 ms to 1 h. Recovery takes this + 5 s."""
 
@@ -97,6 +101,9 @@ class Settings(BaseModel):
     max_retention_days: int = Field(default=365, ge=1, le=3_650)
     """The longest time that an ended run may ask to be kept, 1 to 3,650 days."""
 
+    sweep_interval_ms: Milliseconds = Field(default=300_000, ge=1_000, le=86_400_000)
+    """How often a worker looks for ended runs whose retention is over, to remove them; a duration, 1 s to 24 h."""
+
     egress_allow: Hosts = ()
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
 
@@ -109,6 +116,12 @@ class Settings(BaseModel):
     """32 bytes in base64 that encrypt stored secrets; needed once a secret is to be stored.
 
     Only for the embedded database one is made, and kept in `.anabranch/secret.key`."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
+    """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
+
+    token: SecretStr | None = None
+    """The API key that they ask it with."""
 
     api_key: SecretStr | None = None
     """The API key that `anabranch dev` uses instead of one of its own."""
@@ -166,7 +179,7 @@ def _setting_name(field: str) -> str:
 
 
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
-_SECRETS = frozenset({"database_url", "secret_key", "api_key"})
+_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
 _FILE_VARIABLES = {f"{environment_name(field)}_FILE": field for field in _SECRETS}
 

@@ -8,11 +8,21 @@ import pytest
 
 from anabranch.migrations import upgrade
 from tests.postgres import PostgresServer, running_postgres
+from tests.tools import skipped_for_lack_of_a_tool
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make our own marks known."""
     config.addinivalue_line("markers", "only_on(*backends, because): a promise that only these stores can show")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A test that the machine could not run is named, with the reason: a letter in a row of dots is overlooked."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if skipped_for_lack_of_a_tool(report)]
+    if skipped:
+        terminalreporter.section("this machine could not run", yellow=True, bold=True)
+        for report in skipped:
+            terminalreporter.line(f"{report.nodeid}: {report.longreprtext}")
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,26 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from anabranch.cli import about, migrate, queries, run, runs, secrets, sources, validate, workflows
+from anabranch.cli import (
+    about,
+    audit,
+    keys,
+    migrate,
+    openapi,
+    queries,
+    run,
+    runs,
+    schedules,
+    secrets,
+    serve,
+    sources,
+    topics,
+    validate,
+    workflows,
+)
 from anabranch.cli.output import print_error, shown
 from anabranch.errors import (
+    AddressUnusable,
     AnabranchError,
     BadJson,
     DataSourceInUse,
@@ -28,7 +45,10 @@ from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NoApiKey,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -46,13 +66,17 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 # What was typed or written down has to change before the command can succeed.
 _USAGE_ERRORS = (
+    AddressUnusable,
     BadJson,
     DataSourceInUse,
     InvalidInput,
     InvalidRequest,
     InvalidWorkflow,
     NameTaken,
+    NoApiKey,
+    NotAuthenticated,
     NotFound,
+    NotPermitted,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -71,6 +95,9 @@ application = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+application.command("dev")(serve.dev)
+application.command("serve")(serve.serve)
+application.command("worker")(serve.worker)
 application.command("run")(run.run)
 application.command("validate")(validate.validate)
 application.command("migrate")(migrate.migrate)
@@ -79,6 +106,11 @@ application.add_typer(runs.family, name="runs")
 application.add_typer(secrets.family, name="secrets")
 application.add_typer(sources.family, name="sources")
 application.add_typer(queries.family, name="queries")
+application.add_typer(schedules.family, name="schedules")
+application.add_typer(topics.family, name="topics")
+application.add_typer(keys.family, name="keys")
+application.command("audit")(audit.audit)
+application.command("openapi")(openapi.openapi)
 application.command("doctor")(about.doctor)
 application.command("version")(about.version)
 

@@ -23,6 +23,16 @@ DatabaseUrl = Annotated[
         "--database-url", metavar="URL", help="sqlite:///path or postgresql://…; else ANABRANCH_DATABASE_URL."
     ),
 ]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url", metavar="URL", help="A server, http(s)://host[:port]; else ANABRANCH_URL, else the database."
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", metavar="KEY", help="The API key for it; better ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE."),
+]
 Tenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Whose workflows and runs.")]
 Imports = Annotated[
     list[str] | None,
@@ -40,6 +50,9 @@ RunId = Annotated[str, typer.Argument(metavar="INSTANCE_ID", help="The run.")]
 WorkflowName = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Name or id of a workflow.")]
 
 DEFAULT_TENANT = "default"
+
+# Who did it, in the audit trail: whoever may run commands on the database.
+CLI_ACTOR = "cli"
 
 
 def read_value(text: str | None, *, what: str, default: Any) -> Any:

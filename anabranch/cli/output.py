@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, InvalidRequest
 
 # Control characters would let somebody's text move the reader's cursor; tab and newline are harmless.
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
@@ -31,6 +32,14 @@ def document_text(value: Any) -> str:
     except orjson.JSONEncodeError:
         # Bytes of a command line that are no UTF-8 come back in a message as lone surrogates: escaped, they are JSON.
         return json.dumps(value, indent=2) + "\n"
+
+
+def write_document(path: Path, value: Any) -> None:
+    """The same into a file. Raises InvalidRequest if it cannot be written."""
+    try:
+        path.write_text(document_text(value), encoding="utf-8")
+    except OSError as refusal:
+        raise InvalidRequest(f"{path} cannot be written: {refusal.strerror}", hint="Choose another file.") from None
 
 
 def print_line(text: str) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -20,8 +21,7 @@ from rich.text import Text
 from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.instants import to_iso
-from anabranch.service.run_view import ENDED, NODE_STATUS
+from anabranch.service.run_view import ENDED, NODE_STATUS, log_entry
 
 # Ten times a second looks alive; more is only work.
 REFRESH_S = 0.1
@@ -94,11 +94,11 @@ class Progress:
         place = (event.node_id, event.scope)
         line = self._lines.get(place)
         if line is None:
-            line = self._lines[place] = _Line(_name(event), state, event.attempt, event.created_at)
+            line = self._lines[place] = _Line(_name(event.node_id, event.scope), state, event.attempt, event.created_at)
         line.state, line.attempt = state, event.attempt
         line.ended_at = event.created_at if state in ENDED else None
         if not self._console.is_terminal:
-            text = event_line(event)
+            text = event_line(log_entry(event))
             if text is not None:
                 self._console.out(text, highlight=False)
 
@@ -118,15 +118,15 @@ class Progress:
         return table
 
 
-def event_line(event: Event) -> str | None:
-    """One event as a plain line; None for those that tell a reader nothing new of a node."""
-    state = NODE_STATUS.get(event.type)
-    if state is None or event.type is EventType.LOOP_OPENED:
+def event_line(entry: Mapping[str, Any]) -> str | None:
+    """One entry of a log as a plain line; None for those that tell a reader nothing new of a node."""
+    state = NODE_STATUS.get(entry["eventType"])
+    if state is None or entry["eventType"] == EventType.LOOP_OPENED:
         return None
-    attempt = f" (attempt {event.attempt})" if event.attempt > 1 else ""
-    reason = f": {event.error_message}" if event.error_message else ""
-    return shown(f"{to_iso(event.created_at)}  {state:<8}  {_name(event)}{attempt}{reason}")
+    attempt = f" (attempt {entry['nodeAttempt']})" if entry["nodeAttempt"] > 1 else ""
+    reason = f": {entry['errorMessage']}" if entry["errorMessage"] else ""
+    return shown(f"{entry['createdAt']}  {state:<8}  {_name(entry['nodeID'], entry['scope'])}{attempt}{reason}")
 
 
-def _name(event: Event) -> str:
-    return shown(f"{event.node_id}  {event.scope}" if event.scope else event.node_id)
+def _name(node_id: str, scope: str) -> str:
+    return shown(f"{node_id}  {scope}" if scope else node_id)

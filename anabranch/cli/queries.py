@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, read_value
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, read_value
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.engine.rules.instants import to_iso
@@ -48,9 +48,11 @@ def add(
         "timeout": timeout,
     }
     if replace:
-        query = session.ask_data(lambda data: data.update_query(name, document, tenant_id=session.tenant))
+        query = session.ask_data(
+            lambda data: data.update_query(name, document, tenant_id=session.tenant, actor=CLI_ACTOR)
+        )
     else:
-        query = session.ask_data(lambda data: data.create_query(document, tenant_id=session.tenant))
+        query = session.ask_data(lambda data: data.create_query(document, tenant_id=session.tenant, actor=CLI_ACTOR))
     if as_json:
         print_document(_document(query))
     else:
@@ -89,7 +91,7 @@ def delete(
 ) -> None:
     """Remove a query; nodes that name it fail with QUERY_NOT_FOUND."""
     session = open_session(database_url=database_url, tenant=tenant)
-    session.ask_data(lambda data: data.delete_query(query, tenant_id=session.tenant))
+    session.ask_data(lambda data: data.delete_query(query, tenant_id=session.tenant, actor=CLI_ACTOR))
     if as_json:
         print_document({"name": query, "deleted": True})
     else:

@@ -19,7 +19,17 @@ import typer
 from rich.console import Console
 
 from anabranch.app import build
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Input, Tenant, read_value, same_place
+from anabranch.cli.options import (
+    CLI_ACTOR,
+    DEFAULT_TENANT,
+    AsJson,
+    DatabaseUrl,
+    Imports,
+    Input,
+    Tenant,
+    read_value,
+    same_place,
+)
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_note, problem_line
 from anabranch.cli.progress import Progress
@@ -136,7 +146,7 @@ async def _start(assignment: _Assignment, service: WorkflowService) -> str:
     target, tenant_id = assignment.target, assignment.session.tenant
     assert target is not None
     if _is_file(target):
-        saved, report = await service.save_workflow(read_json_file(target), tenant_id=tenant_id)
+        saved, report = await service.save_workflow(read_json_file(target), tenant_id=tenant_id, actor=CLI_ACTOR)
         for warning in report.warnings:
             print_note(f"warning {problem_line(warning.as_json())}")
         target = saved.workflow_id

@@ -14,19 +14,17 @@ from anabranch.cli.options import (
     Input,
     RunId,
     Tenant,
+    Token,
+    Url,
     WorkflowName,
     read_instant,
     read_value,
-    same_place,
 )
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.place import RunsAndWorkflows, open_place
 from anabranch.cli.progress import event_line
-from anabranch.cli.session import open_session
-from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.instants import from_iso
-from anabranch.errors import InvalidRequest
-from anabranch.service import WorkflowService
+from anabranch.engine.rules.events import TERMINALS, Status
 
 family = typer.Typer(help="Runs: list, show, log, start, cancel, signal, watch.", no_args_is_help=True)
 
@@ -47,43 +45,42 @@ def list_runs(
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before then.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX)] = LIMIT_DEFAULT,
     cursor: Annotated[str | None, typer.Option("--cursor", help="The nextCursor of the page before.")] = None,
+    url: Url = None,
+    token: Token = None,
     database_url: DatabaseUrl = None,
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
 ) -> None:
     """Runs, newest first."""
-    before = _read_cursor(cursor)
     first, end = read_instant(since, option="--since"), read_instant(until, option="--until")
-    session = open_session(database_url=database_url, tenant=tenant)
-    items = session.ask(
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    page = place.ask(
         lambda service: service.list_runs(
-            tenant_id=session.tenant,
-            limit=limit + 1,  # one more tells whether there is another page
-            workflow=workflow,
-            statuses=status or (),
-            since=first,
-            until=end,
-            before=before,
+            limit=limit, cursor=cursor, workflow=workflow, statuses=status or (), since=first, until=end
         )
     )
-    next_cursor = _cursor_after(items[limit - 1]) if len(items) > limit else None
-    items = items[:limit]
     if as_json:
-        print_document({"items": items, "nextCursor": next_cursor})
+        print_document(page)
         return
     columns = ("instanceID", "name", "version", "status", "createdAt", "completedAt")
-    print_table(columns, [[item[column] for column in columns] for item in items])
-    if next_cursor is not None:
-        print_line(f"more: --cursor {next_cursor}")
+    print_table(columns, [[item[column] for column in columns] for item in page["items"]])
+    if page["nextCursor"] is not None:
+        print_line(f"more: --cursor {page['nextCursor']}")
 
 
 @family.command("show")
 def show(
-    instance_id: RunId, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
+    instance_id: RunId,
+    *,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
 ) -> None:
     """One run: input, outcome, and its nodes."""
-    session = open_session(database_url=database_url, tenant=tenant)
-    run = session.ask(lambda service: service.get_run(instance_id, tenant_id=session.tenant))
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    run = place.ask(lambda service: service.get_run(instance_id))
     if as_json:
         print_document(run)
         return
@@ -104,13 +101,15 @@ def log(
     instance_id: RunId,
     *,
     after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only events after this one.")] = 0,
+    url: Url = None,
+    token: Token = None,
     database_url: DatabaseUrl = None,
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
 ) -> None:
     """The events of a run, in log order."""
-    session = open_session(database_url=database_url, tenant=tenant)
-    events = session.ask(lambda service: service.get_log(instance_id, tenant_id=session.tenant, after_seq=after))
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    events = place.ask(lambda service: service.get_log(instance_id, after_seq=after))
     if as_json:
         print_document({"items": events, "nextCursor": None})
         return
@@ -132,6 +131,8 @@ def start(
     deadline_at: Annotated[
         str | None, typer.Option("--deadline-at", metavar="TIME", help="FAILED at that time.")
     ] = None,
+    url: Url = None,
+    token: Token = None,
     database_url: DatabaseUrl = None,
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
@@ -142,12 +143,11 @@ def start(
         read_instant(available_at, option="--available-at"),
         read_instant(deadline_at, option="--deadline-at"),
     )
-    session = open_session(database_url=database_url, tenant=tenant)
-    started = session.ask(
-        lambda service: service.execute_workflow(
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    started = place.ask(
+        lambda service: service.start_run(
             workflow,
             value,
-            tenant_id=session.tenant,
             version=version,
             idempotency_key=key,
             retention_days=retention_days,
@@ -156,7 +156,7 @@ def start(
         )
     )
     if as_json:
-        print_document({"instanceID": started.instance_id, "status": started.status.value})
+        print_document({"instanceID": started.instance_id, "status": started.status})
     else:
         print_line(
             f"run {started.instance_id} {'is' if started.created else 'was started before and is'} {started.status}"
@@ -168,15 +168,17 @@ def cancel(
     instance_id: RunId,
     *,
     reason: Annotated[str, typer.Option("--reason", help="Kept in the log.")] = "cancelled from the command line",
+    url: Url = None,
+    token: Token = None,
     database_url: DatabaseUrl = None,
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
 ) -> None:
     """Cancel a run; returns once that is committed."""
-    session = open_session(database_url=database_url, tenant=tenant)
-    status = session.ask(lambda service: service.cancel_run(instance_id, tenant_id=session.tenant, reason=reason))
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    status = place.ask(lambda service: service.cancel_run(instance_id, reason=reason))
     if as_json:
-        print_document({"instanceID": instance_id, "status": status.value})
+        print_document({"instanceID": instance_id, "status": status})
     else:
         print_line(f"run {instance_id} is {status}")
 
@@ -188,16 +190,16 @@ def signal(
     *,
     payload: Annotated[str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What it carries.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="A repeated key is delivered once.")] = None,
+    url: Url = None,
+    token: Token = None,
     database_url: DatabaseUrl = None,
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
 ) -> None:
     """Send a signal to a run; it is kept until something waits for it."""
     value = read_value(payload, what="--payload", default=None)
-    session = open_session(database_url=database_url, tenant=tenant)
-    delivered = session.ask(
-        lambda service: service.send_signal(instance_id, event, value, tenant_id=session.tenant, key=key)
-    )
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    delivered = place.ask(lambda service: service.send_signal(instance_id, event, value, key=key))
     if as_json:
         print_document({"delivered": delivered})
     else:
@@ -206,38 +208,30 @@ def signal(
 
 @family.command("watch")
 def watch(
-    instance_id: RunId, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
+    instance_id: RunId,
+    *,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
 ) -> None:
     """Follow a run that another process advances, until it ends. Exits like `run`."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
 
-    async def follow(service: WorkflowService) -> dict[str, Any]:
+    async def follow(service: RunsAndWorkflows) -> dict[str, Any]:
         seen = 0
         while True:
-            # The status is read first: events that were committed before it are then in the log that follows.
-            row = await service.get_run_status(instance_id, tenant_id=session.tenant)
-            for event in await service.get_events(instance_id, tenant_id=session.tenant, after_seq=seen):
-                seen = event.seq
-                line = event_line(event)
+            has_ended = False
+            for entry in await service.get_log(instance_id, after_seq=seen):
+                seen, has_ended = entry["seq"], has_ended or entry["eventType"] in TERMINALS
+                line = event_line(entry)
                 if line is not None and not as_json:
                     print_line(line)
-            if row.status.is_terminal:
-                return await service.get_run(instance_id, tenant_id=session.tenant)
+            if has_ended:
+                return await service.get_run(instance_id)
             await asyncio.sleep(WATCH_POLL_S)
 
-    outcome = outcome_of(session.ask(follow))
-    print_outcome(outcome, as_json=as_json, place=same_place(database_url=database_url, tenant=tenant))
+    outcome = outcome_of(place.ask(follow))
+    print_outcome(outcome, as_json=as_json, place=place.flags)
     raise typer.Exit(outcome.exit_code)
-
-
-def _cursor_after(item: dict[str, Any]) -> str:
-    return f"{from_iso(item['createdAt'])}.{item['instanceID']}"
-
-
-def _read_cursor(cursor: str | None) -> tuple[int, str] | None:
-    if cursor is None:
-        return None
-    created_at, _, instance_id = cursor.partition(".")
-    if not created_at.isdecimal() or len(created_at) > 15 or not instance_id:
-        raise InvalidRequest(f"--cursor {cursor!r} is none that we gave", hint="Copy it from the page before.")
-    return int(created_at), instance_id

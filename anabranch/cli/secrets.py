@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from anabranch.app import build
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
 from anabranch.engine.rules.instants import to_iso
@@ -43,7 +43,9 @@ def set_secret(
     text = _typed(name) if value is None else value
     check_secret(name, text)  # before a key is made for nothing
     session = open_session(database_url=database_url, tenant=tenant)
-    entry = _ask(session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text), makes_key=True)
+    entry = _ask(
+        session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR), makes_key=True
+    )
     if as_json:
         print_document(_document(entry))
     else:
@@ -69,7 +71,7 @@ def delete_secret(
 ) -> None:
     """Remove a secret; nodes that read it fail with SECRET_UNKNOWN."""
     session = open_session(database_url=database_url, tenant=tenant)
-    _ask(session, lambda safe: safe.delete(tenant_id=session.tenant, name=name))
+    _ask(session, lambda safe: safe.delete(tenant_id=session.tenant, name=name, actor=CLI_ACTOR))
     if as_json:
         print_document({"name": name, "deleted": True})
     else:

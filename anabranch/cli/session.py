@@ -1,6 +1,6 @@
-"""One invocation: the settings in force, the tenant, and the way to the service.
+"""One invocation on the database: the settings in force, the tenant, and the way to what is there.
 
-Called by every command that opens the database.
+Called by every command that opens the database, and by `place`, which may ask a server instead.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anabranch.app import build
 from anabranch.errors import InvalidRequest
 from anabranch.migrations import ensure_schema
-from anabranch.service import DataService, WorkflowService
+from anabranch.service import DataService, House
 from anabranch.settings import Settings
 
 # 64 characters, as for names: a tenant stands in every key of the database.
@@ -33,17 +33,20 @@ class Session:
     settings: Settings
     tenant: str
 
-    def ask(self, verb: Callable[[WorkflowService], Awaitable[T]]) -> T:
+    def ask_house(self, verb: Callable[[House], Awaitable[T]]) -> T:
         """The answer to one question, or the deed of one verb, on an open database; no nodes run here."""
 
         async def asked() -> T:
-            async with build(self.settings).opened(works=False) as (_, service):
-                return await verb(service)
+            async with build(self.settings).opened_house(works=False) as house:
+                return await verb(house)
 
         return asyncio.run(asked())
 
     def ask_data(self, verb: Callable[[DataService], Awaitable[T]], *, makes_key: bool = False) -> T:
-        """The same of data sources and queries; with `makes_key` a key for passwords is made where that may be."""
+        """The answer to one question, or the deed of one verb, about data sources and queries.
+
+        With `makes_key` a key for passwords is made where that may be.
+        """
 
         async def asked() -> T:
             async with build(self.settings).opened_data(makes_key=makes_key) as service:
@@ -52,14 +55,16 @@ class Session:
         return asyncio.run(asked())
 
 
-def open_session(*, database_url: str | None, tenant: str, imports: Sequence[str] | None = None) -> Session:
-    """Read the settings, import what declares node types, and wait for the database.
+def open_session(
+    *, database_url: str | None, tenant: str, imports: Sequence[str] | None = None, **flags: Any
+) -> Session:
+    """Read the settings (`flags` are further ones), import what declares node types, and wait for the database.
 
     Raises SettingsError, InvalidRequest, StoreUnavailable, SchemaMismatch.
     """
     if not 1 <= len(tenant) <= TENANT_CHARACTERS_MAX or not tenant.isprintable():
         raise InvalidRequest(f"--tenant has 1 to {TENANT_CHARACTERS_MAX} printable characters")
-    settings = Settings.load(database_url=database_url)
+    settings = Settings.load(database_url=database_url, **flags)
     for name in imports or ():
         import_user_module(name)
     # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.engine.rules.instants import to_iso
@@ -39,10 +39,12 @@ def add(
     document = {"name": name, "url": sys.stdin.read(STDIN_CHARACTERS_MAX).strip() if url == "-" else url}
     if replace:
         source = session.ask_data(
-            lambda data: data.update_source(name, document, tenant_id=session.tenant), makes_key=True
+            lambda data: data.update_source(name, document, tenant_id=session.tenant, actor=CLI_ACTOR), makes_key=True
         )
     else:
-        source = session.ask_data(lambda data: data.create_source(document, tenant_id=session.tenant), makes_key=True)
+        source = session.ask_data(
+            lambda data: data.create_source(document, tenant_id=session.tenant, actor=CLI_ACTOR), makes_key=True
+        )
     if as_json:
         print_document(_document(source))
     else:
@@ -68,7 +70,7 @@ def delete(
 ) -> None:
     """Remove a data source that no query names."""
     session = open_session(database_url=database_url, tenant=tenant)
-    session.ask_data(lambda data: data.delete_source(source, tenant_id=session.tenant))
+    session.ask_data(lambda data: data.delete_source(source, tenant_id=session.tenant, actor=CLI_ACTOR))
     if as_json:
         print_document({"name": source, "deleted": True})
     else:

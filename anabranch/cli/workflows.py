@@ -7,29 +7,30 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Tenant, WorkflowName
-from anabranch.cli.output import document_text, print_document, print_line, print_note, print_table, problem_line
-from anabranch.cli.session import open_session
-from anabranch.engine.ports import WorkflowVersion
-from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.validate import Report
-from anabranch.errors import InvalidRequest, InvalidWorkflow
+from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Tenant, Token, Url, WorkflowName
+from anabranch.cli.output import print_document, print_line, print_note, print_table, problem_line, write_document
+from anabranch.cli.place import RunsAndWorkflows, open_place
+from anabranch.engine.rules.graph import derive_name
+from anabranch.errors import InvalidWorkflow
 from anabranch.intake import read_json_file
-from anabranch.service import WorkflowService
 
-family = typer.Typer(help="Definitions: list, show, import, export.", no_args_is_help=True)
+family = typer.Typer(help="Definitions: list, show, import, export, delete.", no_args_is_help=True)
 
 Version = Annotated[int | None, typer.Option("--version", metavar="N", help="Which version; the newest if not given.")]
 
 
 @family.command("list")
 def list_workflows(
-    *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
+    *,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
 ) -> None:
     """The newest version of every workflow."""
-    session = open_session(database_url=database_url, tenant=tenant)
-    found = session.ask(lambda service: service.get_all_workflows(tenant_id=session.tenant))
-    items = [_summary(workflow) for workflow in found]
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    items = place.ask(lambda service: service.list_workflows())
     if as_json:
         print_document({"items": items, "nextCursor": None})
         return
@@ -42,23 +43,27 @@ def show(
     workflow: WorkflowName,
     *,
     version: Version = None,
+    url: Url = None,
+    token: Token = None,
     database_url: DatabaseUrl = None,
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
 ) -> None:
     """One workflow with its nodes and edges."""
-    session = open_session(database_url=database_url, tenant=tenant)
-    found = session.ask(lambda service: service.get_workflow_by_id(workflow, tenant_id=session.tenant, version=version))
-    nodes, edges = found.definition.get("nodes", []), found.definition.get("edges", [])
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    found = place.ask(lambda service: service.get_workflow(workflow, version=version))
     if as_json:
-        options = found.definition.get("workflowOptions")
-        print_document({**_summary(found), "nodes": nodes, "edges": edges, "workflowOptions": options})
+        print_document(found)
         return
-    print_line(f"{found.name} version {found.version}{f': {found.title}' if found.title else ''}")
-    print_table(("node", "type", "name"), [[node["id"], node["type"], node.get("name")] for node in nodes])
+    title = f": {found['title']}" if found["title"] else ""
+    print_line(f"{found['name']} version {found['version']}{title}")
+    print_table(("node", "type", "name"), [[node["id"], node["type"], node.get("name")] for node in found["nodes"]])
     print_table(
         ("from", "handle", "to"),
-        [[edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"]] for edge in edges],
+        [
+            [edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"]]
+            for edge in found["edges"]
+        ],
     )
 
 
@@ -67,20 +72,22 @@ def import_files(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Drawn workflows as JSON.")],
     *,
     imports: Imports = None,
+    url: Url = None,
+    token: Token = None,
     database_url: DatabaseUrl = None,
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
 ) -> None:
     """Save workflows under their names: new, the next version, or nothing if the newest is the same."""
-    session = open_session(database_url=database_url, tenant=tenant, imports=imports)
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant, imports=imports)
     documents = [(file, read_json_file(file)) for file in files]
 
-    async def save_all(service: WorkflowService) -> list[dict[str, Any]]:
+    async def save_all(service: RunsAndWorkflows) -> list[dict[str, Any]]:
         for file, document in documents:  # all are looked at before one is saved
-            _refuse_invalid(file, service.validate(document))
-        return [_saved(*await service.save_workflow(document, tenant_id=session.tenant)) for _, document in documents]
+            _refuse_invalid(file, await service.validate(document))
+        return [await service.save_workflow(_named(document)) for _, document in documents]
 
-    saved = session.ask(save_all)
+    saved = place.ask(save_all)
     if as_json:
         print_document({"items": saved})
         return
@@ -96,49 +103,58 @@ def export(
     *,
     version: Version = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.")] = None,
+    url: Url = None,
+    token: Token = None,
     database_url: DatabaseUrl = None,
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
 ) -> None:
     """The workflow as a file that `import` and `run` take; printed unless --output names a file."""
-    session = open_session(database_url=database_url, tenant=tenant)
-    found = session.ask(lambda service: service.get_workflow_by_id(workflow, tenant_id=session.tenant, version=version))
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+
+    async def read(service: RunsAndWorkflows) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = await service.get_workflow(workflow, version=version)
+        # The version that was found: a newer one may have been saved since.
+        return found, await service.export_workflow(found["workflowID"], version=found["version"])
+
+    found, document = place.ask(read)
     if output is None:
-        print_document(dict(found.definition))
+        print_document(document)
         return
-    try:
-        output.write_text(document_text(dict(found.definition)), encoding="utf-8")
-    except OSError as refusal:
-        raise InvalidRequest(f"{output} cannot be written: {refusal.strerror}", hint="Choose another file.") from None
+    write_document(output, document)
     if as_json:
-        print_document({"name": found.name, "version": found.version, "file": str(output)})
+        print_document({"name": found["name"], "version": found["version"], "file": str(output)})
     else:
-        print_line(f"{found.name} version {found.version} is in {output}")
+        print_line(f"{found['name']} version {found['version']} is in {output}")
 
 
-def _summary(workflow: WorkflowVersion) -> dict[str, Any]:
-    return {
-        "workflowID": workflow.workflow_id,
-        "name": workflow.name,
-        "title": workflow.title,
-        "kind": workflow.kind,
-        "version": workflow.version,
-        "createdAt": to_iso(workflow.created_at),
-        "updatedAt": to_iso(workflow.updated_at),
-    }
+@family.command("delete")
+def delete(
+    workflow: WorkflowName,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Cancel its open runs first.")] = False,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a workflow with all its versions; its name is free, its ended runs stay. Open runs stand in the way."""
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
+    place.ask(lambda service: service.delete_workflow(workflow, force=force))
+    if as_json:
+        print_document({"workflow": workflow, "deleted": True})
+    else:
+        print_line(f"workflow {workflow} is deleted")
 
 
-def _saved(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:
-    return {
-        "workflowID": workflow.workflow_id,
-        "name": workflow.name,
-        "version": workflow.version,
-        "warnings": [problem.as_json() for problem in report.warnings],
-    }
+def _named(document: dict[str, Any]) -> dict[str, Any]:
+    """A valid document with the name that it is saved under: its own, or the one that its title makes."""
+    return {**document, "name": document.get("name") or derive_name(document.get("title") or "")}
 
 
-def _refuse_invalid(file: Path, report: Report) -> None:
-    try:
-        report.raise_if_invalid()
-    except InvalidWorkflow as refusal:
-        raise InvalidWorkflow(f"{file}: {refusal.message}", details=refusal.details) from None
+def _refuse_invalid(file: Path, report: dict[str, Any]) -> None:
+    errors = report["errors"]
+    if errors:
+        others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InvalidWorkflow(f"{file}: {errors[0]['message']}{others}", details=errors)

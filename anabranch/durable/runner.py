@@ -20,9 +20,11 @@ from anabranch.durable.step_error import StepError, qualified_name
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.desk import Desk, desk_of
 from anabranch.engine.failures import failed_by
-from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.coded.plan import BODY_TYPE
 from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.node_types import NodeType
 from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, Failed
 from anabranch.errors import AnabranchError, NonRetryable, RunError
 
@@ -90,6 +92,26 @@ class Runner:
         if isinstance(returned, BodySuspended | BodyBlocked):
             return returned
         return HandlerResult(returned)
+
+
+class WithBodies:
+    """The node types of a process, and its coded bodies, as the engine asks for their handlers."""
+
+    def __init__(self, nodes: HandlerRegistry, runner: Runner) -> None:
+        self._nodes = nodes
+        self._runner = runner
+
+    def get(self, type_name: str) -> NodeType | None:
+        """The node type, or None if nobody registered it. Bodies are no type that a node can have."""
+        return self._nodes.get(type_name)
+
+    def names(self) -> Sequence[str]:
+        """Every registered node type."""
+        return self._nodes.names()
+
+    def handler(self, type_name: str) -> Handler | None:
+        """The handler of a node type, or of bodies."""
+        return self._runner if type_name == BODY_TYPE else self._nodes.handler(type_name)
 
 
 async def _coroutine(found: Workflow, context: Context, input_: Any) -> Any:

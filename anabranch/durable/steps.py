@@ -62,7 +62,7 @@ class Steps:
         /,
         *args: Any,
         retry: Mapping[str, Any] | None = None,
-        timeout: Duration | None = None,
+        timeout: Duration | None = None,  # noqa: ASYNC109 -- of each try, and counted by the engine
         **kwargs: Any,
     ) -> Any:
         """What `fn(*args, **kwargs)` returned: called now, or taken from the log.
@@ -91,7 +91,12 @@ class Steps:
         await self._body.answer(self._call(name, StepKind.SLEEP), _asks_for(asked))
 
     async def wait_for_event(
-        self, name: str, *, event: str | None = None, match: Any = None, timeout: Duration | None = None
+        self,
+        name: str,
+        *,
+        event: str | None = None,
+        match: Any = None,
+        timeout: Duration | None = None,  # noqa: ASYNC109 -- durable: it goes on while the body is unwound
     ) -> Any:
         """The payload of the oldest fitting signal that no other wait has taken; None once `timeout` is over.
 

@@ -84,7 +84,8 @@ class AuditRows(Protocol):
 
 def chained(entry: AuditEntry, *, head: AuditHead, at: int) -> AuditRow:
     """The row that follows `head`, escaped and hashed."""
-    details = escaped(json.dumps(entry.details, ensure_ascii=True, sort_keys=True), DETAILS_CHARACTERS_MAX)
+    # JSON in ASCII has every control character escaped but this one.
+    details = json.dumps(entry.details, sort_keys=True).replace("\x7f", "\\u007f")
     row = AuditRow(
         head.position + 1,
         escaped(entry.tenant_id, TEXT_CHARACTERS_MAX),
@@ -92,7 +93,7 @@ def chained(entry: AuditEntry, *, head: AuditHead, at: int) -> AuditRow:
         escaped(entry.actor, TEXT_CHARACTERS_MAX),
         entry.action,
         escaped(entry.target, TEXT_CHARACTERS_MAX),
-        details if len(details) < DETAILS_CHARACTERS_MAX else json.dumps({"truncated": True}),
+        details if len(details) <= DETAILS_CHARACTERS_MAX else json.dumps({"truncated": True}),
         NO_HASH,
     )
     return AuditRow(*_fields(row), hash=hash_of(row, head.hash))

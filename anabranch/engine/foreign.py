@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ports import Clock, Store
@@ -22,13 +23,16 @@ LOOK_MS = 500
 class ForeignWatch:
     """Compares the versions of all held instances with the store's, in one statement."""
 
-    def __init__(self, *, store: Store, orchestrator: Orchestrator, clock: Clock) -> None:
+    def __init__(self, *, store: Store, orchestrator: Orchestrator, clock: Clock, look_ms: int = LOOK_MS) -> None:
         self._store = store
         self._orchestrator = orchestrator
         self._clock = clock
+        self._look_ms = look_ms
         self._task: asyncio.Task[None] | None = None
         self._uncompared: set[str] = set()
         """Held instances that another process may have written to since we last looked at them."""
+        self._touched: set[str] = set()
+        """Held instances that another process is said to have written to."""
 
     async def start(self) -> None:
         """Begin to look."""
@@ -51,8 +55,28 @@ class ForeignWatch:
         if await self._store.foreign_changes_possible():
             self._uncompared.update(held.ids)
         self._uncompared.intersection_update(held.ids)
+        await self._compare(self._uncompared)
+
+    def touched(self, instance_ids: Collection[str]) -> bool:
+        """Note that another process is said to have written to these; is any of them held here?"""
+        held = [instance_id for instance_id in instance_ids if self._orchestrator.holds(instance_id)]
+        self._touched.update(held)
+        return bool(held)
+
+    async def look_at_touched(self) -> None:
+        """Refresh those of the touched instances whose version is not the one we know.
+
+        One with a turn in flight is left to that turn, which loses if it does not know of the
+        write, and to the next `look`.
+        """
+        touched, self._touched = self._touched, set()
+        self._uncompared.update(touched)
+        await self._compare(touched)
+
+    async def _compare(self, instance_ids: Collection[str]) -> None:
+        held = self._orchestrator.held
         known = {instance_id: version for instance_id, version, _ in held.settled_leases()}
-        known = {instance_id: version for instance_id, version in known.items() if instance_id in self._uncompared}
+        known = {instance_id: version for instance_id, version in known.items() if instance_id in instance_ids}
         if not known:
             return
         stored = await self._store.versions(list(known))
@@ -67,7 +91,7 @@ class ForeignWatch:
 
     async def _look_forever(self) -> None:
         while True:
-            await self._clock.sleep(LOOK_MS)
+            await self._clock.sleep(self._look_ms)
             try:
                 await self.look()
             except StoreUnavailable as failure:

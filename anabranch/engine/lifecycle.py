@@ -11,19 +11,24 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.foreign import ForeignWatch
 from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.hint_line import HintLine
+from anabranch.engine.hints import Hints
+from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.leases import Leases
 from anabranch.engine.observe import Observers
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.ports import Clock, Store
+from anabranch.engine.ports import Clock, InstanceHead, Store
+from anabranch.engine.prompting import Prompt
 from anabranch.engine.queues import ResultQueue, TaskQueue
-from anabranch.engine.recovery import Recovery
+from anabranch.engine.recovery import POLL_MS, Recovery
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.task_worker import TaskWorker
@@ -45,6 +50,10 @@ class EngineOptions:
     recoveries_max: int = RECOVERIES_MAX
     batch_turns_max: int = BATCH_TURNS_MAX
     """Turns in one commit."""
+    poll_ms: int = POLL_MS
+    """How far apart the looks for due work and for foreign changes are; hints shorten them."""
+    sweep_interval_ms: int = 300_000
+    """5 min between two looks for runs whose retention, counted in days, is over."""
     works: bool = True
     """False: accepts starts, signals and cancels, and leaves the running to other workers."""
     only: Sequence[str] | None = None
@@ -62,7 +71,14 @@ class Engine:
         options: EngineOptions,
         clock: Clock | None = None,
         worker_id: str | None = None,
+        line: HintLine | None = None,
+        known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
     ) -> None:
+        """`line` joins it with the other processes of the store; the store is to be told of `hints`.
+
+        `known_code` gives name and version of the coded workflows that `handlers` can run the bodies of.
+        """
+        self._known_code = known_code
         self.store = store
         self.options = options
         self.clock = clock or SystemClock()
@@ -92,11 +108,28 @@ class Engine:
             clock=self.clock,
             lease_ms=options.lease_ms,
             held_max=options.held_max,
+            known_code=known_code,
             only=options.only,
+            poll_ms=options.poll_ms,
         )
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
-        self._foreign = ForeignWatch(store=store, orchestrator=self.orchestrator, clock=self.clock)
+        self._foreign = ForeignWatch(
+            store=store, orchestrator=self.orchestrator, clock=self.clock, look_ms=options.poll_ms
+        )
+        self._foreign_look = Prompt(self._foreign.look_at_touched, clock=self.clock, name="look-at-touched")
+        self._claim = Prompt(self.recovery.claim_all, clock=self.clock, name="claim-hinted")
+        self.hints = Hints(
+            line=line, clock=self.clock, works=options.works, touched=self._touched, pending=self._claim.give
+        )
+        """Hints from and to other processes (`ChangeHints`, `Notices`); without a line only within this one."""
+        self.housekeeping = Housekeeping(store=store, clock=self.clock, sweep_interval_ms=options.sweep_interval_ms)
         self._stopped = False
+
+    def may_hold(self, head: InstanceHead) -> bool:
+        """May this instance be born here? There must be room, and for a coded one its function."""
+        if not self.has_room:
+            return False
+        return head.kind != CODED_KIND or (head.workflow_name, head.workflow_version) in self._known_code()
 
     @property
     def has_room(self) -> bool:
@@ -112,12 +145,18 @@ class Engine:
             await self._leases.start()
             await self._foreign.start()
             await self.recovery.start()
+            await self.housekeeping.start()
+        else:
+            await self._claim.stop()  # nobody claims here, whatever is hinted
+        await self.hints.start()
 
     async def stop(self, *, grace_s: float = 0.0) -> None:
         """Return when all is done and handed over; what executes has `grace_s` to end. Twice is harmless."""
         if self._stopped:
             return
         self._stopped = True
+        await self._claim.stop()
+        await self.housekeeping.stop()
         await self.recovery.stop()
         self._tasks.close()
         if grace_s > 0:
@@ -129,6 +168,7 @@ class Engine:
                     "some handlers did not end within the grace of %s s; they are run again elsewhere", grace_s
                 )
         await self._tasks.stop()
+        await self._foreign_look.stop()
         await self._foreign.stop()
         await self.orchestrator.stop()
         await self._leases.stop()
@@ -136,3 +176,8 @@ class Engine:
             await self.store.release(worker_id=self.worker_id)
         except StoreUnavailable as failure:
             logger.warning("leases could not be handed over, they lapse by themselves: %s", failure.message)
+        await self.hints.stop()
+
+    def _touched(self, instance_ids: Collection[str]) -> None:
+        if self._foreign.touched(instance_ids):
+            self._foreign_look.give()

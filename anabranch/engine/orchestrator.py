@@ -103,10 +103,8 @@ class Orchestrator:
         self._held.arrived.set()
         lanes, self._lanes = self._lanes, []
         await asyncio.gather(*lanes, return_exceptions=True)
-        for instance_id in self._held.ids:
-            held = self._held.get(instance_id)
-            if held is not None:
-                self._held.let_go(held)
+        for held in filter(None, map(self._held.get, self._held.ids)):
+            self._held.let_go(held)
 
     # -- what is held ---------------------------------------------------------------------
     @property
@@ -133,13 +131,15 @@ class Orchestrator:
         self._unclear.note_failure(failure)
 
     # -- stimuli --------------------------------------------------------------------------
-    async def give_birth(self, head: InstanceHead, plan: AnyPlan, input_: Payload, *, hold: bool) -> Birth:
+    async def give_birth(
+        self, head: InstanceHead, plan: AnyPlan, input_: Payload, *, hold: bool, definition: Payload | None = None
+    ) -> Birth:
         """Create an instance, held here if `hold` says that there is room. Raises StoreUnavailable."""
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
         holding = Holding(new_state(plan, head), 0, self.worker_id if hold else None, 0)
         born: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
-        held = Held(holding, inbox=[Started(input_, begin=hold)], born=born, extended_at=self._clock.monotonic())
+        held = Held(holding, inbox=[Started(input_, hold, definition)], born=born, extended_at=self._clock.monotonic())
         self._held.add(held)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):

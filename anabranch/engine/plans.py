@@ -1,24 +1,34 @@
-"""Compiled plans of the workflow versions in use, read from the store once each."""
+"""Compiled plans of the workflow versions in use, and of test runs, read from the store once each."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
 
-from anabranch.engine.ports import Store, WorkflowVersion
+from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.plan import CODED_KIND, coded_plan
 from anabranch.engine.rules.compile import compile_plan
+from anabranch.engine.rules.definition_notes import DEFINITION_SEQ, definition_in
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.node_types import NodeTypes
+from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.errors import NotFound
 
 # 1,000 versions: a plan of a few dozen nodes takes some 50 KB, so this stays within 50 MB.
 PLANS_KEPT_MAX = 1_000
 
+# Stored versions are numbered from 1.
+TEST_VERSION = 0
+
 
 class PlanCache:
-    """Plans by (workflow, version): versions never change, so a plan is compiled once."""
+    """Plans by (workflow, version): versions never change, so a plan is compiled once.
+
+    A test run has no stored version: its plan is kept under its own id and the number 0.
+    """
 
     def __init__(self, store: Store, node_types: NodeTypes) -> None:
         self._store = store
@@ -27,13 +37,20 @@ class PlanCache:
         self._reading: dict[tuple[str, int], asyncio.Event] = {}
 
     async def plan_of(self, head: InstanceHead) -> AnyPlan:
-        """The plan that an instance is pinned to. Raises NotFound if its version is gone, StoreUnavailable."""
+        """The plan that an instance is pinned to, or for a test run that of the definition in its log.
+
+        Raises NotFound if that is gone, StoreUnavailable.
+        """
         if head.workflow_id is None:
-            raise NotFound(f"run {head.instance_id} has no stored workflow")
+            return await self.plan(head.instance_id, TEST_VERSION)
         return await self.plan(head.workflow_id, head.workflow_version)
 
+    def compile(self, definition: Mapping[str, Any]) -> Plan:
+        """The plan of a valid definition that is not stored."""
+        return compile_plan(definition, self._node_types)
+
     async def plan(self, workflow_id: str, version: int) -> AnyPlan:
-        """The plan of a workflow version."""
+        """The plan of a workflow version, or with `TEST_VERSION` that of the test run of this id."""
         key = (workflow_id, version)
         while key not in self._plans:
             under_way = self._reading.get(key)
@@ -45,20 +62,24 @@ class PlanCache:
         return self._plans[key]
 
     async def _read(self, key: tuple[str, int]) -> None:
-        workflow_id, version = key
         read = self._reading[key] = asyncio.Event()
         try:
-            stored = await self._store.get_definition(workflow_id, version)
-            if stored is None:
-                raise NotFound(f"version {version} of workflow {workflow_id} is not stored")
-            self._plans[key] = self._compiled(stored)
+            self._plans[key] = await self._plan_of_stored(*key)
             if len(self._plans) > PLANS_KEPT_MAX:
                 self._plans.popitem(last=False)
         finally:
             del self._reading[key]
             read.set()
 
-    def _compiled(self, stored: WorkflowVersion) -> AnyPlan:
+    async def _plan_of_stored(self, key_id: str, version: int) -> AnyPlan:
+        if version == TEST_VERSION:
+            definition = definition_in(await self._store.read_log(key_id, limit=DEFINITION_SEQ))
+            if definition is None:
+                raise NotFound(f"run {key_id} has neither a stored workflow nor a definition in its log")
+            return self.compile(dict(definition))
+        stored = await self._store.get_definition(key_id, version)
+        if stored is None:
+            raise NotFound(f"version {version} of workflow {key_id} is not stored")
         if stored.kind == CODED_KIND:
             return coded_plan(stored.name, stored.version, stored.definition)
-        return compile_plan(stored.definition, self._node_types)
+        return self.compile(stored.definition)

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.turn import Outcome, Turn
 from anabranch.engine.rules.values import Payload
 
 __all__ = [
+    "ChangeHints",
     "Claimed",
     "Clock",
     "ForeignResult",
+    "InputFilter",
     "InstanceHead",
     "InstanceRow",
     "Loaded",
@@ -30,6 +33,7 @@ __all__ = [
     "SecretRows",
     "Store",
     "Turn",
+    "WorkflowEntry",
     "WorkflowVersion",
 ]
 
@@ -96,6 +100,28 @@ class WorkflowVersion:
     updated_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class WorkflowEntry:
+    """One version as lists show it."""
+
+    workflow_id: str
+    name: str
+    title: str | None
+    kind: str
+    version: int
+    created_at: int
+    """When the workflow was made."""
+    updated_at: int
+    """When this version was saved."""
+    definition: Mapping[str, Any] | None = None
+    """None unless it was asked for."""
+
+
+# 5 s: time for a worker that knows the code of a run, if there is one, to come before all those that do not. These
+# then find out that nobody does, and write it down.
+CODE_GRACE_MS = 5_000
+
+
 class Store(Protocol):
     """One database (or memory) that keeps instances, their logs and the definitions.
 
@@ -128,7 +154,14 @@ class Store(Protocol):
         """
 
     async def claim(
-        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
 
@@ -136,7 +169,8 @@ class Store(Protocol):
         without knowing must lose its next commit too. Rows another claim holds locked are
         skipped. `only` restricts it to these ids and the families below them (`anabranch run`);
         `steal` takes them from a live lease too (`run --resume`), which does not count as lapsed:
-        its worker had not crashed.
+        its worker had not crashed. With `known_code` (names and versions) coded runs of others are
+        left for `CODE_GRACE_MS` to the workers that know them.
         """
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
@@ -180,6 +214,9 @@ class Store(Protocol):
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
         """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """Events in seq order."""
 
@@ -189,13 +226,18 @@ class Store(Protocol):
         tenant_id: str,
         limit: int,
         before: tuple[int, str] | None = None,
-        workflow_name: str | None = None,
+        workflow_id: str | None = None,
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
         test: bool = False,
+        input_filters: Sequence[InputFilter] = (),
     ) -> list[InstanceRow]:
-        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until."""
+        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until.
+
+        Only test runs with `test`, only others without. An input filter asks for a value in the
+        input, read as JSON or taken as text; all of them must be met.
+        """
 
     async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
         """Which (of these) nodes have a NODE_COMPLETED row at the root scope."""
@@ -209,6 +251,26 @@ class Store(Protocol):
     async def count_pending(self, *, up_to: int) -> int:
         """PENDING instances, due now or later, counted up to that many and no further."""
 
+    # -- upkeep ---------------------------------------------------------------------------
+    async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
+        """How many runs of each workflow are in each status, without test runs; exact at one moment.
+
+        Costs what is open and what has ended since the last `fold_counts`, not what is stored.
+        """
+
+    async def fold_counts(self, *, limit: int) -> bool:
+        """Count about that many ended runs for good; True if more can be counted at once.
+
+        False too if another process is counting. Nothing is counted twice or left out, whoever crashes.
+        """
+
+    async def remove_expired(self, *, limit: int) -> int | None:
+        """Remove at most that many ended runs whose retention is over, each with its log; how many.
+
+        Never an open run, and no child whose parent is open: it may still be asked how the child
+        ended. None: another process is at it, so ask again later.
+        """
+
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(
         self,
@@ -220,25 +282,53 @@ class Store(Protocol):
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
         """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
 
-        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
+        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers. With an
+        `actor` a new version is on record in the same transaction, in stores that keep an audit trail.
         """
 
     async def get_workflow(
         self, *, tenant_id: str, workflow: str, version: int | None = None
     ) -> WorkflowVersion | None:
-        """By id or name; the newest version unless one is named."""
+        """By id or name; the newest version unless one is named.
+
+        The tenant's own, else the coded one of this name, which all tenants see.
+        """
+
+    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """Note what a worker can run: a version of a coded workflow, with the options that it is declared with now.
+
+        From then on no other workflow may be saved under its name; a tenant that has one keeps it,
+        and sees the coded one by its id only. Two workers at once register one.
+        """
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""
 
-    async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
-        """The newest version of each, by name."""
+    async def list_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
+    ) -> list[WorkflowEntry]:
+        """The newest version of each, by name (in the order of its characters' codes), strictly after that one."""
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
-        """Free the name. Raises NotFound, or WorkflowHasRuns while instances are open."""
+    async def list_versions(
+        self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
+    ) -> list[WorkflowEntry]:
+        """The versions of one that is not deleted, newest first, strictly before that one."""
+
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Free the name; from then on nothing is born on it. Raises NotFound. `actor`: as when saving.
+
+        Raises WorkflowHasRuns while instances are open, unless forced: then they go on until
+        somebody cancels what `runs_of_deleted_workflows` names.
+        """
+
+    async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
+        """(tenant_id, instance_id) of open runs of deleted workflows, or of this one if it is deleted."""
 
     async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
         """Remove the rows of a terminal test run in one transaction. Raises NotFound for any other run."""
@@ -267,6 +357,23 @@ class Observer(Protocol):
         """These events are in the log."""
 
 
+class ChangeHints(Protocol):
+    """Hints that a run which another process may advance has changed: look sooner than you would have anyway.
+
+    They may be lost, doubled, late or wrong, and there may be none at all (SQLite, a pooler before
+    PostgreSQL). Who watches polls besides; what this process commits itself its Observer tells.
+    """
+
+    def watch(self, instance_id: str) -> None:
+        """Ask the other processes for hints about this run. Watching twice is watching once."""
+
+    def unwatch(self, instance_id: str) -> None:
+        """Ask no longer."""
+
+    def subscribe(self, changed: Callable[[str], None]) -> None:
+        """Call this with the id of each watched run that may have changed; it must not block or raise."""
+
+
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
     """A secret as it is stored."""
@@ -280,9 +387,11 @@ class SealedSecret:
 
 
 class SecretRows(Protocol):
-    """The rows of the secrets; whoever calls it encrypts."""
+    """The rows of the secrets; whoever calls it encrypts. What an `actor` does is on record in the same transaction."""
 
-    async def put_secret(self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]]) -> SealedSecret:
+    async def put_secret(
+        self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]], actor: str | None = None
+    ) -> SealedSecret:
         """Write the next version, 1 if there is none: `seal` is given its number and gives key id and bytes.
 
         Two writers at once get different numbers; the later one stays.
@@ -294,7 +403,7 @@ class SecretRows(Protocol):
     async def list_secrets(self, *, tenant_id: str) -> Sequence[SealedSecret]:
         """All of a tenant's, by name."""
 
-    async def delete_secret(self, *, tenant_id: str, name: str) -> bool:
+    async def delete_secret(self, *, tenant_id: str, name: str, actor: str | None = None) -> bool:
         """Remove one; False if there was none."""
 
     async def secret_key_ids(self) -> Sequence[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
@@ -37,7 +37,9 @@ class Recovery:
         clock: Clock,
         lease_ms: int,
         held_max: int,
+        known_code: Callable[[], Sequence[tuple[str, int]]],
         only: Sequence[str] | None = None,
+        poll_ms: int = POLL_MS,
     ) -> None:
         """`only` restricts what is adopted to these instances (`anabranch run`)."""
         self._store = store
@@ -46,8 +48,12 @@ class Recovery:
         self._clock = clock
         self._lease_ms = lease_ms
         self._held_max = held_max
+        self._known_code = known_code
         self._only = only
+        self._poll_ms = poll_ms
         self._task: asyncio.Task[None] | None = None
+        self._claiming = asyncio.Lock()
+        """One claim at a time: two would count on the same room."""
         self._postponed: list[tuple[Claimed, float]] = []
         """Claimed, but the store did not answer what plan they follow; with the time of the claim."""
 
@@ -68,6 +74,15 @@ class Recovery:
 
     async def claim_once(self, *, steal: bool = False) -> int:
         """Claim what may be claimed and there is room for; how many were adopted. Raises StoreUnavailable."""
+        async with self._claiming:
+            return await self._claim_within_room(steal=steal)
+
+    async def claim_all(self) -> None:
+        """Claim until nothing is left that may be claimed, or no room. Raises StoreUnavailable."""
+        while await self.claim_once() >= CLAIM_MAX:
+            pass
+
+    async def _claim_within_room(self, *, steal: bool) -> int:
         await self._adopt_postponed()
         room = min(CLAIM_MAX, self._held_max - len(self._orchestrator.held))
         if room <= 0:
@@ -79,6 +94,7 @@ class Recovery:
             lease_ms=self._lease_ms,
             only=self._only,
             steal=steal,
+            known_code=self._known_code(),
         )
         for one in claimed:
             await self._adopt(one, asked_at)
@@ -113,4 +129,4 @@ class Recovery:
             except Exception:
                 logger.exception("claiming went wrong; tried again")
             if claimed < CLAIM_MAX:
-                await self._clock.sleep(POLL_MS)
+                await self._clock.sleep(self._poll_ms)

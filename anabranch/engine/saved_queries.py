@@ -48,9 +48,12 @@ class DataQuery:
 
 
 class SavedQueries(Protocol):
-    """Keeps data sources and queries. `key` is an id or a name."""
+    """Keeps data sources and queries. `key` is an id or a name.
 
-    async def save_source(self, source: DataSource) -> DataSource:
+    What an `actor` does is on record in the same transaction.
+    """
+
+    async def save_source(self, source: DataSource, *, actor: str | None = None) -> DataSource:
         """Insert, or replace the one with this id; the store sets both times. Raises NameTaken."""
 
     async def find_source(self, key: str, *, tenant_id: str) -> DataSource | None:
@@ -59,10 +62,10 @@ class SavedQueries(Protocol):
     async def list_sources(self, *, tenant_id: str) -> Sequence[DataSource]:
         """All of a tenant's, by name."""
 
-    async def delete_source(self, data_source_id: str, *, tenant_id: str) -> None:
+    async def delete_source(self, data_source_id: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove it. Raises NotFound, or DataSourceInUse while queries name it."""
 
-    async def save_query(self, query: DataQuery) -> DataQuery:
+    async def save_query(self, query: DataQuery, *, actor: str | None = None) -> DataQuery:
         """Insert, or replace the one with this id; the store sets both times. Raises NameTaken."""
 
     async def find_query(self, key: str, *, tenant_id: str) -> tuple[DataQuery, DataSource | None] | None:
@@ -71,5 +74,5 @@ class SavedQueries(Protocol):
     async def list_queries(self, *, tenant_id: str) -> Sequence[DataQuery]:
         """All of a tenant's, by name."""
 
-    async def delete_query(self, data_query_id: str, *, tenant_id: str) -> None:
+    async def delete_query(self, data_query_id: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove it. Raises NotFound."""

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from anabranch import pages
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
 from anabranch.intake import TEXT_BYTES_MAX
 from anabranch.rest.bodies import bearer_key, read_body, read_query
@@ -55,6 +56,8 @@ def build_application(
         "/openapi.json", partial(_send, json_bytes(openapi_document(routes)), "application/json")
     )
     application.router.add_get("/metrics", partial(_send_metrics, metrics))
+    for page in pages.PATHS:
+        application.router.add_get(page, _send_page)
     for route in routes:
         for path in (route.path, *route.aliases):
             application.router.add_route(route.method, path, partial(_serve, house, route))
@@ -132,6 +135,15 @@ async def _send(body: bytes, content_type: str, request: web.Request) -> web.Res
 
 async def _send_metrics(metrics: Metrics, request: web.Request) -> web.Response:
     return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _send_page(request: web.Request) -> web.Response:
+    page = pages.find(request.path)
+    assert page is not None, "only paths that are there are routed here"
+    headers = {"ETag": page.etag, "Cache-Control": "no-cache", "Content-Security-Policy": page.csp}
+    if request.headers.get("If-None-Match") == page.etag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=page.body, headers={**headers, "Content-Type": page.content_type})
 
 
 def _response(reply: Reply) -> web.Response:

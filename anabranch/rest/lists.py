@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from anabranch.rest.models import Page
-from anabranch.service.cursors import make_cursor, read_cursor
-
-T = TypeVar("T")
+from anabranch.service.cursors import cut, make_cursor, read_cursor
 
 
-def page_of(items: Sequence[Any], next_cursor: str | None) -> dict[str, Any]:
+def page_of(items: list[dict[str, Any]], next_cursor: str | None) -> dict[str, Any]:
     """The form of a list."""
     return {"items": items, "nextCursor": next_cursor}
-
-
-def cut(found: Sequence[T], limit: int, cursor_after: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
-    """The first `limit` of what was found, where one more was asked for, and the cursor of what follows."""
-    if len(found) <= limit:
-        return found, None
-    return found[:limit], cursor_after(found[limit - 1])
 
 
 def page_by_name(items: Sequence[dict[str, Any]], page: Page, kind: str, name: str = "name") -> dict[str, Any]:
@@ -29,4 +20,4 @@ def page_by_name(items: Sequence[dict[str, Any]], page: Page, kind: str, name: s
     ordered = sorted(items, key=lambda item: str(item[name]))
     rest = [item for item in ordered if after is None or str(item[name]) > after]
     shown, next_cursor = cut(rest, page.limit, lambda item: make_cursor(kind, item[name]))
-    return page_of(list(shown), next_cursor)
+    return page_of(shown, next_cursor)

@@ -68,6 +68,12 @@ class Page(Query):
     cursor: str | None = Field(None, min_length=1, description="nextCursor of the page before.")
 
 
+class SeqPage(Page):
+    """A page of what ascends by `seq`."""
+
+    after: int = Field(0, ge=0, le=2**53, description="Only what has a larger `seq`; a cursor says it by itself.")
+
+
 class WorkflowPage(Page):
     """A page of workflows."""
 

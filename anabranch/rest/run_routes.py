@@ -6,7 +6,6 @@ from typing import Any
 
 from multidict import MultiDictProxy
 
-from anabranch.engine.rules.instants import from_iso
 from anabranch.errors import (
     InvalidInput,
     InvalidWorkflow,
@@ -18,15 +17,15 @@ from anabranch.errors import (
 )
 from anabranch.intake import parse_json
 from anabranch.rest.bodies import one_problem
-from anabranch.rest.lists import cut, page_of
+from anabranch.rest.lists import page_of
 from anabranch.rest.models import (
     CancelRun,
     Delivered,
     LogPage,
-    Page,
     Run,
     RunList,
     RunPage,
+    SeqPage,
     StartedRun,
     StartedTestRun,
     StartRun,
@@ -37,7 +36,7 @@ from anabranch.rest.models import (
 )
 from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
-from anabranch.service.cursors import make_cursor, read_cursor, read_number
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
 
 # 10 filters on the input of listed runs: each is looked up in every row that is passed.
 INPUT_FILTERS_MAX = 10
@@ -71,10 +70,6 @@ async def start_run(call: Call) -> Reply:
 async def list_runs(call: Call) -> Reply:
     """`input.a.b=v` lists only runs whose input has the value `v`, read as JSON or as text, at that path."""
     query: RunPage = call.query
-    before = None
-    if query.cursor is not None:
-        created_at, instance_id = read_cursor("runs", query.cursor, parts=2)
-        before = (read_number(created_at), instance_id)
     found = await call.house.workflows.list_runs(
         tenant_id=call.tenant_id,
         limit=query.limit + 1,
@@ -82,14 +77,12 @@ async def list_runs(call: Call) -> Reply:
         statuses=query.status,
         since=query.since,
         until=query.until,
-        before=before,
+        before=read_run_cursor(query.cursor),
         test=query.test,
         input_filters=_input_filters(call.raw_query),
     )
-    shown, next_cursor = cut(
-        found, query.limit, lambda item: make_cursor("runs", from_iso(item["createdAt"]), item["instanceID"])
-    )
-    return Reply(page_of(list(shown), next_cursor))
+    shown, next_cursor = cut(found, query.limit, run_cursor)
+    return Reply(page_of(shown, next_cursor))
 
 
 async def get_run(call: Call) -> Reply:
@@ -100,20 +93,20 @@ async def get_run(call: Call) -> Reply:
 
 async def get_log(call: Call) -> Reply:
     """The events in log order."""
-    instance_id, after_seq = await _run_id(call), _after_seq(call.query, "log")
-    events = await call.house.workflows.get_log_page(
-        instance_id, tenant_id=call.tenant_id, limit=call.query.limit + 1, after_seq=after_seq
+    instance_id, page = await _run_id(call), call.query
+    events, next_seq = await call.house.workflows.get_log_page(
+        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "log")
     )
-    return _page_by_seq(events, call.query, "log")
+    return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
 
 
 async def get_steps(call: Call) -> Reply:
     """Every activation, in the order of its first event."""
-    instance_id, after_seq = await _run_id(call), _after_seq(call.query, "steps")
-    steps = await call.house.workflows.get_steps_page(
-        instance_id, tenant_id=call.tenant_id, limit=call.query.limit + 1, after_seq=after_seq
+    instance_id, page = await _run_id(call), call.query
+    steps, next_seq = await call.house.workflows.get_steps_page(
+        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "steps")
     )
-    return _page_by_seq(steps, call.query, "steps")
+    return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
 
 
 async def cancel_run(call: Call) -> Reply:
@@ -193,13 +186,8 @@ def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], st
     return found
 
 
-def _after_seq(page: Page, kind: str) -> int:
-    return 0 if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
-
-
-def _page_by_seq(items: list[dict[str, Any]], page: Page, kind: str) -> Reply:
-    shown, next_cursor = cut(items, page.limit, lambda item: make_cursor(kind, item["seq"]))
-    return Reply(page_of(list(shown), next_cursor))
+def _after_seq(page: SeqPage, kind: str) -> int:
+    return page.after if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
 
 
 def _of_run(path: str) -> tuple[str, str]:
@@ -246,8 +234,10 @@ ROUTES = (
         open_query=_INPUT_PREFIX,
     ),
     _about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}),
-    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=Page),
-    _about_run("GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=Page),
+    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=SeqPage),
+    _about_run(
+        "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=SeqPage
+    ),
     _about_run(
         "GET",
         "/widget",

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from anabranch.engine.ports import WorkflowVersion
-from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.validate import Report
 from anabranch.errors import (
     InvalidWorkflow,
@@ -16,7 +15,7 @@ from anabranch.errors import (
     WorkflowHasRuns,
     WorkflowIsCoded,
 )
-from anabranch.rest.lists import cut, page_of
+from anabranch.rest.lists import page_of
 from anabranch.rest.models import (
     DrawnWorkflow,
     Forced,
@@ -32,7 +31,7 @@ from anabranch.rest.models import (
 )
 from anabranch.rest.routes import Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
-from anabranch.service.cursors import make_cursor, read_cursor, read_number
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 
 _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 
@@ -40,7 +39,9 @@ _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. A
 async def create_workflow(call: Call) -> Reply:
     """201, also where the same document was saved before: that is another workflow."""
     saved, report = await call.house.workflows.create_workflow(call.body, tenant_id=call.tenant_id, actor=call.actor)
-    return Reply(_saved(saved, report), 201, {"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": _etag(saved)})
+    return Reply(
+        _saved(saved, report), 201, {"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": _etag(saved.version)}
+    )
 
 
 async def update_workflow(call: Call) -> Reply:
@@ -52,42 +53,41 @@ async def update_workflow(call: Call) -> Reply:
         expected_version=_expected_version(call.headers.get("If-Match")),
         actor=call.actor,
     )
-    return Reply(_saved(saved, report), 200, {"ETag": _etag(saved)})
+    return Reply(_saved(saved, report), 200, {"ETag": _etag(saved.version)})
 
 
 async def list_workflows(call: Call) -> Reply:
     """Drawn and coded, by name."""
     query: WorkflowPage = call.query
-    after = None if query.cursor is None else read_cursor("workflows", query.cursor, parts=1)[0]
-    found = await call.house.workflows.get_all_workflows(tenant_id=call.tenant_id, limit=query.limit + 1, after=after)
-    shown, next_cursor = cut(found, query.limit, lambda each: make_cursor("workflows", each.name))
-    counts = await call.house.workflows.get_run_counts(tenant_id=call.tenant_id)
-    with_graph = query.include == "graph"
-    items = [_shown(each, counts.get(each.workflow_id, {}), with_graph=with_graph) for each in shown]
-    return Reply(page_of(items, next_cursor))
+    found = await call.house.workflows.get_all_workflows(
+        tenant_id=call.tenant_id,
+        limit=query.limit + 1,
+        after=None if query.cursor is None else read_cursor("workflows", query.cursor, parts=1)[0],
+        include_graph=query.include == "graph",
+    )
+    shown, next_cursor = cut(found, query.limit, lambda item: make_cursor("workflows", item["name"]))
+    return Reply(page_of(shown, next_cursor))
 
 
 async def get_workflow(call: Call) -> Reply:
     """One workflow with its graph; the newest version unless one is named."""
-    found = await call.house.workflows.get_workflow_by_id(
+    found = await call.house.workflows.get_workflow_details(
         call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
     )
-    counts = await call.house.workflows.get_run_counts(tenant_id=call.tenant_id)
-    document = _shown(found, counts.get(found.workflow_id, {}), with_graph=True)
-    return Reply(document, headers={"ETag": _etag(found)})
+    return Reply(found, headers={"ETag": _etag(found["version"])})
 
 
 async def list_versions(call: Call) -> Reply:
     """Every version, newest first."""
     query: Page = call.query
-    before = None
-    if query.cursor is not None:
-        before = read_number(read_cursor("versions", query.cursor, parts=1)[0])
     found = await call.house.workflows.get_workflow_versions(
-        call.path["workflow"], tenant_id=call.tenant_id, limit=query.limit + 1, before=before
+        call.path["workflow"],
+        tenant_id=call.tenant_id,
+        limit=query.limit + 1,
+        before=None if query.cursor is None else read_number(read_cursor("versions", query.cursor, parts=1)[0]),
     )
-    shown, next_cursor = cut(found, query.limit, lambda each: make_cursor("versions", each.version))
-    return Reply(page_of([_version(each) for each in shown], next_cursor))
+    shown, next_cursor = cut(found, query.limit, lambda item: make_cursor("versions", item["version"]))
+    return Reply(page_of(shown, next_cursor))
 
 
 async def delete_workflow(call: Call) -> Reply:
@@ -100,7 +100,7 @@ async def delete_workflow(call: Call) -> Reply:
 
 async def validate_workflow(call: Call) -> Reply:
     """Every problem of a graph; nothing is saved."""
-    report = await call.house.workflows.check_workflow(call.body)
+    report = await call.house.workflows.check_workflow(call.body, tenant_id=call.tenant_id)
     return Reply(report.as_json())
 
 
@@ -113,37 +113,8 @@ def _saved(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:
     }
 
 
-def _version(workflow: WorkflowVersion) -> dict[str, Any]:
-    return {
-        "workflowID": workflow.workflow_id,
-        "name": workflow.name,
-        "title": workflow.title,
-        "kind": workflow.kind,
-        "version": workflow.version,
-        "createdAt": to_iso(workflow.updated_at),
-    }
-
-
-def _shown(workflow: WorkflowVersion, counts: dict[str, int], *, with_graph: bool) -> dict[str, Any]:
-    document = {
-        "workflowID": workflow.workflow_id,
-        "name": workflow.name,
-        "title": workflow.title,
-        "kind": workflow.kind,
-        "version": workflow.version,
-        "runCounts": counts,
-        "createdAt": to_iso(workflow.created_at),
-        "updatedAt": to_iso(workflow.updated_at),
-    }
-    if with_graph:
-        document["nodes"] = workflow.definition.get("nodes", [])
-        document["edges"] = workflow.definition.get("edges", [])
-        document["workflowOptions"] = workflow.definition.get("workflowOptions")
-    return document
-
-
-def _etag(workflow: WorkflowVersion) -> str:
-    return f'"{workflow.version}"'
+def _etag(version: int) -> str:
+    return f'"{version}"'
 
 
 def _expected_version(if_match: str | None) -> int | None:

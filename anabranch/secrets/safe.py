@@ -40,8 +40,8 @@ class Safe:
         self._rows = rows
         self._find_box = find_box
 
-    async def set(self, *, tenant_id: str, name: str, value: str) -> SecretEntry:
-        """Store a value under a name, over the one before.
+    async def set(self, *, tenant_id: str, name: str, value: str, actor: str | None = None) -> SecretEntry:
+        """Store a value under a name, over the one before; with an `actor` that is on record, without the value.
 
         Raises InvalidRequest, SecretKeyMissing, and SecretKeyWrong while the database has secrets
         that this key does not open: two keys at once would lose one half or the other.
@@ -57,15 +57,15 @@ class Safe:
         def seal(version: int) -> tuple[str, bytes]:
             return box.key_id, box.seal(tenant=tenant_id, row=_row(name, version), text=value)
 
-        return _entry(await self._rows.put_secret(tenant_id=tenant_id, name=name, seal=seal))
+        return _entry(await self._rows.put_secret(tenant_id=tenant_id, name=name, seal=seal, actor=actor))
 
     async def list(self, *, tenant_id: str) -> Sequence[SecretEntry]:
         """Every secret of the tenant, by name; no values."""
         return [_entry(row) for row in await self._rows.list_secrets(tenant_id=tenant_id)]
 
-    async def delete(self, *, tenant_id: str, name: str) -> None:
-        """Remove a secret. Raises SecretUnknown."""
-        if not await self._rows.delete_secret(tenant_id=tenant_id, name=name):
+    async def delete(self, *, tenant_id: str, name: str, actor: str | None = None) -> None:
+        """Remove a secret; with an `actor` that is on record. Raises SecretUnknown."""
+        if not await self._rows.delete_secret(tenant_id=tenant_id, name=name, actor=actor):
             raise _unknown([name])
 
     async def read(self, tenant_id: str, names: Collection[str]) -> Mapping[str, str]:

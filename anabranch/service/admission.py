@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.json_schema import ValueSchema
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
 
 # 255 characters for idempotency and signal keys: fits every database's index.
 KEY_CHARACTERS_MAX = 255
 
+# 8 filters of 32 steps: more than a person asks for; each is looked up in every run that a list
+# walks over, and SQLite joins a table for each step, 64 at most.
+INPUT_FILTERS_MAX = 8
+INPUT_PATH_STEPS_MAX = 32
 
-async def input_payload(input_: Any, plan: Plan) -> Payload:
+
+async def input_payload(input_: Any, plan: AnyPlan) -> Payload:
     """A run's input, checked against its limits and the workflow's `inputSchema`. Raises InvalidInput."""
     payload = checked_payload(input_, "the input")
     if plan.input_schema is not None:
@@ -48,6 +54,16 @@ def check_key(text: str, what: str) -> None:
         raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
     if not is_storable(text):
         raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
+
+
+def check_input_filters(filters: Sequence[InputFilter]) -> None:
+    """Refuse filters on inputs that would cost too much for each run that is looked at. Raises InvalidRequest."""
+    if len(filters) > INPUT_FILTERS_MAX:
+        raise InvalidRequest(f"a list takes at most {INPUT_FILTERS_MAX} filters on the input, not {len(filters)}")
+    for path, _ in filters:
+        if len(path) > INPUT_PATH_STEPS_MAX:
+            shown = ".".join(path)[:80]
+            raise InvalidRequest(f"a path into the input has at most {INPUT_PATH_STEPS_MAX} steps: {shown}…")
 
 
 def is_storable(text: str) -> bool:

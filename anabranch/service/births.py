@@ -5,19 +5,34 @@ Pure but for the dice of new ids. Called by the façade and by `child_runs`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.plans import TEST_VERSION
 from anabranch.engine.ports import InstanceHead, WorkflowVersion
+from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.states import AnyPlan
 from anabranch.errors import InvalidRequest
 from anabranch.service.admission import new_run_id
 
+# A day: long enough to look at what a test did, whatever its workflow says of runs in earnest.
+TEST_RETENTION_DAYS = 1
+
+# What the test of a workflow without name and title is called.
+TEST_NAME = "test"
+
 _DAY_MS = 86_400_000
+
+# 1 day: who tries a drawing looks at the run at once, or makes another.
+TEST_RETENTION_DAYS = 1
 
 
 def root_head(
     found: WorkflowVersion,
-    plan: Plan,
+    plan: AnyPlan,
     *,
+    tenant_id: str,
     now: int,
     retention_days_max: int,
     idempotency_key: str | None,
@@ -36,7 +51,7 @@ def root_head(
         raise InvalidRequest("retentionDays is at least 1", details=[{"pointer": "/retentionDays"}])
     return InstanceHead(
         instance_id=new_run_id(now),
-        tenant_id=found.tenant_id,
+        tenant_id=tenant_id,
         workflow_id=found.workflow_id,
         workflow_name=found.name,
         workflow_version=found.version,
@@ -49,9 +64,25 @@ def root_head(
     )
 
 
+def test_head(document: Mapping[str, Any], plan: AnyPlan, *, tenant_id: str, now: int) -> InstanceHead:
+    """The head of a test run of a definition that is not stored."""
+    return InstanceHead(
+        instance_id=new_run_id(now),
+        tenant_id=tenant_id,
+        workflow_id=None,
+        workflow_name=document.get("name") or derive_name(document.get("title") or TEST_NAME),
+        workflow_version=TEST_VERSION,
+        created_at=now,
+        available_at=now,
+        deadline_at=_deadline(plan, now),
+        retention_days=TEST_RETENTION_DAYS,
+        test=True,
+    )
+
+
 def child_head(
     found: WorkflowVersion,
-    plan: Plan,
+    plan: AnyPlan,
     *,
     now: int,
     retention_days_max: int,
@@ -61,17 +92,20 @@ def child_head(
     scope: str,
     parent_waits: bool,
 ) -> InstanceHead:
-    """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's."""
+    """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's.
+
+    But a test run's children are kept no longer than test runs.
+    """
     return InstanceHead(
         instance_id=instance_id,
-        tenant_id=found.tenant_id,
+        tenant_id=parent.tenant_id,
         workflow_id=found.workflow_id,
         workflow_name=found.name,
         workflow_version=found.version,
         created_at=now,
         available_at=now,
         deadline_at=_deadline(plan, now),
-        retention_days=min(max(1, _retention_days(plan)), retention_days_max),
+        retention_days=TEST_RETENTION_DAYS if parent.test else min(max(1, _retention_days(plan)), retention_days_max),
         parent_id=parent.instance_id,
         kind=found.kind,
         test=parent.test,
@@ -83,9 +117,9 @@ def child_head(
     )
 
 
-def _deadline(plan: Plan, begins_at: int) -> int | None:
+def _deadline(plan: AnyPlan, begins_at: int) -> int | None:
     return None if plan.deadline_ms is None else begins_at + plan.deadline_ms
 
 
-def _retention_days(plan: Plan) -> int:
+def _retention_days(plan: AnyPlan) -> int:
     return 30 if plan.retention_ms is None else -(-plan.retention_ms // _DAY_MS)

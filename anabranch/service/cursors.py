@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+from anabranch.engine.rules.instants import from_iso
 from anabranch.errors import InvalidRequest
 
 # 512 characters: a name of 64 or a time and an id take far less; a longer one is none of ours.
 CURSOR_CHARACTERS_MAX = 512
 
 _SEPARATOR = "\x1f"
+
+T = TypeVar("T")
 
 
 def make_cursor(kind: str, *place: str | int) -> str:
@@ -36,6 +41,26 @@ def read_number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= 2**53):
         raise _no_cursor()
     return int(text)
+
+
+def run_cursor(run: Mapping[str, Any]) -> str:
+    """The cursor of a run, as lists show it, in the list of runs."""
+    return make_cursor("runs", from_iso(run["createdAt"]), run["instanceID"])
+
+
+def read_run_cursor(cursor: str | None) -> tuple[int, str] | None:
+    """The time of creation and the id that such a cursor names; None for no cursor. Raises InvalidRequest."""
+    if cursor is None:
+        return None
+    created_at, instance_id = read_cursor("runs", cursor, parts=2)
+    return read_number(created_at), instance_id
+
+
+def cut(found: list[T], limit: int, cursor_after: Callable[[T], str]) -> tuple[list[T], str | None]:
+    """The first `limit` of what was found, where one more was asked for, and the cursor of what follows."""
+    if len(found) <= limit:
+        return found, None
+    return found[:limit], cursor_after(found[limit - 1])
 
 
 def _decoded(cursor: str) -> tuple[str, ...]:

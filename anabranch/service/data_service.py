@@ -2,7 +2,8 @@
 
 Called by the command line, and by every later front door. Knows the store's room for them and the
 query engine, no HTTP. Every verb takes the tenant; another tenant's things read as absent. What is
-wrong with something that is to be saved is said all at once, with JSON pointers.
+wrong with something that is to be saved is said all at once, with JSON pointers. What an `actor` (the id
+of a key, or `cli`) saves and deletes is in the audit trail.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
-from anabranch.errors import InvalidRequest, NodeFailure, NotFound, QueryFailed
+from anabranch.errors import NodeFailure, NotFound, QueryFailed
 from anabranch.queries.engine import QueryEngine
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_MAX
@@ -22,9 +23,8 @@ from anabranch.queries.parameters import ParametersRefused, declaration_of, read
 from anabranch.queries.sources import Places, read_source
 from anabranch.queries.statement import StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
-
-# 64 characters, as for the names of workflows.
-NAME_CHARACTERS_MAX = 64
+from anabranch.service.admission import is_storable
+from anabranch.service.documents import check_fields, check_name, refused
 
 _SOURCE_FIELDS = frozenset({"name", "url"})
 _QUERY_FIELDS = frozenset({"name", "dataSourceID", "sql", "params", "writes", "timeout"})
@@ -34,66 +34,67 @@ class DataService:
     """Data sources and queries of one database."""
 
     def __init__(self, *, saved: SavedQueries, urls: SourceUrls, queries: QueryEngine, places: Places) -> None:
-        self._saved = saved
+        self.saved = saved
+        """Where sources and queries are kept."""
         self._urls = urls
         self._places = places
         self.queries = queries
         """Runs them: what the `dataQuery` node type is given."""
 
     # -- sources --------------------------------------------------------------------------
-    async def create_source(self, document: Any, *, tenant_id: str) -> DataSource:
+    async def create_source(self, document: Any, *, tenant_id: str, actor: str | None = None) -> DataSource:
         """Save `{"name", "url"}`. Raises InvalidRequest, NameTaken, SettingsError (no key for a password)."""
-        return await self._save_source(document, tenant_id=tenant_id, data_source_id=str(uuid.uuid4()))
+        return await self._save_source(document, tenant_id=tenant_id, data_source_id=str(uuid.uuid4()), actor=actor)
 
-    async def update_source(self, key: str, document: Any, *, tenant_id: str) -> DataSource:
+    async def update_source(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> DataSource:
         """Replace name and URL. Its queries run on the new URL from their next execution on. Raises NotFound too."""
         known = await self.get_source(key, tenant_id=tenant_id)
-        return await self._save_source(document, tenant_id=tenant_id, data_source_id=known.data_source_id)
+        return await self._save_source(document, tenant_id=tenant_id, data_source_id=known.data_source_id, actor=actor)
 
     async def list_sources(self, *, tenant_id: str) -> Sequence[DataSource]:
         """All of them, by name."""
-        return await self._saved.list_sources(tenant_id=tenant_id)
+        return await self.saved.list_sources(tenant_id=tenant_id)
 
     async def get_source(self, key: str, *, tenant_id: str) -> DataSource:
         """One by id or name. Raises NotFound."""
-        found = await self._saved.find_source(key, tenant_id=tenant_id) if _is_storable(key) else None
+        found = await self.saved.find_source(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
             raise NotFound(f"there is no data source {key!r}")
         return found
 
-    async def delete_source(self, key: str, *, tenant_id: str) -> None:
+    async def delete_source(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove one that no query names. Raises NotFound, DataSourceInUse."""
         known = await self.get_source(key, tenant_id=tenant_id)
-        await self._saved.delete_source(known.data_source_id, tenant_id=tenant_id)
+        await self.saved.delete_source(known.data_source_id, tenant_id=tenant_id, actor=actor)
 
     # -- queries --------------------------------------------------------------------------
-    async def create_query(self, document: Any, *, tenant_id: str) -> DataQuery:
+    async def create_query(self, document: Any, *, tenant_id: str, actor: str | None = None) -> DataQuery:
         """Save `{"name", "dataSourceID", "sql", "params"?, "writes"?, "timeout"?}`.
 
         Raises InvalidRequest, NameTaken.
         """
-        return await self._save_query(document, tenant_id=tenant_id, data_query_id=str(uuid.uuid4()))
+        return await self._save_query(document, tenant_id=tenant_id, data_query_id=str(uuid.uuid4()), actor=actor)
 
-    async def update_query(self, key: str, document: Any, *, tenant_id: str) -> DataQuery:
+    async def update_query(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> DataQuery:
         """Replace a query as a whole. Raises NotFound too."""
         known = await self.get_query(key, tenant_id=tenant_id)
-        return await self._save_query(document, tenant_id=tenant_id, data_query_id=known.data_query_id)
+        return await self._save_query(document, tenant_id=tenant_id, data_query_id=known.data_query_id, actor=actor)
 
     async def list_queries(self, *, tenant_id: str) -> Sequence[DataQuery]:
         """All of them, by name."""
-        return await self._saved.list_queries(tenant_id=tenant_id)
+        return await self.saved.list_queries(tenant_id=tenant_id)
 
     async def get_query(self, key: str, *, tenant_id: str) -> DataQuery:
         """One by id or name. Raises NotFound."""
-        found = await self._saved.find_query(key, tenant_id=tenant_id) if _is_storable(key) else None
+        found = await self.saved.find_query(key, tenant_id=tenant_id) if is_storable(key) else None
         if found is None:
             raise NotFound(f"there is no data query {key!r}")
         return found[0]
 
-    async def delete_query(self, key: str, *, tenant_id: str) -> None:
+    async def delete_query(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove one; workflows that name it fail with QUERY_NOT_FOUND. Raises NotFound."""
         known = await self.get_query(key, tenant_id=tenant_id)
-        await self._saved.delete_query(known.data_query_id, tenant_id=tenant_id)
+        await self.saved.delete_query(known.data_query_id, tenant_id=tenant_id, actor=actor)
 
     async def run_query(self, key: str, args: Mapping[str, Any], *, tenant_id: str) -> Mapping[str, Any]:
         """`{"rows", "rowCount"}`, as a node would get it. Raises NotFound, QueryFailed."""
@@ -103,36 +104,38 @@ class DataService:
         except NodeFailure as failure:
             raise QueryFailed(f"{failure.code}: {failure}") from None
 
-    async def _save_source(self, document: Any, *, tenant_id: str, data_source_id: str) -> DataSource:
+    async def _save_source(
+        self, document: Any, *, tenant_id: str, data_source_id: str, actor: str | None
+    ) -> DataSource:
         name = _name_of(document, _SOURCE_FIELDS, ("url",))
         try:
             url = await self._urls.resolve(document["url"], tenant_id=tenant_id)
             place = await asyncio.to_thread(read_source, url, self._places)
         except NodeFailure as refusal:
-            raise _refused([(refusal.code, "/url", str(refusal))]) from None
+            raise refused([(refusal.code, "/url", str(refusal))]) from None
         stored, sealed = self._urls.put_away(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
         wanted = DataSource(data_source_id, tenant_id, name, place.kind, url.address_of(place), stored, sealed, 0, 0)
-        return await self._saved.save_source(wanted)
+        return await self.saved.save_source(wanted, actor=actor)
 
-    async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str) -> DataQuery:
+    async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str, actor: str | None) -> DataQuery:
         name = _name_of(document, _QUERY_FIELDS, ("dataSourceID", "sql"))
         writes = document.get("writes", False)
         if not isinstance(writes, bool):
-            raise _refused([("WRONG_TYPE", "/writes", "writes is true or false")])
+            raise refused([("WRONG_TYPE", "/writes", "writes is true or false")])
         timeout_ms = _timeout_of(document)
         try:
             source = await self.get_source(document["dataSourceID"], tenant_id=tenant_id)
         except NotFound as absent:
-            raise _refused([("NOT_FOUND", "/dataSourceID", absent.message)]) from None
+            raise refused([("NOT_FOUND", "/dataSourceID", absent.message)]) from None
         try:
             statement = read_statement(document["sql"], SourceKind(source.kind), writes=writes)
             parameters = read_parameters(document.get("params"), statement.parameters)
-        except StatementRefused as refused:
-            raise _refused([(each.code, "/sql", each.message) for each in refused.refusals]) from None
-        except ParametersRefused as refused:
-            problems = [("CONFIG_INVALID", f"/params{pointer}", message) for pointer, message in refused.problems]
-            raise _refused(problems) from None
-        return await self._saved.save_query(
+        except StatementRefused as refusal:
+            raise refused([(each.code, "/sql", each.message) for each in refusal.refusals]) from None
+        except ParametersRefused as refusal:
+            problems = [("CONFIG_INVALID", f"/params{pointer}", message) for pointer, message in refusal.problems]
+            raise refused(problems) from None
+        return await self.saved.save_query(
             DataQuery(
                 data_query_id,
                 tenant_id,
@@ -144,39 +147,15 @@ class DataService:
                 timeout_ms,
                 0,
                 0,
-            )
+            ),
+            actor=actor,
         )
 
 
 def _name_of(document: Any, known: frozenset[str], required: Sequence[str]) -> str:
     """The name, once the document has the fields it must, and no others. Raises InvalidRequest."""
-    if not isinstance(document, Mapping):
-        raise InvalidRequest("the document is a JSON object")
-    texts = ("name", *required)
-    problems = [
-        (
-            "MISSING_FIELD" if field not in document else "WRONG_TYPE",
-            f"/{field}",
-            f"{field} is text, and has to be given",
-        )
-        for field in texts
-        if not isinstance(document.get(field), str) or not document[field].strip()
-    ]
-    problems += [
-        ("UNKNOWN_FIELD", f"/{field}", f"there is no field {field}") for field in sorted(set(document) - known)
-    ]
-    problems += [
-        ("NOT_STORABLE", f"/{field}", f"{field} holds characters that no database stores")
-        for field in texts
-        if isinstance(document.get(field), str) and not _is_storable(document[field])
-    ]
-    if problems:
-        raise _refused(problems)
-    name = str(document["name"])
-    if len(name) > NAME_CHARACTERS_MAX or not name.isprintable() or name != name.strip() or _is_uuid(name):
-        text = f"a name has 1 to {NAME_CHARACTERS_MAX} printable characters, and is not in the form of an id"
-        raise _refused([("BAD_NAME", "/name", text)])
-    return name
+    check_fields(document, known=known, texts=("name", *required))
+    return check_name(document["name"])
 
 
 def _timeout_of(document: Mapping[str, Any]) -> int:
@@ -184,31 +163,8 @@ def _timeout_of(document: Mapping[str, Any]) -> int:
     try:
         timeout_ms = STATEMENT_TIMEOUT_MS if given is None else parse_duration(given)
     except ValueError as misfit:
-        raise _refused([("BAD_TIMEOUT", "/timeout", str(misfit))]) from None
+        raise refused([("BAD_TIMEOUT", "/timeout", str(misfit))]) from None
     if not 1 <= timeout_ms <= STATEMENT_TIMEOUT_MS_MAX:
         text = f"a timeout is 1 ms to {STATEMENT_TIMEOUT_MS_MAX // 60_000} minutes"
-        raise _refused([("BAD_TIMEOUT", "/timeout", text)])
+        raise refused([("BAD_TIMEOUT", "/timeout", text)])
     return timeout_ms
-
-
-def _refused(problems: Sequence[tuple[str, str, str]]) -> InvalidRequest:
-    details = [{"code": code, "pointer": pointer, "message": message} for code, pointer, message in problems]
-    return InvalidRequest(
-        "; ".join(message for _, _, message in problems), hint="Correct it and save again.", details=details
-    )
-
-
-def _is_storable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\x00" not in text
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True

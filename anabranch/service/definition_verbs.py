@@ -1,7 +1,8 @@
 """The verbs of definitions: validate, save in versions, read, remove.
 
 The lowest floor of the façade: `inquiry_verbs` stands on it. Whatever is saved has been validated
-here, and the versions that starts ask for are read once for all who ask at the same moment.
+here, and the versions that starts ask for are read once for all who ask at the same moment. What an
+`actor` (the id of a key, or `cli`) saves and deletes is in the audit trail.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.validate import Report, validate
-from anabranch.errors import InvalidWorkflow, NameTaken, NotFound
+from anabranch.errors import InvalidWorkflow, NameTaken, NotFound, WorkflowIsCoded
 from anabranch.service.admission import is_storable
+from anabranch.service.references import References
+from anabranch.service.run_counts import RunCounts
 from anabranch.service.shared_reads import SharedReads
+from anabranch.service.workflow_view import version_summary, workflow_summary
 
 # 5 tries to save under a name: each further one means that somebody else took or freed the
 # name in the same moment, once more.
@@ -27,59 +33,113 @@ SAVE_TRIES_MAX = 5
 class DefinitionVerbs:
     """Workflows and their versions."""
 
-    def __init__(self, *, engine: Engine, node_types: NodeTypes) -> None:
+    def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
+        """Without `references` what workflows refer to is not looked up before they run."""
         self._engine = engine
+        self._references = references
         self._store = engine.store
         self._node_types = node_types
         self._versions = SharedReads(self._read_version)
+        self._run_counts = RunCounts(store=engine.store, clock=engine.clock)
 
     def validate(self, document: Any) -> Report:
         """Every problem of a drawn workflow, and what is known of its bounds. Never raises."""
         return validate(document, self._node_types)
 
-    async def create_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
+    async def check_workflow(self, document: Any, *, tenant_id: str) -> Report:
+        """The same, also of the workflows, queries and secrets that it names. Raises StoreUnavailable."""
+        # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
+        report = await asyncio.to_thread(self.validate, document)
+        if self._references is None:
+            return report
+        return await self._references.checked(document, report, tenant_id=tenant_id)
+
+    async def create_workflow(
+        self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
+    ) -> tuple[WorkflowVersion, Report]:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         wanted = document.get("name")
         if wanted is not None:
-            return await self._save(document, wanted, tenant_id=tenant_id), report
+            return await self._save(document, wanted, tenant_id=tenant_id, actor=actor), report
 
         async def save_under_a_free_name() -> WorkflowVersion:
             name = await self._free_name(derive_name(document.get("title") or ""), tenant_id)
-            return await self._save(document, name, tenant_id=tenant_id)
+            return await self._save(document, name, tenant_id=tenant_id, actor=actor)
 
         return await _despite_rivals(save_under_a_free_name), report
 
     async def update_workflow(
-        self, workflow: str, document: Mapping[str, Any], *, tenant_id: str, expected_version: int | None = None
+        self,
+        workflow: str,
+        document: Mapping[str, Any],
+        *,
+        tenant_id: str,
+        expected_version: int | None = None,
+        actor: str | None = None,
     ) -> tuple[WorkflowVersion, Report]:
         """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        _refuse_code(known)
         saved = await self._save(
             document,
             document.get("name") or known.name,
             tenant_id=tenant_id,
             workflow_id=known.workflow_id,
             expected_version=expected_version,
+            actor=actor,
         )
         return saved, report
 
-    async def save_workflow(self, document: Mapping[str, Any], *, tenant_id: str) -> tuple[WorkflowVersion, Report]:
+    async def save_workflow(
+        self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
+    ) -> tuple[WorkflowVersion, Report]:
         """Save a file under its name: new, the next version, or the newest again if nothing changed."""
-        report = await self._refuse_invalid(document)
+        report = await self._refuse_invalid(document, tenant_id)
         name = document.get("name") or derive_name(document.get("title") or "")
 
         async def save_under_this_name() -> WorkflowVersion:
             known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
-            workflow_id = None if known is None else known.workflow_id
-            return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id)
+            # A coded one is not the tenant's to go on with: saving under its name is refused as taken.
+            workflow_id = None if known is None or known.kind == CODED_KIND else known.workflow_id
+            return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id, actor=actor)
 
         return await _despite_rivals(save_under_this_name), report
 
-    async def get_all_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
-        """The newest version of every workflow, by name."""
-        return await self._store.list_workflows(tenant_id=tenant_id)
+    async def get_all_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, include_graph: bool = False
+    ) -> list[dict[str, Any]]:
+        """The newest version of every workflow, by name, strictly after the name `after`, with its run counts.
+
+        A workflow that is there throughout the paging and keeps its name is listed exactly once.
+        Counts lag at most 5 s.
+        """
+        entries = await self._store.list_workflows(
+            tenant_id=tenant_id, limit=limit, after=after, with_definitions=include_graph
+        )
+        counts = await self._run_counts.of(tenant_id)
+        return [
+            workflow_summary(entry, counts.get(entry.workflow_id, {}), include_graph=include_graph) for entry in entries
+        ]
+
+    async def get_workflow_details(
+        self, workflow: str, *, tenant_id: str, version: int | None = None
+    ) -> dict[str, Any]:
+        """One workflow as lists show it, with its graph. Raises NotFound."""
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        counts = await self._run_counts.of(tenant_id)
+        return workflow_summary(found, counts.get(found.workflow_id, {}), include_graph=True)
+
+    async def get_workflow_versions(
+        self, workflow: str, *, tenant_id: str, limit: int, before: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The versions of a workflow, newest first, strictly before number `before`. Raises NotFound."""
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        versions = await self._store.list_versions(
+            tenant_id=tenant_id, workflow_id=found.workflow_id, limit=limit, before=before
+        )
+        return [version_summary(version) for version in versions]
 
     async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One workflow by id or name. Raises NotFound."""
@@ -89,15 +149,24 @@ class DefinitionVerbs:
             raise NotFound(f"there is no workflow {workflow!r}{of_version}")
         return found
 
-    async def delete_workflow(self, workflow: str, *, tenant_id: str) -> None:
-        """Remove a workflow and free its name. Raises NotFound, WorkflowHasRuns."""
+    async def delete_workflow(
+        self, workflow: str, *, tenant_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Remove a workflow and free its name; ended runs stay readable by id. Raises NotFound, StoreUnavailable.
+
+        Raises WorkflowHasRuns while runs are open. With `force` all of them are cancelled when this
+        returns. The workflow goes first, so that no start slips through; whatever a crash or
+        an outage leaves running then, the next sweep of a worker cancels.
+        """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
-        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id)
+        _refuse_code(found)
+        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, force=force, actor=actor)
+        if force:
+            await cancel_runs_of_deleted_workflows(self._store, workflow_id=found.workflow_id)
 
     # -- within ---------------------------------------------------------------------------
-    async def _refuse_invalid(self, document: Any) -> Report:
-        # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
-        report = await asyncio.to_thread(self.validate, document)
+    async def _refuse_invalid(self, document: Any, tenant_id: str) -> Report:
+        report = await self.check_workflow(document, tenant_id=tenant_id)
         if report.errors:
             first = report.errors[0]
             others = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
@@ -112,6 +181,7 @@ class DefinitionVerbs:
         tenant_id: str,
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None,
     ) -> WorkflowVersion:
         return await self._store.save_workflow(
             tenant_id=tenant_id,
@@ -120,6 +190,7 @@ class DefinitionVerbs:
             definition={**document, "name": name},
             workflow_id=workflow_id,
             expected_version=expected_version,
+            actor=actor,
         )
 
     async def _free_name(self, derived: str, tenant_id: str) -> str:
@@ -132,6 +203,11 @@ class DefinitionVerbs:
     async def _read_version(self, key: tuple[str, str, int | None]) -> WorkflowVersion | None:
         tenant_id, workflow, version = key
         return await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
+
+
+def _refuse_code(known: WorkflowVersion) -> None:
+    if known.kind == CODED_KIND:
+        raise WorkflowIsCoded(f"workflow {known.name} is code: workers register what they run")
 
 
 async def _despite_rivals(save: Callable[[], Awaitable[WorkflowVersion]]) -> WorkflowVersion:

@@ -13,6 +13,8 @@ from anabranch.secrets import Safe
 from anabranch.service.access import AccessService
 from anabranch.service.data_service import DataService
 from anabranch.service.readiness import Readiness
+from anabranch.service.schedule_service import ScheduleService
+from anabranch.service.topic_service import TopicService
 from anabranch.service.workflow_service import WorkflowService
 
 
@@ -26,4 +28,6 @@ class House:
     data: DataService
     safe: Safe
     access: AccessService
+    schedules: ScheduleService
+    topics: TopicService
     readiness: Readiness

@@ -35,6 +35,10 @@ class Readiness:
         self._sandbox = sandbox
         self.stopping = False
         """True once the process was told to end: what is under way is finished, nothing new is taken."""
+        self.is_asked = False
+        """Does anybody ask at all? A balancer that does sends work here until it was told."""
+        self.refusal_told = asyncio.Event()
+        """Set once somebody was told that the process is stopping."""
 
     def stop_intake(self) -> None:
         """Take no new work from now on."""
@@ -51,10 +55,13 @@ class Readiness:
         The sandbox being degraded does not make a process unfit: only code nodes need it, and they
         are retried.
         """
+        self.is_asked = True
         store = await self._look_at_store()
         health = self._sandbox()
         sandbox = {"ok": health["state"] in ("idle", "ready"), **health}
         intake = {"ok": not self.stopping}
+        if self.stopping:
+            self.refusal_told.set()
         return Fitness(store["ok"] and intake["ok"], {"intake": intake, "store": store, "sandbox": sandbox})
 
     async def _look_at_store(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from anabranch.service.admission import check_key, checked_payload, input_payloa
 from anabranch.service.births import root_head
 from anabranch.service.inquiry_verbs import InquiryVerbs
 from anabranch.service.pending_limit import PendingLimit
+from anabranch.service.references import References
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,16 @@ class StartedRun:
 class RunVerbs(InquiryVerbs):
     """Runs as they are started and stopped."""
 
-    def __init__(self, *, engine: Engine, node_types: NodeTypes, retention_days_max: int, pending_max: int) -> None:
-        super().__init__(engine=engine, node_types=node_types)
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        node_types: NodeTypes,
+        retention_days_max: int,
+        pending_max: int,
+        references: References | None = None,
+    ) -> None:
+        super().__init__(engine=engine, node_types=node_types, references=references)
         self.retention_days_max = retention_days_max
         self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
 
@@ -65,6 +74,7 @@ class RunVerbs(InquiryVerbs):
         head = root_head(
             found,
             plan,
+            tenant_id=tenant_id,
             now=self._engine.clock.now(),
             retention_days_max=self.retention_days_max,
             idempotency_key=idempotency_key,
@@ -72,7 +82,7 @@ class RunVerbs(InquiryVerbs):
             available_at=available_at,
             deadline_at=deadline_at,
         )
-        hold = self._engine.has_room
+        hold = self._engine.may_hold(head)
         if not hold or head.available_at > head.created_at:
             repeated = await self._place_or_first_run(head)
             if repeated is not None:

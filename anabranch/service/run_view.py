@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.definition_notes import is_definition
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.instants import to_iso
 
@@ -55,7 +56,8 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
 def run_details(row: InstanceRow, events: Sequence[Event]) -> dict[str, Any]:
     """A run with its input, how it ended, and its first 1,000 activations. `events` is the whole log."""
     first, last = events[0], events[-1]
-    note = next((event.payload.value for event in reversed(events) if event.type is EventType.SYSTEM_SET), None)
+    notes = (event for event in reversed(events) if event.type is EventType.SYSTEM_SET and not is_definition(event))
+    note = next((event.payload.value for event in notes), None)
     return {
         **run_summary(row),
         "input": first.payload.value["input"],

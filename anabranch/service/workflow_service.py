@@ -2,15 +2,16 @@
 
 Called by the command line (and by every later front door). Knows the engine and the store,
 no HTTP. Every verb takes the tenant; another tenant's things read as absent. The verbs stand on
-three floors, a file each: definitions, then inquiries, then what moves runs.
+four floors, a file each: definitions, then inquiries, then what moves runs, then test runs.
 """
 
 from __future__ import annotations
 
-from anabranch.service.run_verbs import RunVerbs, StartedRun
+from anabranch.service.run_verbs import StartedRun
+from anabranch.service.testing_verbs import TestingVerbs
 
 __all__ = ["StartedRun", "WorkflowService"]
 
 
-class WorkflowService(RunVerbs):
+class WorkflowService(TestingVerbs):
     """Definitions, runs, signals and cancels of one database."""

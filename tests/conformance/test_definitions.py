@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ports import Store, WorkflowVersion
+from anabranch.engine.ports import Store, WorkflowEntry, WorkflowVersion
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
-from tests.conformance.building import TENANT, born, committed, ending, new_id, row_of
+from tests.conformance.building import TENANT, birth, born, committed, ending, new_head, new_id, row_of
 
 GRAPH: dict[str, Any] = {"nodes": [{"id": "start", "type": "start"}], "edges": [], "title": "Bestellungen prüfen"}
 
@@ -18,6 +18,19 @@ async def save(store: Store, definition: Any = None, **changes: Any) -> Workflow
     """Save one workflow called `orders` unless told otherwise."""
     values = {"tenant_id": TENANT, "name": "orders", "title": "Orders", "definition": definition or GRAPH}
     return await store.save_workflow(**{**values, **changes})
+
+
+def entry(version: WorkflowVersion) -> WorkflowEntry:
+    """What lists show of a version."""
+    return WorkflowEntry(
+        version.workflow_id,
+        version.name,
+        version.title,
+        version.kind,
+        version.version,
+        version.created_at,
+        version.updated_at,
+    )
 
 
 async def test_a_new_workflow_is_version_one(store: Store) -> None:
@@ -126,7 +139,7 @@ async def test_another_tenants_workflows_read_as_absent(store: Store) -> None:
     theirs = await save(store, tenant_id="other", title="Theirs")
     assert await store.get_workflow(tenant_id="other", workflow="orders") == theirs
     assert await store.get_workflow(tenant_id="other", workflow=ours.workflow_id) is None
-    assert await store.list_workflows(tenant_id=TENANT) == [ours]
+    assert await store.list_workflows(tenant_id=TENANT, limit=100) == [entry(ours)]
     with pytest.raises(NotFound):
         await save(store, title="Mine now", tenant_id="other", workflow_id=ours.workflow_id)
     with pytest.raises(NotFound):
@@ -139,7 +152,32 @@ async def test_workflows_are_listed_by_name_with_their_newest_version(store: Sto
     newest = await save(store, title="New", name="a", workflow_id=first.workflow_id)
     deleted = await save(store, name="c")
     await store.delete_workflow(tenant_id=TENANT, workflow_id=deleted.workflow_id)
-    assert await store.list_workflows(tenant_id=TENANT) == [newest, second]
+    assert await store.list_workflows(tenant_id=TENANT, limit=100) == [entry(newest), entry(second)]
+    with_graphs = await store.list_workflows(tenant_id=TENANT, limit=100, with_definitions=True)
+    assert [listed.definition for listed in with_graphs] == [newest.definition, second.definition]
+
+
+async def test_workflows_are_paged_in_the_order_of_their_characters(store: Store) -> None:
+    names = ["a", "a-1", "a0", "a_", "aa", "b", "b-", "ba"]  # as a dictionary would not have them
+    for name in reversed(names):
+        await save(store, name=name)
+    seen: list[str] = []
+    while page := await store.list_workflows(tenant_id=TENANT, limit=3, after=seen[-1] if seen else None):
+        seen += [listed.name for listed in page]
+    assert seen == sorted(names)
+
+
+async def test_versions_are_paged_newest_first(store: Store) -> None:
+    first = await save(store)
+    saved = [first] + [await save(store, title=str(n), workflow_id=first.workflow_id) for n in range(2, 6)]
+    asked = {"tenant_id": TENANT, "workflow_id": first.workflow_id, "limit": 3}
+    newest = await store.list_versions(**asked)
+    assert newest == [entry(version) for version in reversed(saved[2:])]
+    assert await store.list_versions(**asked, before=3) == [entry(saved[1]), entry(saved[0])]
+    assert await store.list_versions(**{**asked, "tenant_id": "other"}) == []
+    assert await store.list_versions(**{**asked, "workflow_id": "no id at all"}) == []
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=first.workflow_id)
+    assert await store.list_versions(**asked) == []
 
 
 # -- deleting -------------------------------------------------------------------------------------
@@ -165,6 +203,32 @@ async def test_an_open_run_keeps_its_workflow_from_being_deleted(store: Store) -
     assert await store.get_workflow(tenant_id=TENANT, workflow="orders") == saved
     await committed(store, ending(row))
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id)
+
+
+async def test_a_forced_delete_names_the_runs_that_still_go_on(store: Store) -> None:
+    forced, kept = await save(store), await save(store, name="kept")
+    open_ = [(await born(store, workflow_id=forced.workflow_id)).head.instance_id for _ in range(3)]
+    await committed(store, ending(await born(store, workflow_id=forced.workflow_id)))
+    await born(store, workflow_id=kept.workflow_id)
+    await born(store, test=True)
+    assert await store.runs_of_deleted_workflows(limit=10) == []
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=forced.workflow_id, force=True)
+    assert await store.get_workflow(tenant_id=TENANT, workflow="orders") is None
+    for of in (None, forced.workflow_id):
+        named = await store.runs_of_deleted_workflows(limit=10, workflow_id=of)
+        assert sorted(named) == sorted((TENANT, instance_id) for instance_id in open_)
+    assert len(await store.runs_of_deleted_workflows(limit=2)) == 2
+    assert await store.runs_of_deleted_workflows(limit=10, workflow_id=kept.workflow_id) == []
+    for instance_id in open_:
+        await store.append_cancel(tenant_id=TENANT, instance_id=instance_id, reason="")
+    assert await store.runs_of_deleted_workflows(limit=10) == []
+
+
+async def test_nothing_is_born_after_a_forced_delete(store: Store) -> None:
+    saved = await save(store)
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id, force=True)
+    late = birth(new_head(now=await store.now(), workflow_id=saved.workflow_id))
+    assert (await store.commit([late])).orphaned == {late.instance_id}
 
 
 async def test_a_cancelled_run_does_not_keep_its_workflow(store: Store) -> None:

@@ -110,7 +110,7 @@ async def test_calls_say_that_the_store_is_unavailable_and_work_again_afterwards
     with pytest.raises(StoreUnavailable):
         await store.append_cancel(tenant_id=TENANT, instance_id=instance_id, reason="")
     with pytest.raises(StoreUnavailable):
-        await store.list_workflows(tenant_id=TENANT)
+        await store.list_workflows(tenant_id=TENANT, limit=100)
     with pytest.raises(StoreUnavailable):
         await store.save_workflow(tenant_id=TENANT, name="orders", title=None, definition={})
     with pytest.raises(StoreUnavailable):

@@ -10,11 +10,12 @@ import pytest
 
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import NotFound
 from tests.conformance.building import (
     HOUR_MS,
     TENANT,
+    WORKER,
     assert_unchanged,
     birth,
     born,
@@ -244,6 +245,38 @@ async def test_no_other_run_can_be_removed(store: Store) -> None:
         await assert_unchanged(store, row)
 
 
+async def test_the_runs_below_a_root_are_found_however_deep_and_whether_open_or_ended(store: Store) -> None:
+    root = await born(store, test=True)
+    kin = {"parent_node_id": "call", "parent_scope": "", "root_id": root.head.instance_id, "test": True}
+    child = await born(store, parent_id=root.head.instance_id, depth=1, **kin)
+    grandchild = await born(store, parent_id=child.head.instance_id, depth=2, **kin)
+    await committed(store, ending(grandchild))
+    await born(store, test=True)
+    below = sorted(each.head.instance_id for each in (child, grandchild))
+    found = await store.descendants(root.head.instance_id, limit=10)
+    assert [row.head.instance_id for row in found] == below
+    assert {row.status.is_terminal for row in found} == {True, False}
+    assert len(await store.descendants(root.head.instance_id, limit=1)) == 1
+    assert await store.descendants(child.head.instance_id, limit=10) == []
+    assert await store.descendants("no id", limit=10) == []
+
+
+async def test_nothing_is_written_for_a_run_that_was_removed(store: Store, other_store: Store) -> None:
+    held = await born(store, dispatched("call"), test=True)
+    instance_id = held.head.instance_id
+    kin = {"parent_id": instance_id, "parent_node_id": "call", "parent_scope": "", "root_id": instance_id}
+    await other_store.append_cancel(tenant_id=TENANT, instance_id=instance_id, reason="stopped")
+    await other_store.delete_test_instance(tenant_id=TENANT, instance_id=instance_id)
+    late = turn(held, completed("call"))
+    child = birth(new_head(now=await store.now(), test=True, depth=1, **kin))
+    outcome = await store.commit([late, child])
+    assert (outcome.won, outcome.orphaned) == (set(), {child.instance_id})
+    assert not await store.extend(worker_id=WORKER, instance_ids=[instance_id], lease_ms=1_000)
+    signal = await store.append_signal(tenant_id=TENANT, instance_id=instance_id, event="go", payload=NULL, key=None)
+    assert (signal.row, signal.seq) == (None, None)
+    assert await store.load([instance_id]) == {} and await store.read_log(instance_id) == []
+
+
 # -- listing --------------------------------------------------------------------------------------
 async def test_runs_are_listed_newest_first_and_by_id_within_a_moment(store: Store) -> None:
     now = await store.now()
@@ -262,7 +295,8 @@ async def test_filters_say_which_runs_are_listed(store: Store) -> None:
         return (await committed(store, made)).head.instance_id
 
     early, middle, late = [await make(created_at=now + offset) for offset in (10, 20, 30)]
-    other_name = await make(workflow_name="refunds")
+    refunds = await store.save_workflow(tenant_id=TENANT, name="refunds", title=None, definition={})
+    other_workflow = await make(workflow_id=refunds.workflow_id)
     of_other_tenant = await make(tenant_id="other")
     test_run = await make(test=True)
     await committed(store, ending(await row_of(store, middle)))
@@ -271,15 +305,16 @@ async def test_filters_say_which_runs_are_listed(store: Store) -> None:
         rows = await store.list_instances(**{"tenant_id": TENANT, "limit": 10, **filters})
         return {row.head.instance_id for row in rows}
 
-    assert await listed() == {early, middle, late, other_name}
-    assert await listed(workflow_name="orders") == {early, middle, late}
+    assert await listed() == {early, middle, late, other_workflow}
+    assert await listed(workflow_id=refunds.workflow_id) == {other_workflow}
+    assert await listed(workflow_id=new_id()) == await listed(workflow_id="no id at all") == set()
     assert await listed(statuses=[Status.COMPLETED]) == {middle}
-    assert await listed(statuses=[Status.COMPLETED, Status.RUNNING]) == {early, middle, late, other_name}
+    assert await listed(statuses=[Status.COMPLETED, Status.RUNNING]) == {early, middle, late, other_workflow}
     assert await listed(statuses=[Status.FAILED]) == set()
     assert await listed(since=now + 20) == {middle, late}, "since is included"
     assert await listed(until=now + 30, since=now + 10) == {early, middle}, "until is not"
     assert await listed(tenant_id="other") == {of_other_tenant}
-    assert test_run in await listed(test=True)
+    assert await listed(test=True) == {test_run}
 
 
 async def test_paging_is_exact_while_runs_are_born_and_end(store: Store) -> None:

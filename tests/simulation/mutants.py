@@ -170,7 +170,7 @@ MUTANTS = (
     _mutant(
         "foreign-writes-unnoticed",
         "a cancel or signal from another process waits for our next commit",
-        ("foreign:ForeignWatch.look", "if changed:", "if False:"),
+        ("foreign:ForeignWatch._compare", "if changed:", "if False:"),
     ),
     _mutant(
         "handlers-not-stopped",

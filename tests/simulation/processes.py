@@ -141,6 +141,7 @@ class SimulatedProcess:
             *engine.orchestrator._lanes,
             engine.orchestrator.held.delays._task,
             engine.recovery._task,
+            engine.housekeeping._task,
             engine._foreign._task,
             *engine._leases._tasks,
             *engine._tasks._consumers,

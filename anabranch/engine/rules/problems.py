@@ -29,6 +29,7 @@ REFUSALS: Mapping[str, str] = {
     "EDGE_INTO_START": "An edge leads into the start node.",
     "UNKNOWN_HANDLE": "An edge leaves by a handle that its node does not have.",
     "UNKNOWN_TYPE": "Nobody registered this node type.",
+    "REFERENCE_NOT_FOUND": "A node names, by id, a workflow or saved query that is not there.",
     "CONFIG_INVALID": "A node's config does not fit the schema of its type.",
     "NODE_TYPE_BROKEN": "A node type's own check raised instead of answering.",
     "CYCLE": "Nodes lead back to themselves other than through the body of one loop node.",
@@ -47,6 +48,7 @@ REFUSALS: Mapping[str, str] = {
 """What a definition is refused for at save: code → sentence."""
 
 WARNINGS: Mapping[str, str] = {
+    "REFERENCE_MISSING": "A node names a workflow, saved query or secret that is not there yet.",
     "UNKNOWN_FIELD": "A field that nobody reads.",
     "UNREACHABLE_NODE": "No way leads from start to the node; it will not run.",
     "PARALLEL_WRITERS": "Nodes that may run at the same time write one variable; the later one wins.",

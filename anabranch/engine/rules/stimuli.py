@@ -28,11 +28,13 @@ RECOVERIES_MAX = 10
 class Started:
     """The instance is born with this input. Only ever the first stimulus.
 
-    `begin` is False when its creator has no room to run it: it stays PENDING for any worker.
+    `begin` is False when its creator has no room to run it: it stays PENDING for any worker. A test
+    run brings the `definition` that it follows; other runs are pinned to a stored version.
     """
 
     input: Payload
     begin: bool = True
+    definition: Payload | None = None
 
 
 @dataclass(frozen=True, slots=True)

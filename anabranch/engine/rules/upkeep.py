@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from anabranch.engine.rules.commands import Wake
 from anabranch.engine.rules.decision import NOTHING, Decision
+from anabranch.engine.rules.definition_notes import definition_note
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.notes import Notes
@@ -27,6 +28,8 @@ def born(notes: AnyNotes, started: Started) -> bool:
     head = notes.state.head
     raw = b'{"input":' + started.input.raw + b"}"
     notes.append(EventType.INPUT_SET, "", "", 0, Payload({"input": started.input.value}, raw))
+    if started.definition is not None:
+        notes.append(EventType.SYSTEM_SET, "", "", 0, definition_note(started.definition))
     if head.deadline_at is not None:
         notes.commands.append(Wake("", "", 0, head.deadline_at))
     overdue = head.deadline_at is not None and head.deadline_at <= notes.now

@@ -1,14 +1,15 @@
 """The rows of the audit trail, and the head of their chain.
 
-Handed by the composition root to `service/audit_log`; `keys`, `secrets` and `data_queries` call
-`record` inside their own transactions. Nothing here changes or removes a row. Shares the lanes of
-the store that it is built on.
+Handed by the composition root to `service/audit_log`; `keys`, `secrets`, `data_queries` and
+`definitions` call `record` or `record_deed` inside their own transactions. Nothing here changes or
+removes a row. Shares the lanes of the store that it is built on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import Connection, insert, select, text, update
 
@@ -71,6 +72,21 @@ def record(connection: Connection, entry: AuditEntry, *, now: int) -> AuditRow:
     connection.execute(insert(audit_log).values(asdict(row)))
     connection.execute(update(audit_head).where(_THE_HEAD).values(position=row.position, hash=row.hash))
     return row
+
+
+def record_deed(
+    connection: Connection,
+    actor: str | None,
+    action: str,
+    *,
+    tenant_id: str,
+    target: str,
+    details: Mapping[str, Any],
+    now: int,
+) -> None:
+    """The same for what somebody did, if it is known who; what the program does by itself is not on record."""
+    if actor is not None:
+        record(connection, AuditEntry(tenant_id, actor, action, target, details), now=now)
 
 
 def _locked_head(connection: Connection) -> AuditHead:

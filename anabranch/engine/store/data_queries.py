@@ -13,6 +13,7 @@ import orjson
 from sqlalchemy import Connection, CursorResult, Select, Table, and_, delete, insert, select, update
 
 from anabranch.engine.saved_queries import DataQuery, DataSource
+from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
 from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
@@ -21,6 +22,12 @@ from anabranch.errors import DataSourceInUse, NameTaken, NotFound
 
 Saved = TypeVar("Saved", DataSource, DataQuery)
 
+# By table: the column of its ids, and what a row is called in the audit trail.
+_KINDS = {
+    data_sources.name: ("data_source_id", "data_source"),
+    data_queries.name: ("data_query_id", "data_query"),
+}
+
 _SOURCE_COLUMNS = list(data_sources.c)
 _QUERY_COLUMNS = list(data_queries.c)
 
@@ -28,7 +35,7 @@ _QUERY_COLUMNS = list(data_queries.c)
 class DataQueries(SqlRoom):
     """Keeps data sources and queries; `open_lanes` before, `close_lanes` after."""
 
-    async def save_source(self, source: DataSource) -> DataSource:
+    async def save_source(self, source: DataSource, *, actor: str | None = None) -> DataSource:
         """See `SavedQueries.save_source`."""
 
         def save(connection: Connection) -> DataSource:
@@ -41,7 +48,7 @@ class DataQueries(SqlRoom):
                 "url": source.url,
                 "sealed": source.sealed,
             }
-            self._save(connection, data_sources, "data_source_id", values)
+            self._save(connection, data_sources, values, actor)
             found = connection.execute(_sources(source.tenant_id, source.data_source_id)).one()
             return _source(found)
 
@@ -57,7 +64,7 @@ class DataQueries(SqlRoom):
         query = select(*_SOURCE_COLUMNS).where(data_sources.c.tenant_id == tenant_id).order_by(data_sources.c.name)
         return [_source(row) for row in await self.read(lambda connection: connection.execute(query).all())]
 
-    async def delete_source(self, data_source_id: str, *, tenant_id: str) -> None:
+    async def delete_source(self, data_source_id: str, *, tenant_id: str, actor: str | None = None) -> None:
         """See `SavedQueries.delete_source`."""
 
         def remove(connection: Connection) -> None:
@@ -66,11 +73,11 @@ class DataQueries(SqlRoom):
                 query = connection.execute(using).scalar()
                 if query is not None:
                     raise DataSourceInUse(f"the data query {query!r} runs on this data source")
-                _delete(connection, data_sources, "data_source_id", data_source_id, tenant_id)
+                self._delete(connection, data_sources, data_source_id, tenant_id, actor)
 
         await self._deleted(remove, "data source", data_source_id)
 
-    async def save_query(self, query: DataQuery) -> DataQuery:
+    async def save_query(self, query: DataQuery, *, actor: str | None = None) -> DataQuery:
         """See `SavedQueries.save_query`."""
 
         def save(connection: Connection) -> DataQuery:
@@ -84,7 +91,7 @@ class DataQueries(SqlRoom):
                 "writes": query.writes,
                 "timeout_ms": query.timeout_ms,
             }
-            self._save(connection, data_queries, "data_query_id", values)
+            self._save(connection, data_queries, values, actor)
             found = connection.execute(_queries(query.tenant_id, query.data_query_id)).one()
             return _query(found)
 
@@ -103,18 +110,19 @@ class DataQueries(SqlRoom):
         query = select(*_QUERY_COLUMNS).where(data_queries.c.tenant_id == tenant_id).order_by(data_queries.c.name)
         return [_query(row) for row in await self.read(lambda connection: connection.execute(query).all())]
 
-    async def delete_query(self, data_query_id: str, *, tenant_id: str) -> None:
+    async def delete_query(self, data_query_id: str, *, tenant_id: str, actor: str | None = None) -> None:
         """See `SavedQueries.delete_query`."""
 
         def remove(connection: Connection) -> None:
             with self.dialect.transaction(connection):
-                _delete(connection, data_queries, "data_query_id", data_query_id, tenant_id)
+                self._delete(connection, data_queries, data_query_id, tenant_id, actor)
 
         await self._deleted(remove, "data query", data_query_id)
 
-    def _save(self, connection: Connection, table: Table, id_column: str, values: dict[str, Any]) -> None:
-        """Replace the row with this id and tenant, else insert it."""
+    def _save(self, connection: Connection, table: Table, values: dict[str, Any], actor: str | None) -> None:
+        """Replace the row with this id and tenant, else insert it; on record as `data_source.saved` and the like."""
         now = self.dialect.now(connection)
+        id_column, kind = _KINDS[table.name]
         same = and_(table.c[id_column] == values[id_column], table.c.tenant_id == values["tenant_id"])
         with self.dialect.transaction(connection):
             moved = cast(
@@ -122,6 +130,31 @@ class DataQueries(SqlRoom):
             )
             if not moved.rowcount:
                 connection.execute(insert(table).values(values | {"created_at": now, "updated_at": now}))
+            record_deed(
+                connection,
+                actor,
+                f"{kind}.saved",
+                tenant_id=values["tenant_id"],
+                target=values[id_column],
+                details={"name": values["name"]},
+                now=now,
+            )
+
+    def _delete(self, connection: Connection, table: Table, row_id: str, tenant_id: str, actor: str | None) -> None:
+        id_column, kind = _KINDS[table.name]
+        row = and_(table.c[id_column] == row_id, table.c.tenant_id == tenant_id)
+        name = connection.execute(delete(table).where(row).returning(table.c.name)).scalar_one_or_none()
+        if name is None:
+            raise NotFound(f"there is no {table.name.replace('_', ' ')} row {row_id}")
+        record_deed(
+            connection,
+            actor,
+            f"{kind}.deleted",
+            tenant_id=tenant_id,
+            target=row_id,
+            details={"name": name},
+            now=self.dialect.now(connection),
+        )
 
     async def _written(self, save: Callable[[Connection], Saved], what: str) -> Saved:
         try:
@@ -153,12 +186,6 @@ def _queries(tenant_id: str, key: str) -> Select[Any]:
         .select_from(data_queries.outerjoin(data_sources, same_source))
         .where(data_queries.c.tenant_id == tenant_id, column == key)
     )
-
-
-def _delete(connection: Connection, table: Table, id_column: str, row_id: str, tenant_id: str) -> None:
-    row = and_(table.c[id_column] == row_id, table.c.tenant_id == tenant_id)
-    if not cast(CursorResult[Any], connection.execute(delete(table).where(row))).rowcount:
-        raise NotFound(f"there is no {table.name.replace('_', ' ')} row {row_id}")
 
 
 def _source(row: Sequence[Any]) -> DataSource:

@@ -14,8 +14,10 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
+from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.store import statements
+from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
 from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
@@ -35,6 +37,7 @@ class Definitions(SqlRoom):
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
         """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
 
@@ -57,8 +60,8 @@ class Definitions(SqlRoom):
         )
         try:
             if workflow_id is None:
-                return await self.write(lambda connection: self._create(connection, wanted, text))
-            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version))
+                return await self.write(lambda connection: self._create(connection, wanted, text, actor))
+            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version, actor))
         except DuplicateRefused:
             raise NameTaken(f"another workflow is already named {name}") from None
 
@@ -70,11 +73,28 @@ class Definitions(SqlRoom):
         def find(connection: Connection) -> WorkflowVersion | None:
             if is_uuid(workflow):
                 found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow, version=version)
+                found = found or _find_live(
+                    connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow, version=version
+                )
                 if found is not None:
                     return found
-            return _find_live(connection, tenant_id=tenant_id, name=workflow, version=version)
+            own = _find_live(connection, tenant_id=tenant_id, name=workflow, version=version)
+            return own or _find_code(connection, tenant_id=tenant_id, name=workflow, version=version)
 
         return await self.read(find)
+
+    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """Note what a worker can run: a version of a coded workflow, with the options that it is declared with now."""
+        text = orjson.dumps(definition).decode()
+
+        def register(connection: Connection) -> WorkflowVersion:
+            with self.dialect.transaction(connection):
+                return _register(connection, name, version, text, now=self.dialect.now(connection))
+
+        try:
+            return await self.write(register)
+        except DuplicateRefused:  # another worker has registered it at the same moment: now it is there
+            return await self.write(register)
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""
@@ -84,14 +104,30 @@ class Definitions(SqlRoom):
         values = await self.read(lambda connection: connection.execute(query).one_or_none())
         return None if values is None else _version(values)
 
-    async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
-        """The newest version of each, by name."""
-        query = statements.newest_versions(tenant_id=tenant_id)
+    async def list_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
+    ) -> list[WorkflowEntry]:
+        """The newest version of each, by name, strictly after that one."""
+        query = statements.newest_versions(
+            tenant_id=tenant_id, limit=limit, after=after, with_definitions=with_definitions
+        )
         rows = await self.read(lambda connection: connection.execute(query).all())
-        return sorted((_version(row) for row in rows), key=lambda version: version.name)
+        return [_entry(row) for row in rows]
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
-        """Free the name. Raises NotFound, or WorkflowHasRuns while instances are open."""
+    async def list_versions(
+        self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
+    ) -> list[WorkflowEntry]:
+        """The versions of one that is not deleted, newest first, strictly before that one."""
+        if not is_uuid(workflow_id):
+            return []
+        query = statements.versions_of(tenant_id=tenant_id, workflow_id=workflow_id, limit=limit, before=before)
+        rows = await self.read(lambda connection: connection.execute(query).all())
+        return [_entry(row) for row in rows]
+
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Free the name; nothing is born any more. Raises NotFound; without `force` WorkflowHasRuns too."""
         if not is_uuid(workflow_id):
             raise _absent(workflow_id)
 
@@ -99,15 +135,26 @@ class Definitions(SqlRoom):
             with self.dialect.transaction(connection):
                 newest = _lock(connection, tenant_id, workflow_id, against_births=True)
                 runs = {"workflow_id": workflow_id}
-                if connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
+                if not force and connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
                     raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
                 now = self.dialect.now(connection)
                 connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
+                _record(connection, actor, "workflow.deleted", newest, now=now)
 
         await self.write(delete)
 
-    def _create(self, connection: Connection, wanted: WorkflowVersion, text: bytes) -> WorkflowVersion:
+    async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
+        """(tenant_id, instance_id) of open runs of deleted workflows, or of this one if it is deleted."""
+        query = statements.runs_of_deleted_workflows(of_one=workflow_id is not None)
+        asked = {"limit": limit} if workflow_id is None else {"limit": limit, "workflow_id": workflow_id}
+        rows = await self.read(lambda connection: connection.execute(query, asked).all())
+        return [(tenant_id, instance_id) for tenant_id, instance_id in rows]
+
+    def _create(
+        self, connection: Connection, wanted: WorkflowVersion, text: bytes, actor: str | None
+    ) -> WorkflowVersion:
         with self.dialect.transaction(connection):
+            _refuse_name_of_code(connection, wanted)
             now = self.dialect.now(connection)
             connection.execute(
                 statements.insert_workflow(
@@ -118,10 +165,17 @@ class Definitions(SqlRoom):
                     created_at=now,
                 )
             )
-            return _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+            saved = _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+            _record(connection, actor, "workflow.saved", saved, now=now)
+            return saved
 
     def _advance(
-        self, connection: Connection, wanted: WorkflowVersion, text: bytes, expected_version: int | None
+        self,
+        connection: Connection,
+        wanted: WorkflowVersion,
+        text: bytes,
+        expected_version: int | None,
+        actor: str | None,
     ) -> WorkflowVersion:
         with self.dialect.transaction(connection):
             newest = _lock(connection, wanted.tenant_id, wanted.workflow_id, against_births=False)
@@ -130,12 +184,16 @@ class Definitions(SqlRoom):
             same_head = (newest.name, newest.title, newest.kind) == (wanted.name, wanted.title, wanted.kind)
             if same_head and orjson.dumps(newest.definition) == text:
                 return newest
+            if newest.name != wanted.name:
+                _refuse_name_of_code(connection, wanted)
             version = newest.version + 1
             connection.execute(
                 statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
             )
             now = self.dialect.now(connection)
-            return _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+            saved = _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+            _record(connection, actor, "workflow.saved", saved, now=now)
+            return saved
 
 
 def _write_version(
@@ -165,6 +223,18 @@ def _write_version(
     )
 
 
+def _record(connection: Connection, actor: str | None, action: str, workflow: WorkflowVersion, *, now: int) -> None:
+    record_deed(
+        connection,
+        actor,
+        action,
+        tenant_id=workflow.tenant_id,
+        target=workflow.workflow_id,
+        details={"name": workflow.name, "version": workflow.version},
+        now=now,
+    )
+
+
 def _lock(connection: Connection, tenant_id: str, workflow_id: str, *, against_births: bool) -> WorkflowVersion:
     """The newest version of a live workflow that nobody else can move until the transaction ends."""
     lock = statements.lock_workflow(tenant_id=tenant_id, workflow_id=workflow_id, against_births=against_births)
@@ -189,11 +259,63 @@ def _find_live(
     return None if values is None else _version(values)
 
 
+def _find_code(connection: Connection, *, tenant_id: str, name: str, version: int | None) -> WorkflowVersion | None:
+    query = statements.live_code(tenant_id=tenant_id, name=name, version=version)
+    values = connection.execute(query).one_or_none()
+    return None if values is None else _version(values)
+
+
+def _refuse_name_of_code(connection: Connection, wanted: WorkflowVersion) -> None:
+    """Names of coded workflows are nobody's to take, whichever worker runs them."""
+    if _find_live(connection, tenant_id=CODED_TENANT_ID, name=wanted.name) is not None:
+        raise NameTaken(f"{wanted.name} is the name of a coded workflow, which every tenant sees")
+
+
+def _register(connection: Connection, name: str, version: int, text: str, *, now: int) -> WorkflowVersion:
+    newest = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name)
+    workflow_id = str(uuid.uuid4()) if newest is None else newest.workflow_id
+    known = None
+    if newest is None:
+        connection.execute(
+            statements.insert_workflow(
+                workflow_id=workflow_id, tenant_id=CODED_TENANT_ID, name=name, newest_version=version, created_at=now
+            )
+        )
+    else:
+        newest = _lock(connection, CODED_TENANT_ID, workflow_id, against_births=False)
+        known = _find_live(connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow_id, version=version)
+    if known is None:
+        connection.execute(
+            statements.insert_version(
+                workflow_id=workflow_id,
+                version=version,
+                name=name,
+                kind=CODED_KIND,
+                title=None,
+                definition=text,
+                created_at=now,
+            )
+        )
+    elif orjson.dumps(known.definition).decode() != text:
+        connection.execute(statements.update_version(workflow_id=workflow_id, version=version, definition=text))
+    if newest is not None and newest.version < version:
+        connection.execute(statements.update_workflow(workflow_id=workflow_id, newest_version=version))
+    registered = _find_live(connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow_id, version=version)
+    assert registered is not None, "it has just been written"
+    return registered
+
+
 def _version(values: Sequence[Any]) -> WorkflowVersion:
     workflow_id, tenant_id, name, title, kind, version, definition, created_at, updated_at = values
     return WorkflowVersion(
         workflow_id, tenant_id, name, title, kind, version, orjson.loads(definition), created_at, updated_at
     )
+
+
+def _entry(values: Sequence[Any]) -> WorkflowEntry:
+    workflow_id, _, name, title, kind, version, definition, created_at, updated_at = values
+    graph = None if definition is None else orjson.loads(definition)
+    return WorkflowEntry(workflow_id, name, title, kind, version, created_at, updated_at, graph)
 
 
 def _absent(workflow_id: str) -> NotFound:

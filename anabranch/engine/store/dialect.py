@@ -17,7 +17,12 @@ from sqlalchemy import Connection, Engine, TextClause
 
 from anabranch.engine.ports import InstanceRow, Loaded, Turn
 from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store.faults import Fault
+
+# 10 s: more than a clock is set back by in one step, and than lies between the begin of a transaction and its
+# report of it; little enough that what ended since is counted at every look.
+ENDS_SETTLE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,10 @@ class Dialect(Protocol):
     """Selects id, status and last payload of those of the parameter `ids` that are not open; of what is not there
     only the id."""
 
+    row_lock: str
+    """The words that make a SELECT lock what it finds and leave out what others have locked; empty where whoever
+    writes is alone anyway."""
+
     is_remote: bool
     """True: an absent database may come up by itself, so a start waits for it."""
 
@@ -83,11 +92,23 @@ class Dialect(Protocol):
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """A transaction around several statements that write."""
 
+    def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
+        """A transaction in which several statements read the same moment."""
+
     def ids(self, instance_ids: Sequence[str]) -> str:
         """The parameter for `among_ids`; what is no id of this database is left out."""
 
     def now(self, connection: Connection) -> int:
         """The database's clock (ms)."""
+
+    def settled_until(self, connection: Connection) -> int:
+        """Until when (ms) everything has ended that ever will: no later commit brings an earlier `completed_at`.
+
+        Asked within `transaction`.
+        """
+
+    def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """That the input of a run has one of these values at this path; `number` tells several filters apart."""
 
     def commit(self, connection: Connection, turns: Sequence[Turn]) -> Written:
         """Advance and give birth, in one transaction; `turns` come in id order."""
@@ -101,6 +122,7 @@ class Dialect(Protocol):
         lease_ms: int,
         only: Sequence[str] | None,
         steal: bool,
+        known_code: Sequence[str] | None,
     ) -> list[Taken]:
         """Raise the version of due instances and give them to the worker."""
 

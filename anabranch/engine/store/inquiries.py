@@ -15,9 +15,10 @@ from sqlalchemy import Connection
 
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.input_filters import InputFilter, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.store import statements
+from anabranch.engine.store import run_listing, statements
 from anabranch.engine.store.faults import DataRefused
 from anabranch.engine.store.rooms import SqlRoom
 from anabranch.engine.store.rows import instance_row
@@ -79,6 +80,14 @@ class Inquiries(SqlRoom):
             for child_id, status, payload in rows
         ]
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+        if not is_uuid(root_id):
+            return []
+        parameters = {"root_id": root_id, "limit": limit}
+        rows = await self.read(lambda connection: connection.execute(statements.DESCENDANTS, parameters).all())
+        return [instance_row(tuple(row)) for row in rows]
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """Events in seq order."""
         if not is_uuid(instance_id):
@@ -106,22 +115,27 @@ class Inquiries(SqlRoom):
         tenant_id: str,
         limit: int,
         before: tuple[int, str] | None = None,
-        workflow_name: str | None = None,
+        workflow_id: str | None = None,
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
         test: bool = False,
+        input_filters: Sequence[InputFilter] = (),
     ) -> list[InstanceRow]:
         """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until."""
-        query = statements.list_instances(
+        wanted = read_filters(input_filters)
+        if not all(one.values for one in wanted) or (workflow_id is not None and not is_uuid(workflow_id)):
+            return []
+        query = run_listing.list_instances(
             tenant_id=tenant_id,
             limit=limit,
             before=before,
-            workflow_name=workflow_name,
-            statuses=tuple(status.value for status in statuses),
+            workflow_id=workflow_id,
+            statuses=[status.value for status in statuses],
             since=since,
             until=until,
             test=test,
+            inputs=[self.dialect.input_condition(one, number) for number, one in enumerate(wanted)],
         )
         rows = await self.read(lambda connection: connection.execute(query).all())
         return [instance_row(tuple(row)) for row in rows]

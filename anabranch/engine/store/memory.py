@@ -13,10 +13,22 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Loaded, Outcome, Turn, WorkflowVersion
+from anabranch.engine.ports import (
+    Claimed,
+    ForeignResult,
+    InputFilter,
+    InstanceRow,
+    Loaded,
+    Outcome,
+    Turn,
+    WorkflowEntry,
+    WorkflowVersion,
+)
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.input_filters import matches, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.store import memory_upkeep
 from anabranch.engine.store.memory_database import Change, InstanceRecord, MemoryDatabase, Transaction
 from anabranch.errors import NotFound
 
@@ -81,12 +93,21 @@ class MemoryStore:
         return outcome
 
     async def claim(
-        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
     ) -> list[Claimed]:
         """See `ports.Store.claim`."""
         await self.faults.before("claim")
         writes = self.database.writes
-        claimed = self.database.claim(worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal)
+        claimed = self.database.claim(
+            worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal, known_code=known_code
+        )
         self._own_writes += self.database.writes - writes
         await self.faults.after("claim")
         return claimed
@@ -168,6 +189,12 @@ class MemoryStore:
         await self.faults.after("ended_children")
         return ended
 
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """See `ports.Store.descendants`."""
+        await self.faults.before("descendants")
+        below = (row for row in self.database.rows() if row.head.root_id == root_id)
+        return sorted(below, key=lambda row: row.head.instance_id)[:limit]
+
     async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """See `ports.Store.read_log`."""
         await self.faults.before("read_log")
@@ -179,24 +206,27 @@ class MemoryStore:
         tenant_id: str,
         limit: int,
         before: tuple[int, str] | None = None,
-        workflow_name: str | None = None,
+        workflow_id: str | None = None,
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
         test: bool = False,
+        input_filters: Sequence[InputFilter] = (),
     ) -> list[InstanceRow]:
         """See `ports.Store.list_instances`."""
         await self.faults.before("list_instances")
+        wanted = read_filters(input_filters)
         rows = [
             row
             for row in self.database.rows()
             if row.head.tenant_id == tenant_id
             and row.head.test == test
             and (before is None or _listing_order(row) < before)
-            and workflow_name in (None, row.head.workflow_name)
+            and workflow_id in (None, row.head.workflow_id)
             and (not statuses or row.status in statuses)
             and (since is None or since <= row.head.created_at)
             and (until is None or row.head.created_at < until)
+            and (not wanted or matches(self._log(row.head.instance_id)[0].payload.value["input"], wanted))
         ]
         return sorted(rows, key=_listing_order, reverse=True)[:limit]
 
@@ -221,6 +251,25 @@ class MemoryStore:
         pending = (row for row in self.database.open_rows() if row.status is Status.PENDING)
         return sum(1 for _ in islice(pending, up_to))
 
+    # -- upkeep ---------------------------------------------------------------------------
+    async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
+        """See `ports.Store.count_runs`."""
+        await self.faults.before("count_runs")
+        return memory_upkeep.count_runs(self.database, tenant_id)
+
+    async def fold_counts(self, *, limit: int) -> bool:
+        """See `ports.Store.fold_counts`: there is nothing to fold where every look counts."""
+        await self.faults.before("fold_counts")
+        return False
+
+    async def remove_expired(self, *, limit: int) -> int | None:
+        """See `ports.Store.remove_expired`; nobody else is ever at it."""
+        await self.faults.before("remove_expired")
+        expired = memory_upkeep.expired(self.database, limit=limit)
+        self.database.remove("remove_expired", expired)
+        await self.faults.after("remove_expired")
+        return len(expired)
+
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(
         self,
@@ -232,8 +281,9 @@ class MemoryStore:
         kind: str = "drawn",
         workflow_id: str | None = None,
         expected_version: int | None = None,
+        actor: str | None = None,
     ) -> WorkflowVersion:
-        """See `ports.Store.save_workflow`."""
+        """See `ports.Store.save_workflow`; there is no audit trail here."""
         await self.faults.before("save_workflow")
         saved = self.database.definitions.save(
             tenant_id=tenant_id,
@@ -254,27 +304,55 @@ class MemoryStore:
         await self.faults.before("get_workflow")
         return self.database.definitions.get(tenant_id=tenant_id, workflow=workflow, version=version)
 
+    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """See `ports.Store.register_code`."""
+        await self.faults.before("register_code")
+        registered = self.database.definitions.register(name=name, version=version, definition=definition)
+        await self.faults.after("register_code")
+        return registered
+
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """See `ports.Store.get_definition`."""
         await self.faults.before("get_definition")
         return self.database.definitions.pinned(workflow_id, version)
 
-    async def list_workflows(self, *, tenant_id: str) -> list[WorkflowVersion]:
+    async def list_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
+    ) -> list[WorkflowEntry]:
         """See `ports.Store.list_workflows`."""
         await self.faults.before("list_workflows")
-        return self.database.definitions.newest(tenant_id=tenant_id)
+        newest = self.database.definitions.newest(tenant_id=tenant_id)
+        later = (version for version in newest if after is None or version.name > after)
+        return [_entry(version, with_definition=with_definitions) for version in islice(later, limit)]
 
-    async def delete_workflow(self, *, tenant_id: str, workflow_id: str) -> None:
-        """See `ports.Store.delete_workflow`."""
+    async def list_versions(
+        self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
+    ) -> list[WorkflowEntry]:
+        """See `ports.Store.list_versions`."""
+        await self.faults.before("list_versions")
+        versions = reversed(self.database.definitions.versions_of(tenant_id=tenant_id, workflow_id=workflow_id))
+        earlier = (version for version in versions if before is None or version.version < before)
+        return [_entry(version, with_definition=False) for version in islice(earlier, limit)]
+
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """See `ports.Store.delete_workflow`; there is no audit trail here."""
         await self.faults.before("delete_workflow")
-        self.database.definitions.delete(tenant_id=tenant_id, workflow_id=workflow_id)
+        self.database.definitions.delete(tenant_id=tenant_id, workflow_id=workflow_id, force=force)
         await self.faults.after("delete_workflow")
+
+    async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
+        """See `ports.Store.runs_of_deleted_workflows`."""
+        await self.faults.before("runs_of_deleted_workflows")
+        return memory_upkeep.open_runs_of_deleted_workflows(self.database, workflow_id)[:limit]
 
     async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
         """See `ports.Store.delete_test_instance`."""
         await self.faults.before("delete_test_instance")
-        if not self.database.delete_test_instance(tenant_id=tenant_id, instance_id=instance_id):
+        if not memory_upkeep.is_ended_test_run(self.database, tenant_id=tenant_id, instance_id=instance_id):
             raise NotFound(f"there is no ended test run {instance_id}")
+        self.database.remove("delete_test_instance", [instance_id])
         await self.faults.after("delete_test_instance")
 
     # -- inside ---------------------------------------------------------------------------
@@ -285,6 +363,19 @@ class MemoryStore:
     def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:
         found = {event.node_id for event in self._log(instance_id) if event.type is type_ and event.scope == ""}
         return found.intersection(node_ids) if node_ids else found
+
+
+def _entry(version: WorkflowVersion, *, with_definition: bool) -> WorkflowEntry:
+    return WorkflowEntry(
+        version.workflow_id,
+        version.name,
+        version.title,
+        version.kind,
+        version.version,
+        version.created_at,
+        version.updated_at,
+        version.definition if with_definition else None,
+    )
 
 
 def _listing_order(row: InstanceRow) -> tuple[int, str]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from anabranch.engine.hint_line import HintLine
 from anabranch.engine.store.dialect import Dialect
 from anabranch.engine.store.postgresql import PostgresqlDialect
+from anabranch.engine.store.postgresql_hints import PostgresqlHintLine
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import CONNECT_WAIT_S, SqlStore
 from anabranch.errors import SettingsError
@@ -28,6 +30,12 @@ def open_store(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> SqlStore:
     `anabranch.migrations.ensure_schema`.
     """
     return SqlStore(dialect_of(url), connect_wait_s=connect_wait_s)
+
+
+def open_hint_line(url: str) -> HintLine | None:
+    """The line between the processes of this database; None where it has none. Connects when it is used."""
+    dialect = dialect_of(url)
+    return PostgresqlHintLine(dialect) if isinstance(dialect, PostgresqlDialect) else None
 
 
 def dialect_of(url: str) -> Dialect:

@@ -7,24 +7,26 @@ of processes may share the database; row locks, versions and leases keep them ap
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import orjson
 import psycopg
 from psycopg.types.string import TextLoader
-from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
 from sqlalchemy import event as engine_events
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from anabranch.engine.ports import InstanceRow, Loaded, Turn
 from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store import postgresql_statements as statements
-from anabranch.engine.store.dialect import ForeignEvent, Taken, Written
+from anabranch.engine.store.dialect import ENDS_SETTLE_MS, ForeignEvent, Taken, Written
 from anabranch.engine.store.families import born_children, cancelled_children, touches_family, woken_parents
 from anabranch.engine.store.faults import Fault
+from anabranch.engine.store.input_conditions import postgresql_condition
 from anabranch.engine.store.rows import (
     INSTANCE_COLUMNS,
     encode_births,
@@ -33,11 +35,20 @@ from anabranch.engine.store.rows import (
     events_from,
     instance_row,
 )
+from anabranch.engine.store.transactions import transaction
 
 # 5 s to connect, and 20 s for a server that has stopped answering on an open connection: well
 # inside a lease, so that an outage is noticed before it is lost.
 CONNECT_TIMEOUT_S = 5
 SILENCE_MAX_MS = 20_000
+
+_CONNECTING = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives_idle": SILENCE_MAX_MS // 2_000,
+    "keepalives_interval": SILENCE_MAX_MS // 4_000,
+    "keepalives_count": 2,
+    "tcp_user_timeout": SILENCE_MAX_MS,
+}
 
 # PostgreSQL plans the commit statement for tables as they are now, and a plan lives on while
 # they grow. Fresh tables look so small that it would scan them; held to its indexes, a batch
@@ -63,6 +74,7 @@ class PostgresqlDialect:
     commits_in_flight_max = 2
     reading_lanes = 4
     writes_apart = False
+    row_lock = "FOR UPDATE SKIP LOCKED"
     is_remote = True
     among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
     ended_children = statements.ENDED_CHILDREN
@@ -73,6 +85,11 @@ class PostgresqlDialect:
         port = f":{url.port}" if url.port else ""
         self.place = f"PostgreSQL database {url.database or url.username or ''} at {host}{port}"
 
+    def connect_arguments(self) -> dict[str, Any]:
+        """How the driver connects by itself, as the engines do."""
+        _, arguments = self._url.get_dialect()().create_connect_args(self._url)
+        return {**_CONNECTING, **arguments}
+
     def engine(self, *, commits: bool) -> Engine:
         """See `Dialect.engine`; those for commits have their planner held to the indexes."""
         engine = create_engine(
@@ -80,11 +97,7 @@ class PostgresqlDialect:
             poolclass=NullPool,
             isolation_level="AUTOCOMMIT",
             connect_args={
-                "connect_timeout": CONNECT_TIMEOUT_S,
-                "keepalives_idle": SILENCE_MAX_MS // 2_000,
-                "keepalives_interval": SILENCE_MAX_MS // 4_000,
-                "keepalives_count": 2,
-                "tcp_user_timeout": SILENCE_MAX_MS,
+                **_CONNECTING,
                 "application_name": "anabranch commits" if commits else "anabranch",
             },
         )
@@ -101,16 +114,13 @@ class PostgresqlDialect:
         engine_events.listen(engine, "connect", prepare)
         return engine
 
-    @contextmanager
-    def transaction(self, connection: Connection) -> Iterator[None]:
+    def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """See `Dialect.transaction`."""
-        connection.exec_driver_sql("BEGIN")
-        try:
-            yield
-            connection.exec_driver_sql("COMMIT")
-        except BaseException:
-            _roll_back(connection)
-            raise
+        return transaction(connection, "BEGIN", driver_error=psycopg.Error)
+
+    def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
+        """See `Dialect.snapshot`."""
+        return transaction(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", driver_error=psycopg.Error)
 
     def ids(self, instance_ids: Sequence[str]) -> str:
         """See `Dialect.ids`; a text that is no UUID names nothing here."""
@@ -119,6 +129,18 @@ class PostgresqlDialect:
     def now(self, connection: Connection) -> int:
         """The server's clock (ms)."""
         return int(connection.execute(statements.NOW).scalar_one())
+
+    def settled_until(self, connection: Connection) -> int:
+        """See `Dialect.settled_until`: before whatever transaction is still writing, and the usual time ago.
+
+        A row is given its end while it is written, so not before its transaction began. The time
+        ago is for transactions that this connection may not see (of another role).
+        """
+        return int(connection.execute(statements.OLDEST_WRITER).scalar_one()) - ENDS_SETTLE_MS
+
+    def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """See `Dialect.input_condition`."""
+        return postgresql_condition(wanted, number)
 
     def commit(self, connection: Connection, turns: Sequence[Turn]) -> Written:
         """See `Dialect.commit`: one statement; more only if a birth did not win, or for parents and children."""
@@ -192,12 +214,17 @@ class PostgresqlDialect:
         lease_ms: int,
         only: Sequence[str] | None,
         steal: bool,
+        known_code: Sequence[str] | None,
     ) -> list[Taken]:
         """See `Dialect.claim`."""
         parameters: dict[str, Any] = {"worker_id": worker_id, "limit": limit, "lease_ms": lease_ms}
         if only is not None:
             parameters["ids"] = self.ids(only)
-        rows = connection.execute(statements.claim(only=only is not None, steal=steal), parameters)
+        if known_code is not None:
+            parameters["known_code"] = list(known_code)
+        rows = connection.execute(
+            statements.claim(only=only is not None, steal=steal, knows=known_code is not None), parameters
+        )
         return [Taken(*row) for row in rows]
 
     def append_foreign(self, connection: Connection, event: ForeignEvent, *, signals_max: int) -> InstanceRow | None:
@@ -279,18 +306,6 @@ def _is_uuid(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _roll_back(connection: Connection) -> None:
-    """Undo what a transaction did, unless its connection is gone: then the server does it."""
-    if connection.invalidated:
-        return
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, psycopg.Connection), "the engine connects with psycopg"
-    try:
-        driver.rollback()
-    except psycopg.Error:  # what led here is what is to be told; this connection is not used again
-        connection.invalidate()
 
 
 def _sqlstate(error: Exception) -> str | None:

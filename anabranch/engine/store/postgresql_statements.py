@@ -13,6 +13,8 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
+from anabranch.engine.ports import CODE_GRACE_MS
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.store.families import REASON_BEGINS, REASON_ENDS
 from anabranch.engine.store.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
@@ -28,6 +30,16 @@ _SEPARATOR = f"chr({ord(PAYLOAD_SEPARATOR)})"
 
 NOW = text(f"SELECT {NOW_MS}")
 """The server's clock."""
+
+OLDEST_WRITER = text("""
+    SELECT CAST(floor(extract(epoch FROM least(clock_timestamp(), min(xact_start))) * 1000) AS bigint)
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+""")
+"""When the oldest transaction began that has written and is not over; now, if there is none.
+
+A process that was stopped between two statements holds one open for as long as it likes.
+"""
 
 COMMIT = text(f"""
     WITH turn AS (
@@ -194,7 +206,7 @@ READ_LOG = text(f"""
 
 
 @cache
-def claim(*, only: bool, steal: bool) -> TextClause:
+def claim(*, only: bool, steal: bool, knows: bool) -> TextClause:
     """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first.
 
     Uses ix_instance_available, or the primary key and ix_instance_root when only some families are
@@ -203,6 +215,9 @@ def claim(*, only: bool, steal: bool) -> TextClause:
     """
     due = f"available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL" if steal else "")
     among = "AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))" if only else ""
+    if knows:
+        mine = "workflow_name || ':' || workflow_version = ANY(CAST(:known_code AS text[]))"
+        among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= {NOW_MS} - {CODE_GRACE_MS})"
     return text(f"""
         WITH due AS (
             SELECT instance_id, available_at,

@@ -29,7 +29,7 @@ from sqlalchemy.types import UserDefinedType
 
 from anabranch.engine.rules.events import ENDINGS, EventType, Status
 
-SCHEMA_REVISION = "0006"
+SCHEMA_REVISION = "0007"
 """The newest migration; a store refuses a database of any other revision."""
 
 
@@ -60,6 +60,9 @@ class _PostgresJson(UserDefinedType[str]):
 # `json`, not `jsonb`: it keeps the text, and so the key order, and inserts a fifth faster.
 JsonText = Text().with_variant(_PostgresJson(), "postgresql")
 
+# Names are listed in the order of their characters' codes on both databases, whatever language the server speaks.
+NameText = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+
 metadata = MetaData()
 
 workflows = Table(
@@ -67,7 +70,7 @@ workflows = Table(
     metadata,
     Column("workflow_id", Identifier, nullable=False),
     Column("tenant_id", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", NameText, nullable=False),
     Column("newest_version", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("deleted_at", BigInteger),
@@ -154,9 +157,18 @@ Index(
 Index(
     "ix_instance_listing_by_workflow",
     workflow_instances.c.tenant_id,
-    workflow_instances.c.workflow_name,
+    workflow_instances.c.workflow_id,
     workflow_instances.c.created_at,
     workflow_instances.c.instance_id,
+)
+# What has ended: found by when it may be removed, and counted by when it ended. The few different retentions are
+# asked one after the other, so one index serves both.
+Index(
+    "ix_instance_ended",
+    workflow_instances.c.retention_days,
+    workflow_instances.c.completed_at,
+    postgresql_where=workflow_instances.c.completed_at.is_not(None),
+    sqlite_where=workflow_instances.c.completed_at.is_not(None),
 )
 # Only children are in these two: the birth of any other run does not write them.
 Index(
@@ -229,6 +241,27 @@ Index(
     unique=True,
     postgresql_where=text(IS_SIGNAL),
     sqlite_where=text(IS_SIGNAL),
+)
+
+# How many runs of a workflow have ended in each way, up to the watermark `run_counts`. A workflow may be
+# shared by tenants, so its runs are counted for each.
+run_counts = Table(
+    "run_counts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("workflow_id", Identifier, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("runs", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "workflow_id", "status", name="pk_run_counts"),
+)
+
+# How far something that goes through the instances by time has come (ms).
+watermarks = Table(
+    "watermarks",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("reached", BigInteger, nullable=False),
+    PrimaryKeyConstraint("name", name="pk_watermarks"),
 )
 
 # The newest version of each; `sealed` opens only with its key, tenant, name and version.
@@ -326,4 +359,96 @@ audit_head = Table(
     Column("position", BigInteger, nullable=False),
     Column("hash", Text, nullable=False),
     PrimaryKeyConstraint("chain", name="pk_audit_head"),
+)
+
+# `next_at` is NULL while a schedule is disabled: the index of what is due holds nothing else.
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("schedule_id", Identifier, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("workflow", Text, nullable=False),
+    Column("version", Integer),
+    Column("kind", Text, nullable=False),
+    Column("cron", Text),
+    Column("timezone", Text, nullable=False),
+    Column("every_ms", BigInteger),
+    Column("anchor_at", BigInteger, nullable=False),
+    Column("input", JsonText, nullable=False),
+    Column("missed", Text, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("next_at", BigInteger),
+    Column("last_at", BigInteger),
+    Column("last_instance_id", Identifier),
+    Column("last_error", JsonText),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("schedule_id", name="pk_schedules"),
+)
+
+Index("ux_schedule_name", schedules.c.tenant_id, schedules.c.name, unique=True)
+Index(
+    "ix_schedule_due",
+    schedules.c.next_at,
+    schedules.c.schedule_id,
+    postgresql_where=schedules.c.next_at.is_not(None),
+    sqlite_where=schedules.c.next_at.is_not(None),
+)
+
+topic_subscriptions = Table(
+    "topic_subscriptions",
+    metadata,
+    Column("subscription_id", Identifier, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("head", Text, nullable=False),
+    Column("pattern", Text, nullable=False),
+    Column("workflow", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("subscription_id", name="pk_topic_subscriptions"),
+)
+
+# One index for both: a message looks up the few patterns that begin as its topic does.
+Index(
+    "ux_topic_subscription",
+    topic_subscriptions.c.tenant_id,
+    topic_subscriptions.c.head,
+    topic_subscriptions.c.pattern,
+    topic_subscriptions.c.workflow,
+    unique=True,
+)
+
+# `due_at`: when somebody else may finish it; NULL once it is finished. Kept for a day after that.
+topic_messages = Table(
+    "topic_messages",
+    metadata,
+    Column("message_id", Identifier, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("topic", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("payload", JsonText, nullable=False),
+    Column("deliveries", JsonText, nullable=False),
+    Column("due_at", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("message_id", name="pk_topic_messages"),
+)
+
+Index(
+    "ux_topic_message_key",
+    topic_messages.c.tenant_id,
+    topic_messages.c.topic,
+    topic_messages.c.key,
+    unique=True,
+)
+Index(
+    "ix_topic_message_due",
+    topic_messages.c.due_at,
+    postgresql_where=topic_messages.c.due_at.is_not(None),
+    sqlite_where=topic_messages.c.due_at.is_not(None),
+)
+Index(
+    "ix_topic_message_finished",
+    topic_messages.c.created_at,
+    postgresql_where=topic_messages.c.due_at.is_(None),
+    sqlite_where=topic_messages.c.due_at.is_(None),
 )

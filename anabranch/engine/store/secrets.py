@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from anabranch.engine.ports import SealedSecret
+from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
 from anabranch.engine.store.rooms import SqlRoom
 from anabranch.engine.store.schema import secrets
@@ -25,13 +26,16 @@ class SecretTable:
     def __init__(self, store: SqlRoom) -> None:
         self._store = store
 
-    async def put_secret(self, *, tenant_id: str, name: str, seal: Seal) -> SealedSecret:
+    async def put_secret(self, *, tenant_id: str, name: str, seal: Seal, actor: str | None = None) -> SealedSecret:
         """See `SecretRows.put_secret`."""
 
         def put(connection: Connection) -> SealedSecret:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
-                return _put(connection, tenant_id=tenant_id, name=name, seal=seal, now=now)
+                written = _put(connection, tenant_id=tenant_id, name=name, seal=seal, now=now)
+                details = {"version": written.version}
+                record_deed(connection, actor, "secret.set", tenant_id=tenant_id, target=name, details=details, now=now)
+                return written
 
         try:
             return await self._store.write(put)
@@ -49,13 +53,17 @@ class SecretTable:
         found = await self._store.read(lambda connection: _rows(connection, _of_tenant(tenant_id)))
         return sorted(found, key=lambda row: row.name)  # databases do not agree on the order of texts
 
-    async def delete_secret(self, *, tenant_id: str, name: str) -> bool:
+    async def delete_secret(self, *, tenant_id: str, name: str, actor: str | None = None) -> bool:
         """See `SecretRows.delete_secret`."""
         statement = delete(secrets).where(secrets.c.tenant_id == tenant_id, secrets.c.name == name)
 
         def remove(connection: Connection) -> bool:
             with self._store.dialect.transaction(connection):
-                return connection.execute(statement).rowcount > 0
+                if not connection.execute(statement).rowcount:
+                    return False
+                now = self._store.dialect.now(connection)
+                record_deed(connection, actor, "secret.deleted", tenant_id=tenant_id, target=name, details={}, now=now)
+                return True
 
         return await self._store.write(remove)
 

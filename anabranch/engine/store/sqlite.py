@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,12 @@ from sqlalchemy.pool import NullPool
 
 from anabranch.engine.ports import InstanceRow, Loaded, Turn
 from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store import sqlite_statements as statements
-from anabranch.engine.store.dialect import ForeignEvent, Taken, Written
+from anabranch.engine.store.dialect import ENDS_SETTLE_MS, ForeignEvent, Taken, Written
 from anabranch.engine.store.families import cancelled_children, woken_parents
 from anabranch.engine.store.faults import DataRefused, Fault
+from anabranch.engine.store.input_conditions import sqlite_condition
 from anabranch.engine.store.rows import (
     EVENT_COLUMNS,
     INSTANCE_COLUMNS,
@@ -40,6 +42,7 @@ from anabranch.engine.store.rows import (
     values_of_events,
     values_of_turns,
 )
+from anabranch.engine.store.transactions import transaction
 
 # 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
 # somebody forgot (a shell with an open transaction), and should be told.
@@ -84,6 +87,7 @@ class SqliteDialect:
     commits_in_flight_max = 1
     reading_lanes = 2
     writes_apart = True
+    row_lock = ""
     is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
     ended_children = statements.ENDED_CHILDREN
@@ -105,16 +109,13 @@ class SqliteDialect:
         engine_events.listen(engine, "connect", _prepare_connection)
         return engine
 
-    @contextmanager
-    def transaction(self, connection: Connection) -> Iterator[None]:
+    def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """A write transaction: the lock is taken at once, so nothing read in it can go stale."""
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        try:
-            yield
-            connection.exec_driver_sql("COMMIT")
-        except BaseException:
-            _roll_back(connection)
-            raise
+        return transaction(connection, "BEGIN IMMEDIATE", driver_error=sqlite3.Error)
+
+    def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
+        """See `Dialect.snapshot`; the write-ahead log keeps the moment of the first read."""
+        return transaction(connection, "BEGIN", driver_error=sqlite3.Error)
 
     def ids(self, instance_ids: Sequence[str]) -> str:
         """See `Dialect.ids`; every text is an id here."""
@@ -123,6 +124,14 @@ class SqliteDialect:
     def now(self, connection: Connection) -> int:
         """The machine's clock: everybody who shares the file shares it."""
         return time.time_ns() // 1_000_000
+
+    def settled_until(self, connection: Connection) -> int:
+        """See `Dialect.settled_until`: who has the write lock waits for nobody, only the clock may be set back."""
+        return self.now(connection) - ENDS_SETTLE_MS
+
+    def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """See `Dialect.input_condition`."""
+        return sqlite_condition(wanted, number)
 
     def commit(self, connection: Connection, turns: Sequence[Turn]) -> Written:
         """See `Dialect.commit`: read the guards under the write lock, then write the winners."""
@@ -157,14 +166,17 @@ class SqliteDialect:
         lease_ms: int,
         only: Sequence[str] | None,
         steal: bool,
+        known_code: Sequence[str] | None,
     ) -> list[Taken]:
         """See `Dialect.claim`."""
         with self.transaction(connection):
             now = self.now(connection)
-            due = statements.claimable(only=only is not None, steal=steal)
+            due = statements.claimable(only=only is not None, steal=steal, knows=known_code is not None)
             parameters: dict[str, Any] = {"worker_id": worker_id, "now": now, "limit": limit}
             if only is not None:
                 parameters["ids"] = self.ids(only)
+            if known_code is not None:
+                parameters["known_code"] = orjson.dumps(known_code).decode()
             taken = [Taken(*row) for row in _one_list(connection, due, **parameters)]
             if taken:
                 ids = self.ids([one.instance_id for one in taken])
@@ -256,18 +268,6 @@ def _prepare_connection(connection: sqlite3.Connection, _record: object) -> None
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     connection.execute("PRAGMA temp_store = MEMORY")
-
-
-def _roll_back(connection: Connection) -> None:
-    """Undo what a transaction did; a connection that cannot even do that is given up, which undoes it too."""
-    if connection.invalidated:
-        return
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection), "the engine connects with sqlite3"
-    try:
-        driver.rollback()
-    except sqlite3.Error:  # what led here is what is to be told
-        connection.invalidate()
 
 
 def _one_list(connection: Connection, statement: TextClause, **parameters: Any) -> list[Any]:

@@ -2,8 +2,8 @@
 
 `open_store` makes one; the orchestrator, the service and the command line use it as
 `ports.Store`. It decides nothing about workflows: it writes turns under their guards, and says
-who won. Reading is in `inquiries`, definitions are in `definitions`; what differs between
-the databases is in `dialect`.
+who won. Reading is in `inquiries`, definitions are in `definitions`, counts and removal in
+`upkeep`; what differs between the databases is in `dialect`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from sqlalchemy import Connection
 
+from anabranch.engine.hint_line import Notices
 from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Outcome, Turn
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
@@ -26,6 +27,7 @@ from anabranch.engine.store.dialect import Dialect, ForeignEvent
 from anabranch.engine.store.faults import DataRefused, DuplicateRefused
 from anabranch.engine.store.inquiries import Inquiries, find_instance, is_uuid
 from anabranch.engine.store.revision import check_revision
+from anabranch.engine.store.upkeep import Upkeep
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
 
 log = logging.getLogger("anabranch.store")
@@ -37,7 +39,7 @@ CONNECT_WAIT_S = 30.0
 CONNECT_PAUSE_S = 1.0
 
 
-class SqlStore(Inquiries, Definitions):
+class SqlStore(Inquiries, Definitions, Upkeep):
     """A store on a SQL database; see `ports.Store` for what each method promises."""
 
     def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:
@@ -45,6 +47,7 @@ class SqlStore(Inquiries, Definitions):
         self.commits_in_flight_max = dialect.commits_in_flight_max
         self._connect_wait_s = connect_wait_s
         self._stranger_wrote_here = False
+        self._notices: Notices | None = None
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
@@ -63,6 +66,10 @@ class SqlStore(Inquiries, Definitions):
     async def stop(self) -> None:
         """Finish what is under way and close everything; may be called twice or before start."""
         await self.close_lanes()
+
+    def tell(self, notices: Notices) -> None:
+        """Tell this one, from now on, what was written that other processes may want to look at."""
+        self._notices = notices
 
     async def _wait_for_database(self) -> None:
         give_up_at = time.monotonic() + (self._connect_wait_s if self.dialect.is_remote else 0)
@@ -85,7 +92,10 @@ class SqlStore(Inquiries, Definitions):
         """
         # In id order, so that two batches can never wait for each other crosswise.
         ordered = sorted(turns, key=lambda turn: turn.instance_id)
-        return await self._commit(ordered)
+        outcome = await self._commit(ordered)
+        if self._notices is not None:
+            self._notices.committed(ordered, outcome)
+        return outcome
 
     async def _commit(self, turns: Sequence[Turn]) -> Outcome:
         try:
@@ -114,12 +124,26 @@ class SqlStore(Inquiries, Definitions):
         )
 
     async def claim(
-        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them."""
+        known = None if known_code is None else [f"{name}:{version}" for name, version in known_code]
         taken = await self.write(
             lambda connection: self.dialect.claim(
-                connection, worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal
+                connection,
+                worker_id=worker_id,
+                limit=limit,
+                lease_ms=lease_ms,
+                only=only,
+                steal=steal,
+                known_code=known,
             )
         )
         if not taken:
@@ -156,7 +180,10 @@ class SqlStore(Inquiries, Definitions):
             parameters["ids"] = self.dialect.ids(instance_ids)
             return connection.execute(statements.release(self.dialect.among_ids), parameters).rowcount
 
-        return await self.write(give_back)
+        released = await self.write(give_back)
+        if released and self._notices is not None:
+            self._notices.released()
+        return released
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         """(version, worker_id) of each id that exists: one statement, to notice foreign changes."""
@@ -199,9 +226,12 @@ class SqlStore(Inquiries, Definitions):
         if not is_uuid(event.instance_id):
             return None
         self._stranger_wrote_here = True
-        return await self.write(
+        row = await self.write(
             lambda connection: self.dialect.append_foreign(connection, event, signals_max=SIGNALS_KEPT_MAX)
         )
+        if row is not None and self._notices is not None:
+            self._notices.appended(row)
+        return row
 
     async def _explain_refusal(self, event: ForeignEvent) -> ForeignResult:
         """What it means that nothing was appended: no such run, it has ended, the key is taken, or too many."""

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from functools import cache
 
-from sqlalchemy import Select, TextClause, and_, insert, or_, select, text, update
+from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, insert, not_, null, or_, select, text, update
 from sqlalchemy.sql.dml import Insert, Update
 
+from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.store.rows import INSTANCE_COLUMNS
 from anabranch.engine.store.schema import (
     IS_OPEN,
     IS_PENDING,
-    workflow_instances,
     workflow_versions,
     workflows,
 )
@@ -85,6 +85,11 @@ COUNT_PENDING = text(f"""
 """)
 """PENDING instances, up to a limit. Uses ix_instance_pending."""
 
+DESCENDANTS = text(f"""
+    SELECT {_COLUMNS} FROM workflow_instances WHERE root_id = :root_id ORDER BY instance_id LIMIT :limit
+""")
+"""The rows of the runs below a root. Uses ix_instance_root."""
+
 ROOT_NODES = text("""
     SELECT DISTINCT node_id FROM workflow_instance_logs
     WHERE instance_id = :instance_id AND event_type = :event_type AND scope = ''
@@ -96,45 +101,6 @@ SIGNAL_KEY_EXISTS = text(f"""
     WHERE instance_id = :instance_id AND event_type = '{EventType.SIGNAL_RECEIVED}' AND payload ->> 'key' = :key
 """)
 """Whether an instance has a signal with this key. Uses ux_log_signal_key."""
-
-
-def list_instances(
-    *,
-    tenant_id: str,
-    limit: int,
-    before: tuple[int, str] | None,
-    workflow_name: str | None,
-    statuses: tuple[str, ...],
-    since: int | None,
-    until: int | None,
-    test: bool,
-) -> Select[tuple[object, ...]]:
-    """Newest first, strictly before the cursor.
-
-    Uses ix_instance_listing, or ix_instance_listing_by_workflow with a name. The cursor is
-    bounded by its time alone as well, because only that lets SQLite start in mid-index.
-    """
-    c = workflow_instances.c
-    conditions = [c.tenant_id == tenant_id, c.test.is_(test)]
-    if workflow_name is not None:
-        conditions.append(c.workflow_name == workflow_name)
-    if statuses:
-        conditions.append(c.status.in_(statuses))
-    if since is not None:
-        conditions.append(c.created_at >= since)
-    if until is not None:
-        conditions.append(c.created_at < until)
-    if before is not None:
-        created_at, instance_id = before
-        conditions.append(c.created_at <= created_at)
-        conditions.append(or_(c.created_at < created_at, c.instance_id < instance_id))
-    return (
-        select(*(c[name] for name in INSTANCE_COLUMNS))
-        .where(and_(*conditions))
-        .order_by(c.created_at.desc(), c.instance_id.desc())
-        .limit(limit)
-    )
-
 
 DELETE_TEST_ROW = text("""
     DELETE FROM workflow_instances
@@ -158,17 +124,59 @@ _VERSION_COLUMNS = (
     workflows.c.created_at,
     workflow_versions.c.created_at.label("updated_at"),
 )
-_VERSIONS = select(*_VERSION_COLUMNS).join_from(
-    workflow_versions, workflows, workflows.c.workflow_id == workflow_versions.c.workflow_id
-)
+_SAME_WORKFLOW = workflows.c.workflow_id == workflow_versions.c.workflow_id
+_VERSIONS = select(*_VERSION_COLUMNS).join_from(workflow_versions, workflows, _SAME_WORKFLOW)
 _LIVE = workflows.c.deleted_at.is_(None)
 
 
-def newest_versions(*, tenant_id: str) -> Select[tuple[object, ...]]:
-    """The newest version of each workflow of a tenant, by name. Uses ux_workflow_name."""
+def _entries(*, with_definitions: bool) -> Select[tuple[object, ...]]:
+    """What lists show of versions. A definition may have megabytes, so it is only read if it is asked for."""
+    definition = workflow_versions.c.definition if with_definitions else null()
+    columns = [definition if column is workflow_versions.c.definition else column for column in _VERSION_COLUMNS]
+    return select(*columns).join_from(workflow_versions, workflows, _SAME_WORKFLOW)
+
+
+def newest_versions(
+    *, tenant_id: str, limit: int, after: str | None, with_definitions: bool
+) -> Select[tuple[object, ...]]:
+    """The newest version of each workflow that a tenant sees, by name, strictly after that one.
+
+    Uses ux_workflow_name.
+    """
+    visible = or_(workflows.c.tenant_id == tenant_id, _is_code_unhidden_for(tenant_id))
+    query = _entries(with_definitions=with_definitions).where(
+        visible, _LIVE, workflow_versions.c.version == workflows.c.newest_version
+    )
+    if after is not None:
+        query = query.where(workflows.c.name > after)
+    return query.order_by(workflows.c.name).limit(limit)
+
+
+def versions_of(*, tenant_id: str, workflow_id: str, limit: int, before: int | None) -> Select[tuple[object, ...]]:
+    """The versions of a workflow that is not deleted, newest first, strictly before that one. Uses the primary keys."""
+    query = _entries(with_definitions=False).where(
+        workflows.c.tenant_id.in_((tenant_id, CODED_TENANT_ID)),
+        _LIVE,
+        workflow_versions.c.workflow_id == workflow_id,
+    )
+    if before is not None:
+        query = query.where(workflow_versions.c.version < before)
+    return query.order_by(workflow_versions.c.version.desc()).limit(limit)
+
+
+def live_code(*, tenant_id: str, name: str, version: int | None) -> Select[tuple[object, ...]]:
+    """One version of a coded workflow by name, unless a workflow of the tenant has it. Uses ux_workflow_name."""
+    number = workflows.c.newest_version if version is None else version
     return _VERSIONS.where(
-        workflows.c.tenant_id == tenant_id, _LIVE, workflow_versions.c.version == workflows.c.newest_version
-    ).order_by(workflows.c.name)
+        _is_code_unhidden_for(tenant_id), _LIVE, workflows.c.name == name, workflow_versions.c.version == number
+    )
+
+
+def _is_code_unhidden_for(tenant_id: str) -> ColumnElement[bool]:
+    """Coded workflows belong to everybody; who had the name before one was registered keeps it."""
+    own = workflows.alias("own")
+    hidden = exists().where(own.c.tenant_id == tenant_id, own.c.name == workflows.c.name, own.c.deleted_at.is_(None))
+    return and_(workflows.c.tenant_id == CODED_TENANT_ID, not_(hidden))
 
 
 def live_version(
@@ -209,6 +217,12 @@ def insert_version(**values: object) -> Insert:
     return insert(workflow_versions).values(**values)
 
 
+def update_version(*, workflow_id: str, version: int, definition: str) -> Update:
+    """The options that a coded workflow is declared with now; drawn versions never change."""
+    which = (workflow_versions.c.workflow_id == workflow_id, workflow_versions.c.version == version)
+    return update(workflow_versions).where(*which).values(definition=definition)
+
+
 def update_workflow(*, workflow_id: str, **values: object) -> Update:
     """Rename a locked workflow, move it to its newest version, or mark it deleted."""
     return update(workflows).where(workflows.c.workflow_id == workflow_id).values(**values)
@@ -218,3 +232,15 @@ OPEN_RUN_OF_WORKFLOW = text(f"""
     SELECT 1 FROM workflow_instances WHERE {IS_OPEN} AND workflow_id = :workflow_id LIMIT 1
 """)
 """Whether a workflow has an open run: a scan of the open instances, through ix_instance_available."""
+
+
+@cache
+def runs_of_deleted_workflows(*, of_one: bool) -> TextClause:
+    """Open runs of workflows (with `of_one`: of this one) that are deleted; a scan of the open instances."""
+    which = " AND workflow_id = :workflow_id" if of_one else ""
+    return text(f"""
+        SELECT tenant_id, instance_id FROM workflow_instances
+        WHERE {IS_OPEN}
+          AND workflow_id IN (SELECT workflow_id FROM workflows WHERE deleted_at IS NOT NULL{which})
+        LIMIT :limit
+    """)

@@ -16,6 +16,9 @@ from anabranch.engine.rules.plan import Body, PlanNode
 from anabranch.engine.rules.retry import RetryPolicy
 
 CODED_KIND = "coded"
+CODED_TENANT_ID = ""
+"""The tenant of coded definitions: nobody's, and seen by everybody."""
+
 BODY_TYPE = "codedBody"
 """The type that the body's job is executed by; no drawn node can have it."""
 

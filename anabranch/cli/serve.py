@@ -1,0 +1,125 @@
+"""`anabranch serve`, `worker` and `dev`: the processes that stay. Each prints one line when it is ready.
+
+What they do then is in `anabranch.process`. That line goes to standard output, everything about it
+to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from anabranch.app import App, build
+from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports
+from anabranch.cli.output import print_line, print_note
+from anabranch.cli.sample import SAMPLE
+from anabranch.cli.session import Session, open_session
+from anabranch.errors import NoApiKey
+from anabranch.process import bind, is_loopback, live, run, url_of
+from anabranch.service import House
+from anabranch.service.access import Role
+
+# Where `dev` looks for workflows in Python without being told.
+WORKFLOWS_FOLDER = Path("workflows")
+
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="Listen here; else ANABRANCH_HOST, else 127.0.0.1.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", min=0, max=65_535, help="Listen on this port, 0: a free one; else ANABRANCH_PORT."),
+]
+
+
+def serve(
+    *,
+    host: Host = None,
+    port: Port = None,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Answer requests only; `anabranch worker` processes run the nodes.")
+    ] = False,
+    imports: Imports = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Serve the REST API, and run workflows, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
+    session = _open(host=host, port=port, imports=imports, database_url=database_url)
+    settings, app = session.settings, build(session.settings)
+    has_keys = asyncio.run(_has_keys(app))
+    if not has_keys and not is_loopback(settings.host):
+        raise NoApiKey(f"there is no API key yet, and {settings.host} is not only this machine")
+    listener = bind(settings.host, settings.port)
+
+    async def ready(house: House) -> None:
+        url = url_of(listener)
+        _print_ready(f"anabranch serves {url}", {"url": url}, as_json=as_json)
+        if not has_keys:
+            print_note(f"nobody has a key yet. {NoApiKey.hint}")
+
+    run(live(app, works=not no_worker, listener=listener, ready=ready))
+
+
+def worker(*, imports: Imports = None, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Run workflows, without a port, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
+    session = _open(host=None, port=None, imports=imports, database_url=database_url)
+
+    async def ready(house: House) -> None:
+        worker_id = house.engine.worker_id
+        _print_ready(f"worker {worker_id} is ready", {"worker": worker_id}, as_json=as_json)
+
+    run(live(build(session.settings), works=True, ready=ready))
+
+
+def dev(
+    *,
+    host: Host = None,
+    port: Port = None,
+    imports: Imports = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Server and worker in one for your own machine: prints the URL that signs you in. SQLite in `.anabranch/`.
+
+    Loads `workflows/*.py`. On an empty database it saves a sample workflow.
+    """
+    found = [str(path) for path in sorted(WORKFLOWS_FOLDER.glob("*.py"))]
+    session = _open(host=host, port=port, imports=[*found, *(imports or ())], database_url=database_url)
+    settings = session.settings
+    listener = bind(settings.host, settings.port)
+
+    async def ready(house: House) -> None:
+        chosen = None if settings.api_key is None else settings.api_key.get_secret_value()
+        key = house.access.add_own_key(tenant_id=DEFAULT_TENANT, role=Role.ADMIN, key=chosen).key
+        await _save_sample(house)
+        url = url_of(listener, key=key)
+        _print_ready(url, {"url": url, "key": key}, as_json=as_json)
+
+    run(live(build(settings), works=True, listener=listener, makes_key=True, ready=ready))
+
+
+def _open(*, host: str | None, port: int | None, imports: list[str] | None, database_url: str | None) -> Session:
+    return open_session(database_url=database_url, tenant=DEFAULT_TENANT, imports=imports, host=host, port=port)
+
+
+async def _has_keys(app: App) -> bool:
+    async with app.opened_access() as access:
+        return await access.has_keys()
+
+
+async def _save_sample(house: House) -> None:
+    """Something to start on a database where nobody has saved anything."""
+    if not await house.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT, limit=1):
+        await house.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
+        print_note(f'the workflow {SAMPLE["name"]} is there to try: start it with {{"name": "Ada"}}')
+
+
+def _print_ready(line: str, document: Mapping[str, str], *, as_json: bool) -> None:
+    """The one line; who waits for it reads a pipe, so it is not left in a buffer."""
+    print_line(orjson.dumps(document).decode() if as_json else line)
+    sys.stdout.flush()

@@ -1,0 +1,156 @@
+"""Schedules, subscriptions and messages as a store keeps them, and the ports to that store.
+
+The interface between whoever saves, starts and delivers (service, triggers) and the rooms that keep
+the rows (`store/schedules`, `store/topics`). Everything belongs to a tenant; another tenant's reads
+as absent. Times are milliseconds since the epoch, of the store's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A rule by which runs of one workflow are started; each point in time that it names is an occurrence."""
+
+    schedule_id: str
+    tenant_id: str
+    name: str
+    workflow: str
+    """Name or id, as it was written: looked up anew at each occurrence."""
+    version: int | None
+    """None: the newest of the time."""
+    kind: str
+    """`cron` or `interval`."""
+    cron: str | None
+    timezone: str
+    every_ms: int | None
+    anchor_at: int
+    """What the occurrences of an interval are counted from."""
+    input_: Any
+    missed: str
+    """`skip`, `one` or `all`."""
+    enabled: bool
+    next_at: int | None
+    """The next occurrence that is not dealt with; None while disabled, or where none will ever come."""
+    last_at: int | None = None
+    """The occurrence that was started last."""
+    last_instance_id: str | None = None
+    last_error: dict[str, Any] | None = None
+    """Why the latest occurrence has not started, `{"code", "message", "occurrenceAt"}`; None once one has."""
+    created_at: int = 0
+    updated_at: int = 0
+
+
+class SavedSchedules(Protocol):
+    """Keeps schedules. `key` is an id or a name."""
+
+    async def save_schedule(self, schedule: Schedule, *, count_max: int) -> Schedule:
+        """Insert, or replace the one with this id; the store sets both times.
+
+        Raises NameTaken, LimitReached where a tenant would get more than `count_max`.
+        """
+
+    async def find_schedule(self, key: str, *, tenant_id: str) -> Schedule | None:
+        """One schedule, or None."""
+
+    async def list_schedules(self, *, tenant_id: str) -> Sequence[Schedule]:
+        """All of a tenant's, by name."""
+
+    async def delete_schedule(self, schedule_id: str, *, tenant_id: str) -> bool:
+        """Remove it; False if there was none."""
+
+    async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
+        """Enabled ones of all tenants with `next_at` ≤ now, by (next_at, schedule_id), those behind `after`."""
+
+    async def advance(self, was: Schedule, becomes: Schedule) -> bool:
+        """Write `next_at` and what is `last_…` of it, if `next_at` is still that of `was`.
+
+        False if somebody else was first, it was saved with another timing, or is gone.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A workflow that is started for each message on the topics that a pattern fits."""
+
+    subscription_id: str
+    tenant_id: str
+    pattern: str
+    head: str
+    """The first segment of the pattern: what an index finds it by."""
+    workflow: str
+    """Name or id, as it was written: looked up anew for each message."""
+    created_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What one message owes one subscription, and what has become of it."""
+
+    subscription_id: str
+    workflow: str
+    instance_id: str | None = None
+    error: dict[str, Any] | None = None
+    """`{"code", "message"}`: it cannot start, ever."""
+
+    @property
+    def is_done(self) -> bool:
+        """Is nothing left to do?"""
+        return self.instance_id is not None or self.error is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What was published on a topic, and the runs that it starts."""
+
+    message_id: str
+    tenant_id: str
+    topic: str
+    key: str
+    payload: Any
+    deliveries: Sequence[Delivery] = ()
+    """One for each subscription that fitted when it was published."""
+    created_at: int = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Has every subscription got its run, or an error that stays?"""
+        return all(delivery.is_done for delivery in self.deliveries)
+
+
+class SavedTopics(Protocol):
+    """Keeps subscriptions, and messages for as long as they may be repeated."""
+
+    async def add_subscription(self, subscription: Subscription, *, count_max: int) -> tuple[Subscription, bool]:
+        """Keep it, or give back the tenant's one with this pattern and workflow; True if it is new.
+
+        Raises LimitReached where a tenant would get more than `count_max`.
+        """
+
+    async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
+        """A tenant's, all or those of one pattern, by pattern and workflow."""
+
+    async def delete_subscription(self, subscription_id: str, *, tenant_id: str) -> bool:
+        """Remove it; False if there was none."""
+
+    async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:
+        """Those of a tenant whose patterns begin with one of these segments, in the order of their ids."""
+
+    async def add_message(self, message: Message, *, own_ms: int, unfinished_max: int) -> Message:
+        """Keep a message, or give back the tenant's one with its topic and key.
+
+        It is nobody else's to finish for `own_ms`. Raises TooManyPending while `unfinished_max` wait to be finished.
+        """
+
+    async def save_deliveries(self, message: Message) -> None:
+        """Keep what has become of its deliveries; once it is finished, nobody finishes it again."""
+
+    async def take_unfinished(self, *, limit: int, own_ms: int) -> Sequence[Message]:
+        """Messages of all tenants that nobody is finishing, longest overdue first; ours for `own_ms`."""
+
+    async def remove_finished(self, *, before: int, limit: int) -> int:
+        """Remove finished messages that were published before that time; how many."""

@@ -1,0 +1,103 @@
+"""Filters on the input of runs as conditions of SQL, one for each database.
+
+Called by the dialects for `run_listing`. A condition looks into the first event of a run, by
+primary key, once for each row that a listing walks over. Paths and values are parameters; the
+text depends only on how many there are and of which JSON types.
+"""
+
+# Conditions are put together from words of this file alone; paths and values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlalchemy import TextClause, text
+
+from anabranch.engine.rules.input_filters import WantedInput, index_of
+from anabranch.engine.rules.values import Payload
+
+# What `#>` takes for an index of a list, from the end or with blanks and signs, and we do not.
+_ALMOST_INDEX = re.compile(r"\s*[+-]?\d+\s*")
+
+# SQLite's integers end here; beyond, its JSON has floating-point numbers.
+_SQLITE_INTEGER_MAX = 2**63 - 1
+
+
+def postgresql_condition(wanted: WantedInput, number: int) -> TextClause:
+    """Equality as `jsonb` has it: numbers by value, objects in any key order.
+
+    A scalar subselect, which the planner cannot turn into a join with the whole log.
+    """
+    path = ["input", *wanted.path]
+    parameters: dict[str, Any] = {f"path_{number}": path}
+    guards = ""
+    for place, step in enumerate(path):
+        if _ALMOST_INDEX.fullmatch(step) and index_of(step) is None:
+            parameters[f"path_{number}_{place}"] = path[:place]
+            guards += f" AND json_typeof(l.payload #> CAST(:path_{number}_{place} AS text[])) <> 'array'"
+    names = [f"value_{number}_{index}" for index in range(len(wanted.values))]
+    parameters |= {name: value.raw.decode() for name, value in zip(names, wanted.values, strict=True)}
+    return text(f"""
+        CAST((SELECT l.payload #> CAST(:path_{number} AS text[]) FROM workflow_instance_logs AS l
+              WHERE l.instance_id = workflow_instances.instance_id AND l.seq = 1{guards}) AS jsonb)
+        IN ({", ".join(f"CAST(:{name} AS jsonb)" for name in names)})
+    """).bindparams(**parameters)
+
+
+def sqlite_condition(wanted: WantedInput, number: int) -> TextClause:
+    """Step by step through `json_each`, whose keys need no quoting; containers are compared leaf by leaf.
+
+    Nothing of it calls back into Python: a listing that walks over many runs needs no interpreter lock.
+    """
+    path = ["input", *wanted.path]
+    parameters: dict[str, Any] = {}
+    sources, conditions = ["workflow_instance_logs AS l"], []
+    for place, step in enumerate(path):
+        above = f"s{place - 1}"
+        source = "l.payload" if place == 0 else _container(above)
+        sources.append(f"json_each({source}) AS s{place}")
+        parameters[f"key_{number}_{place}"] = step
+        key = f":key_{number}_{place}"
+        if place > 0 and (index := index_of(step)) is not None:
+            parameters[f"index_{number}_{place}"] = index
+            key = f"CASE {above}.type WHEN 'array' THEN :index_{number}_{place} ELSE {key} END"
+        conditions.append(f"s{place}.key = {key}")
+    equal = []
+    for index, value in enumerate(wanted.values):
+        name = f"value_{number}_{index}"
+        condition, parameter = _sqlite_equality(f"s{len(path) - 1}", value, name)
+        equal.append(condition)
+        parameters[name] = parameter
+    return text(f"""
+        EXISTS (SELECT 1 FROM {" CROSS JOIN ".join(sources)}
+                WHERE l.instance_id = workflow_instances.instance_id AND l.seq = 1
+                  AND {" AND ".join(conditions)} AND ({" OR ".join(equal)}))
+    """).bindparams(**parameters)
+
+
+def _sqlite_equality(row: str, wanted: Payload, name: str) -> tuple[str, Any]:
+    """The condition that a row of `json_each` has this value, and the parameter of it."""
+    match wanted.value:
+        case str() as words:
+            return f"({row}.type = 'text' AND {row}.value = :{name})", words
+        case None | bool():
+            return f"{row}.type = :{name}", wanted.raw.decode()
+        case int() | float() as value:
+            number = value if abs(value) <= _SQLITE_INTEGER_MAX else float(value)
+            return f"({row}.type IN ('integer', 'real') AND {row}.value = :{name})", number
+        case _:
+            kind = "object" if isinstance(wanted.value, dict) else "array"
+            theirs, ours = _leaves(_container(row)), _leaves(f":{name}")
+            differs = f"EXISTS ({theirs} EXCEPT {ours}) OR EXISTS ({ours} EXCEPT {theirs})"
+            return f"({row}.type = '{kind}' AND NOT ({differs}))", wanted.raw.decode()
+
+
+def _leaves(document: str) -> str:
+    return f"SELECT fullkey, CASE type WHEN 'integer' THEN 'real' ELSE type END, atom FROM json_tree({document})"
+
+
+def _container(row: str) -> str:
+    """The value of a row of `json_each`, where it is one that can be walked; a bare text would be no JSON."""
+    return f"CASE WHEN {row}.type IN ('object', 'array') THEN {row}.value ELSE '[]' END"

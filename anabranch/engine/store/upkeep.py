@@ -1,0 +1,134 @@
+"""Upkeep: counts of runs without counting the table, and the removal of runs whose time is over.
+
+The part of a store that nobody waits for; `state_manager.SqlStore` inherits it, `housekeeping`
+calls it, and lists ask it for counts. What has ended is folded into counter rows up to a
+watermark; a count adds what has ended since, and what is open. The watermark's row is the lock
+that lets one process at a time fold or remove; the others find it locked and go away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection
+
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store import upkeep_statements as statements
+from anabranch.engine.store.rooms import SqlRoom
+
+# 10,000 events a transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log goes alone.
+EVENTS_REMOVED_MAX = 10_000
+
+_DAY_MS = 86_400_000
+
+# After whatever has ended: a clock that was set back must not hide a run from a count.
+_END_OF_TIME = 2**62
+
+
+class Upkeep(SqlRoom):
+    """The part of `ports.Store` that counts and removes."""
+
+    async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
+        """How many runs of each workflow are in each status; all from one snapshot."""
+
+        def count(connection: Connection) -> dict[str, dict[Status, int]]:
+            of_tenant = {"tenant_id": tenant_id}
+            with self.dialect.snapshot(connection):
+                after = connection.execute(statements.COUNTED_UNTIL).scalar_one_or_none() or 0
+                found = [*connection.execute(statements.COUNTED_RUNS, of_tenant)]
+                found += connection.execute(statements.OPEN_RUNS, of_tenant)
+                stretch = {"after": after, "until": _END_OF_TIME}
+                for days in _retentions(connection):
+                    asked = {**of_tenant, **stretch, "retention_days": days}
+                    found += connection.execute(statements.ENDED_RUNS, asked)
+            counts: dict[str, dict[Status, int]] = defaultdict(lambda: defaultdict(int))
+            for workflow_id, status, runs in found:
+                counts[workflow_id][Status(status)] += runs
+            return {workflow_id: dict(by_status) for workflow_id, by_status in counts.items()}
+
+        return await self.read(count)
+
+    async def fold_counts(self, *, limit: int) -> bool:
+        """Count about that many ended runs for good; True if more can be counted at once."""
+
+        def fold(connection: Connection) -> bool:
+            with self._alone(connection) as after:
+                if after is None:
+                    return False
+                settled = until = self.dialect.settled_until(connection)
+                retentions = _retentions(connection)
+                for days in retentions:
+                    chunk = {"retention_days": days, "after": after, "until": until, "offset": limit - 1}
+                    until = connection.execute(statements.END_OF_CHUNK, chunk).scalar_one_or_none() or until
+                counted = 0
+                for days in retentions:
+                    stretch = {"retention_days": days, "after": after, "until": until}
+                    counted += connection.execute(statements.COUNT_CHUNK, stretch).rowcount
+                if counted or until < settled:
+                    connection.execute(statements.MOVE_COUNTED_UNTIL, {"until": until})
+                return until < settled
+
+        return await self.write(fold)
+
+    async def remove_expired(self, *, limit: int) -> int | None:
+        """Remove at most that many ended runs whose retention is over, with their logs; how many.
+
+        None: another process is removing, or counting, at this moment.
+        """
+
+        def remove(connection: Connection) -> int | None:
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return None
+                doomed = self._expired(connection, limit=limit)
+                if doomed:
+                    ids = {"ids": self.dialect.ids([row.instance_id for row in doomed])}
+                    connection.execute(statements.remove_runs(self.dialect.among_ids), ids)
+                    connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
+                    _uncount(connection, [row for row in doomed if row.completed_at <= counted_until])
+                return len(doomed)
+
+        return await self.write(remove)
+
+    @contextmanager
+    def _alone(self, connection: Connection) -> Iterator[int | None]:
+        """A transaction with the watermark locked: up to when is counted, or None if another process holds it."""
+        with self.dialect.transaction(connection):
+            if connection.execute(statements.COUNTED_UNTIL).first() is None:
+                connection.execute(statements.BEGIN_COUNTING)
+            lock = statements.lock_counting(self.dialect.row_lock)
+            yield connection.execute(lock).scalar_one_or_none()
+
+    def _expired(self, connection: Connection, *, limit: int) -> Sequence[Any]:
+        """The rows to remove now: at most `limit`, and not many more events than EVENTS_REMOVED_MAX."""
+        now = self.dialect.now(connection)
+        found: list[Any] = []
+        for days in _retentions(connection):
+            asked = {"retention_days": days, "until": now - days * _DAY_MS, "limit": limit - len(found)}
+            found += connection.execute(statements.expired(self.dialect.row_lock), asked)
+            if len(found) >= limit:
+                break
+        events = 0
+        for place, row in enumerate(found):
+            events += row.last_seq
+            if events >= EVENTS_REMOVED_MAX:
+                return found[: place + 1]
+        return found
+
+
+def _retentions(connection: Connection) -> Sequence[int]:
+    return connection.execute(statements.RETENTIONS).scalars().all()
+
+
+def _uncount(connection: Connection, removed: Sequence[Any]) -> None:
+    """Take runs that the counters have counted out of them."""
+    counted = Counter(
+        (row.tenant_id, row.workflow_id, row.status) for row in removed if row.workflow_id is not None and not row.test
+    )
+    for (tenant_id, workflow_id, status), runs in counted.items():
+        counter = {"tenant_id": tenant_id, "workflow_id": workflow_id, "status": status}
+        connection.execute(statements.UNCOUNT, {**counter, "runs": runs})
+        connection.execute(statements.DROP_EMPTY_COUNT, counter)

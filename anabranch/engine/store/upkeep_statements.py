@@ -1,0 +1,117 @@
+"""The statements of upkeep: counters of ended runs, and their removal when their time is over.
+
+Executed by `upkeep`; every database understands them. Where rows are locked, the dialect gives
+the words. Rows that have ended are found through ix_instance_ended, one retention after the other.
+"""
+
+# Statements are put together from this package's own conditions; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+from functools import cache
+
+from sqlalchemy import TextClause, text
+
+from anabranch.engine.store.schema import IS_OPEN
+
+# A test run is nobody's statistics.
+_IS_COUNTED = "workflow_id IS NOT NULL AND NOT test"
+_HAS_ENDED_BETWEEN = "retention_days = :retention_days AND completed_at > :after AND completed_at <= :until"
+
+RETENTIONS = text("""
+    WITH RECURSIVE kept(days) AS (
+        SELECT min(retention_days) FROM workflow_instances WHERE completed_at IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(retention_days) FROM workflow_instances
+                WHERE completed_at IS NOT NULL AND retention_days > kept.days)
+        FROM kept WHERE kept.days IS NOT NULL
+    ) SELECT days FROM kept WHERE days IS NOT NULL
+""")
+"""The different retentions of ended runs, each found by one look into ix_instance_ended."""
+
+# -- counting ----------------------------------------------------------------------------------
+COUNTED_UNTIL = text("SELECT reached FROM watermarks WHERE name = 'run_counts'")
+"""Up to when what has ended is in the counters."""
+
+BEGIN_COUNTING = text("INSERT INTO watermarks (name, reached) VALUES ('run_counts', 0) ON CONFLICT DO NOTHING")
+"""Make the watermark, once in the life of a database."""
+
+MOVE_COUNTED_UNTIL = text("UPDATE watermarks SET reached = :until WHERE name = 'run_counts'")
+"""Move the locked watermark."""
+
+
+@cache
+def lock_counting(row_lock: str) -> TextClause:
+    """The watermark, held until the transaction ends; nothing if another process holds it."""
+    return text(f"SELECT reached FROM watermarks WHERE name = 'run_counts' {row_lock}")
+
+
+END_OF_CHUNK = text(f"""
+    SELECT completed_at FROM workflow_instances WHERE {_HAS_ENDED_BETWEEN}
+    ORDER BY completed_at LIMIT 1 OFFSET :offset
+""")
+"""When the last run of a full chunk ended; nothing if there are fewer."""
+
+COUNT_CHUNK = text(f"""
+    INSERT INTO run_counts (tenant_id, workflow_id, status, runs)
+    SELECT tenant_id, workflow_id, status, count(*) FROM workflow_instances
+    WHERE {_HAS_ENDED_BETWEEN} AND {_IS_COUNTED}
+    GROUP BY tenant_id, workflow_id, status
+    ON CONFLICT (tenant_id, workflow_id, status) DO UPDATE SET runs = run_counts.runs + excluded.runs
+""")
+"""Add what has ended in a stretch of time to the counters."""
+
+COUNTED_RUNS = text("SELECT workflow_id, status, runs FROM run_counts WHERE tenant_id = :tenant_id")
+"""The counters of a tenant."""
+
+ENDED_RUNS = text(f"""
+    SELECT workflow_id, status, count(*) FROM workflow_instances
+    WHERE {_HAS_ENDED_BETWEEN} AND tenant_id = :tenant_id AND {_IS_COUNTED}
+    GROUP BY workflow_id, status
+""")
+"""What has ended in a stretch of time and is in no counter yet."""
+
+OPEN_RUNS = text(f"""
+    SELECT workflow_id, status, count(*) FROM workflow_instances
+    WHERE {IS_OPEN} AND tenant_id = :tenant_id AND {_IS_COUNTED}
+    GROUP BY workflow_id, status
+""")
+"""The open runs: a scan of the open instances of all tenants, through ix_instance_available."""
+
+
+# -- removing ----------------------------------------------------------------------------------
+@cache
+def expired(row_lock: str) -> TextClause:
+    """Ended runs whose time is over, longest ended first, but none that an open parent may still ask for."""
+    return text(f"""
+        SELECT instance_id, tenant_id, workflow_id, status, test, last_seq, completed_at FROM workflow_instances AS i
+        WHERE retention_days = :retention_days AND completed_at <= :until
+          AND NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{IS_OPEN})
+        ORDER BY completed_at LIMIT :limit {row_lock}
+    """)
+
+
+@cache
+def remove_runs(among_ids: str) -> TextClause:
+    """Remove instance rows, by primary key."""
+    return text(f"DELETE FROM workflow_instances WHERE {among_ids}")
+
+
+@cache
+def remove_logs(among_ids: str) -> TextClause:
+    """Remove the logs of instance rows that go in the same transaction, by primary key."""
+    return text(f"DELETE FROM workflow_instance_logs WHERE {among_ids}")
+
+
+UNCOUNT = text("""
+    UPDATE run_counts SET runs = runs - :runs
+    WHERE tenant_id = :tenant_id AND workflow_id = :workflow_id AND status = :status
+""")
+"""Take removed runs out of the counter that they are in."""
+
+DROP_EMPTY_COUNT = text("""
+    DELETE FROM run_counts
+    WHERE tenant_id = :tenant_id AND workflow_id = :workflow_id AND status = :status AND runs <= 0
+""")
+"""Remove a counter that has come down to nothing: the workflow may be gone too."""

@@ -1,0 +1,9 @@
+"""Processes that stay: how a server or worker begins to listen, lives, and ends when it is told to.
+
+Called by the commands `serve`, `worker` and `dev`; stands on the composition root and joins the doors to it.
+"""
+
+from anabranch.process.life import live, run
+from anabranch.process.listening import bind, is_loopback, url_of
+
+__all__ = ["bind", "is_loopback", "live", "run", "url_of"]

@@ -1,0 +1,125 @@
+"""The life of a server or worker, from an open house to an orderly end.
+
+It ends by SIGTERM or SIGINT: `/readyz` says 503 at once and new starts are refused, executions get
+their grace, leases are handed over, so that another worker goes on at once; requests under way are
+answered, then the port is closed. A second signal ends it without any of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from anabranch.app import App
+from anabranch.process.listening import is_loopback
+from anabranch.process.signals import StopSignals
+from anabranch.rest import Neighbours, build_application
+from anabranch.rest.neighbours import LOOPBACK_HOSTS
+from anabranch.service import House, Readiness
+
+# A quarter of the grace, 3 s at most, is kept for what comes after the executions: stopping those
+# that did not end, the last commits, the handover, answers under way. So the process is gone within its grace.
+HANDOVER_SHARE = 0.25
+HANDOVER_S_MAX = 3.0
+
+# Where a balancer asks /readyz, the port stays open for 1 s at least and until it was told, 5 s at
+# most: a closed port would lose the requests that it sends in that time. Where nobody asks, nobody waits.
+TOLD_S_MIN = 1.0
+TOLD_S_MAX = 5.0
+
+# 2 s for threads: everything is handed over by then, and nobody waits for what they return.
+THREADS_S_MAX = 2.0
+
+
+def run(living: Coroutine[Any, Any, None]) -> None:
+    """Run a life to its end, also one that a signal ends before it is ready.
+
+    Threads that do not end then (a synchronous handler may be left in one) are waited for no longer
+    than `THREADS_S_MAX`: the process ends beside them.
+    """
+    over = threading.Event()
+
+    def end() -> None:
+        if not over.wait(THREADS_S_MAX):
+            os._exit(0)
+
+    async def lived() -> None:
+        await living
+        threading.Thread(target=end, daemon=True, name="end-of-threads").start()
+
+    try:
+        asyncio.run(lived())
+    except asyncio.CancelledError:
+        return
+    finally:
+        over.set()
+
+
+async def live(
+    app: App,
+    *,
+    works: bool,
+    ready: Callable[[House], Awaitable[None]],
+    listener: socket.socket | None = None,
+    makes_key: bool = False,
+) -> None:
+    """Live until a signal; returns when everything is handed over.
+
+    With a `listener` HTTP is answered there; `works` runs nodes. `ready` is awaited once both are
+    so. Raises StoreUnavailable, SchemaMismatch; CancelledError for a signal before it is ready.
+    """
+    grace_s = app.settings.grace_ms / 1000
+    handover_s = min(HANDOVER_SHARE * grace_s, HANDOVER_S_MAX)
+    signals = StopSignals()
+    with signals.heard():
+        async with (
+            app.opened_house(works=works, makes_key=makes_key) as house,
+            _answering(app, house, listener, patience_s=handover_s / 2),
+        ):
+            await ready(house)
+            signals.started()
+            await signals.asked.wait()
+            house.readiness.stop_intake()
+            await asyncio.gather(house.engine.stop(grace_s=grace_s - handover_s), _tell(house.readiness))
+
+
+@asynccontextmanager
+async def _answering(
+    app: App, house: House, listener: socket.socket | None, *, patience_s: float
+) -> AsyncIterator[None]:
+    """HTTP is answered within, if there is a listener; requests under way at the end have `patience_s`."""
+    if listener is None:
+        yield
+        return
+    host = listener.getsockname()[0]
+    named = app.settings.allowed_hosts or (LOOPBACK_HOSTS if is_loopback(host) else None)
+    neighbours = Neighbours(hosts=None if named is None else frozenset(named))
+    # No log of requests: their addresses may hold keys.
+    runner = web.AppRunner(
+        build_application(house, neighbours=neighbours), access_log=None, shutdown_timeout=patience_s
+    )
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def _tell(readiness: Readiness) -> None:
+    """Return when whoever asks whether we are ready knows that we are not."""
+    if not readiness.is_asked:
+        return
+    await asyncio.sleep(TOLD_S_MIN)
+    try:
+        async with asyncio.timeout(TOLD_S_MAX - TOLD_S_MIN):
+            await readiness.refusal_told.wait()
+    except TimeoutError:
+        return

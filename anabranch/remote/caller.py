@@ -1,0 +1,198 @@
+"""One call of REST: sent, repeated where that is safe, and its answer read within bounds.
+
+Called by the verbs and by nobody else. The key travels in one header, to the server that was named
+and nowhere else: redirects are not followed, proxies of the environment are not used, and no message
+holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+import orjson
+
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import AnabranchError, ServerAnswerInvalid, ServerUnreachable
+from anabranch.remote.address import check_key, server_url
+from anabranch.remote.refusals import refusal_of
+
+# 5 s for a connection: a server that is up takes it in milliseconds.
+CONNECT_PATIENCE_S = 5.0
+
+# 60 s for an answer: a start or a cancel waits for the database, which is given 30 s to come back.
+ANSWER_PATIENCE_S = 60.0
+
+# 5 tries within some 3 s: a server that is started anew is back by then; whoever waits longer asks again.
+TRIES_MAX = 5
+FIRST_PAUSE_S = 0.2
+
+# 10 s: twice what our servers ask for. A longer wait is the caller's to decide.
+RETRY_AFTER_MAX_S = 10.0
+
+# 16 MB, as servers take it.
+REQUEST_BYTES_MAX = 16 * 1_048_576
+
+# 128 MB: a page of a log is 100 events of at most 1 MB each, and their names.
+ANSWER_BYTES_MAX = 128 * 1_048_576
+
+_CHUNK_BYTES = 65_536
+
+
+class _NoBody:
+    """Stands where a request has no body: None is a value."""
+
+
+NO_BODY: Final = _NoBody()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked. `repeatable`: to do it twice is to do it once, so it is sent again where no answer came."""
+
+    method: str
+    path: Sequence[str]
+    """Its segments, not yet quoted."""
+    query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    body: Any = NO_BODY
+    """A JSON value."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer."""
+
+    status: int
+    body: Any
+
+    def document(self) -> dict[str, Any]:
+        """The JSON object that it holds. Raises ServerAnswerInvalid for anything else."""
+        if not isinstance(self.body, dict):
+            raise ServerAnswerInvalid("the server's answer holds no JSON object")
+        return self.body
+
+
+@dataclass(frozen=True, slots=True)
+class _Setback:
+    """No answer, or one that asks to come back: what to raise if there is no further try, and when to try."""
+
+    error: AnabranchError
+    retry_after_s: float = 0.0
+
+
+class Caller:
+    """Connections to one server, with one key. `start` and `stop` enclose its calls."""
+
+    def __init__(self, url: str, key: str) -> None:
+        """Raises InvalidRequest for a URL or a key that cannot be one."""
+        self._url = server_url(url)
+        self._key = check_key(key)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Be ready for calls; nothing is sent yet."""
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {self._key}", "Accept": "application/json"},
+            timeout=aiohttp.ClientTimeout(total=ANSWER_PATIENCE_S, connect=CONNECT_PATIENCE_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def stop(self) -> None:
+        """Close the connections; may be called twice."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def call(self, request: Request) -> Answer:
+        """The answer to a request. Raises what the server refuses with, ServerUnreachable, ServerAnswerInvalid."""
+        tries_left = TRIES_MAX if request.repeatable else 1
+        pause_s = FIRST_PAUSE_S
+        while True:
+            outcome = await self._once(request)
+            if isinstance(outcome, Answer):
+                return outcome
+            tries_left -= 1
+            if not tries_left:
+                raise outcome.error
+            # Drawn, so that many who lost one server do not come back in the same moment.
+            await asyncio.sleep(max(random.uniform(pause_s / 2, pause_s), outcome.retry_after_s))  # noqa: S311
+            pause_s *= 2
+
+    async def _once(self, request: Request) -> Answer | _Setback:
+        assert self._session is not None, "the caller was not started"
+        body, headers = None, dict(request.headers)
+        if request.body is not NO_BODY:
+            body = Payload.of(request.body, bytes_max=REQUEST_BYTES_MAX).raw
+            headers["Content-Type"] = "application/json"
+        url = self._url.joinpath(*map(_segment, request.path), encoded=True).with_query(request.query)
+        try:
+            async with self._session.request(
+                request.method, url, data=body, headers=headers, allow_redirects=False
+            ) as response:
+                return self._judge(response, await _read(response))
+        except TimeoutError:
+            return self._setback(f"did not answer within {ANSWER_PATIENCE_S:.0f} s")
+        except aiohttp.ClientConnectorError as failure:
+            return self._setback(f"cannot be reached: {failure.os_error.strerror or type(failure).__name__}")
+        except (aiohttp.ClientError, OSError) as failure:
+            return self._setback(f"broke the connection off ({type(failure).__name__})")
+
+    def _judge(self, response: aiohttp.ClientResponse, content: bytes) -> Answer | _Setback:
+        status = response.status
+        if status == 204:
+            return Answer(status, None)
+        if 300 <= status < 400:
+            raise ServerAnswerInvalid(
+                f"the server at {self._url} answers with a redirect ({status})",
+                hint="Name the URL that it leads to: redirects are not followed, so that the key goes nowhere else.",
+            )
+        try:
+            value = orjson.loads(content)
+        except orjson.JSONDecodeError:
+            value = None
+        if status < 300 and value is not None:
+            return Answer(status, value)
+        refusal = refusal_of(value)
+        if status in (429, 503) and refusal is not None:
+            return _Setback(refusal, _retry_after_s(response))
+        if refusal is not None:
+            raise refusal
+        if status in (429, 502, 503, 504):
+            # Not our words: something in front of the server answers in its place.
+            return _Setback(self._setback(f"is away: {status} came in its place").error, _retry_after_s(response))
+        raise ServerAnswerInvalid(f"the server at {self._url} answers {status}, and not as anabranch does")
+
+    def _setback(self, what: str) -> _Setback:
+        return _Setback(ServerUnreachable(f"the server at {self._url} {what}"))
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_chunked(_CHUNK_BYTES):
+        size += len(part)
+        if size > ANSWER_BYTES_MAX:
+            raise ServerAnswerInvalid(
+                f"the server's answer is larger than {ANSWER_BYTES_MAX // 1_048_576} MB", hint="Ask for less at once."
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _segment(text: str) -> str:
+    """A part of a path, quoted; dots too where they would mean another place. What is no UTF-8 text keeps a mark."""
+    quoted = quote(text, safe="", errors="replace")
+    return quoted.replace(".", "%2E") if text in (".", "..") else quoted
+
+
+def _retry_after_s(response: aiohttp.ClientResponse) -> float:
+    """The seconds that the server asks for, within our bound; dates, which few send, count as nothing."""
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), RETRY_AFTER_MAX_S) if text.isascii() and text.isdecimal() and len(text) < 10 else 0.0

@@ -1,0 +1,51 @@
+"""How a workflow looks from outside: the JSON that every front door answers with.
+
+Pure. Names are the wire's (camelCase), times are ISO 8601 with an offset; `run_view` does the
+same for runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.instants import to_iso
+
+
+def workflow_summary(
+    workflow: WorkflowEntry | WorkflowVersion, run_counts: Mapping[Status, int], *, include_graph: bool
+) -> dict[str, Any]:
+    """A workflow as lists show it. `runCounts` names the statuses that occur, in the order of a run's life."""
+    summary = {
+        "workflowID": workflow.workflow_id,
+        "name": workflow.name,
+        "title": workflow.title,
+        "kind": workflow.kind,
+        "version": workflow.version,
+        "runCounts": {status.value: run_counts[status] for status in Status if run_counts.get(status)},
+        "createdAt": to_iso(workflow.created_at),
+        "updatedAt": to_iso(workflow.updated_at),
+    }
+    return {**summary, **_graph(workflow.definition or {})} if include_graph else summary
+
+
+def version_summary(version: WorkflowEntry) -> dict[str, Any]:
+    """One version of a workflow; `createdAt` is when this version was saved."""
+    return {
+        "workflowID": version.workflow_id,
+        "name": version.name,
+        "title": version.title,
+        "kind": version.kind,
+        "version": version.version,
+        "createdAt": to_iso(version.updated_at),
+    }
+
+
+def _graph(definition: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "nodes": definition.get("nodes", []),
+        "edges": definition.get("edges", []),
+        "workflowOptions": definition.get("workflowOptions"),
+    }

@@ -1,0 +1,137 @@
+"""A client: the rooms it is in, and what waits to be sent to it.
+
+Called by rooms with messages, and by the server with its connection. A client that takes its messages
+gets them at once; what it does not take waits here, is bounded, and gives way to a snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from anabranch.sockets.messages import Message
+from anabranch.sockets.wire import Parcel
+
+# 1,000 updates: a client that is further behind is told how things stand instead of how they came about.
+UPDATES_BEHIND_MAX = 1_000
+
+# 8 messages at once keep a connection busy; what was handed over cannot be replaced by a snapshot any more.
+PARCELS_AT_ONCE = 8
+
+
+class Outlet(Protocol):
+    """The connection of a client."""
+
+    def waiting(self) -> int:
+        """How many parcels were put in and not taken yet."""
+
+    def put(self, parcel: Parcel) -> None:
+        """Send this next."""
+
+    async def cleared(self) -> None:
+        """Return when all were taken."""
+
+
+class Chamber(Protocol):
+    """What a client knows of a room that it is in."""
+
+    instance_id: str
+
+    def wake(self) -> None:
+        """Look soon: a member has fallen behind."""
+
+    def release(self, membership: Membership) -> None:
+        """A member has heard the last word, or leaves."""
+
+
+@dataclass(slots=True, eq=False)
+class Membership:
+    """A client in a room."""
+
+    client: Client
+    room: Chamber
+    is_behind: bool = False
+    """It has missed updates; a snapshot is next."""
+    is_over: bool = False
+    """It has left: what still waits is not sent."""
+    held: list[Message] | None = None
+    """What came while the updates before it are being read; None: nothing is held back."""
+
+    def resume(self, replay: list[Message]) -> None:
+        """Send what was missed before this membership, then what was held back meanwhile."""
+        held, self.held = self.held or [], None
+        for message in [*replay, *held]:
+            self.client.queue(self, message)
+        if self.is_behind:
+            self.room.wake()
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """One connected client."""
+
+    outlet: Outlet
+    memberships: dict[str, Membership] = field(default_factory=dict)
+    """By run."""
+    _outbox: deque[tuple[Membership, Message]] = field(default_factory=deque)
+    _updates_waiting: int = 0
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def takes_more(self) -> bool:
+        """Does it take its messages as they come?"""
+        return not self._outbox and self.outlet.waiting() < PARCELS_AT_ONCE
+
+    def queue(self, membership: Membership, message: Message) -> None:
+        """Send a message of a room, now if nothing waits, otherwise after what does."""
+        if membership.is_over or membership.is_behind:
+            return
+        if membership.held is not None:
+            membership.held.append(message)
+            if sum(each.updates for each in membership.held) > UPDATES_BEHIND_MAX:
+                membership.held.clear()
+                membership.is_behind = True
+        elif self.takes_more:
+            self._hand_over(membership, message)
+        else:
+            self._outbox.append((membership, message))
+            self._updates_waiting += message.updates
+            if self._updates_waiting > UPDATES_BEHIND_MAX:
+                self._fall_behind()
+            self._news.set()
+
+    async def deliver(self) -> None:
+        """Hand over what waits, as fast as it is taken, until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._outbox:
+                await self.outlet.cleared()
+                for _ in range(min(PARCELS_AT_ONCE, len(self._outbox))):
+                    membership, message = self._outbox.popleft()
+                    self._updates_waiting -= message.updates
+                    self._hand_over(membership, message)
+
+    def leave_all(self) -> None:
+        """It is gone."""
+        for membership in list(self.memberships.values()):
+            membership.room.release(membership)
+        self._outbox.clear()
+
+    def _hand_over(self, membership: Membership, message: Message) -> None:
+        if membership.is_over:
+            return
+        self.outlet.put(message.parcel)
+        if message.is_last:
+            membership.room.release(membership)
+
+    def _fall_behind(self) -> None:
+        """Forget what waits: the rooms that it came from owe a snapshot instead."""
+        memberships = dict.fromkeys(membership for membership, _ in self._outbox)
+        self._outbox.clear()
+        self._updates_waiting = 0
+        for membership in memberships:
+            membership.is_behind = True
+            membership.room.wake()

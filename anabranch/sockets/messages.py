@@ -1,0 +1,98 @@
+"""What clients are sent: the names of the messages, what an update says, how a message is encoded.
+
+Called by everybody in this room. A message is encoded when the first client takes it, and once for
+all who get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from anabranch.engine.rules.values import Payload
+from anabranch.sockets.wire import Parcel, parcel_of
+
+NODE_UPDATE = "workflow_node_update"
+STATUS_UPDATE = "workflow_status_update"
+UPDATES = "workflow_updates"
+SNAPSHOT = "workflow_run_snapshot"
+
+# 64 KB: what a person looks at fits; whoever wants the rest asks for the run's steps.
+OUTPUT_BYTES_MAX = 65_536
+
+# An update without its output, about. A batch is cut at 1 MB: clients refuse messages of several.
+UPDATE_BYTES = 200
+BATCH_BYTES_MAX = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One fact about a run, as one message or as a part of a batch."""
+
+    event: str
+    data: dict[str, Any]
+    is_last: bool = False
+    """The run has ended with it: nothing follows."""
+    size: int = UPDATE_BYTES
+    """Bytes, about."""
+
+    @property
+    def seq(self) -> int:
+        """The row of the log that it tells of."""
+        return int(self.data["seq"])
+
+    def as_part(self) -> dict[str, Any]:
+        """Its form within a batch."""
+        return {"event": self.event, **self.data}
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message on its way; the same object for every client that gets it."""
+
+    event: str
+    data: dict[str, Any]
+    updates: int
+    """How many updates it is worth: what a client is behind by while it waits."""
+    is_last: bool = False
+
+    @classmethod
+    def of(cls, update: Update) -> Message:
+        """One update alone."""
+        return cls(update.event, update.data, 1, update.is_last)
+
+    @classmethod
+    def batches(cls, instance_id: str, updates: Sequence[Update]) -> list[Message]:
+        """Many updates of a run together, in log order: one message, or several if they are large."""
+        groups: list[list[Update]] = [[]]
+        room = BATCH_BYTES_MAX
+        for update in updates:
+            if update.size > room and groups[-1]:
+                groups.append([])
+                room = BATCH_BYTES_MAX
+            groups[-1].append(update)
+            room -= update.size
+        return [
+            cls(
+                UPDATES,
+                {"instanceID": instance_id, "updates": [update.as_part() for update in group]},
+                updates=len(group),
+                is_last=group[-1].is_last,
+            )
+            for group in groups
+        ]
+
+    @cached_property
+    def parcel(self) -> Parcel:
+        """As it is carried. (The library would encode it with the slower `json` of Python.)"""
+        return parcel_of(orjson.dumps([self.event, self.data]).decode())
+
+
+def shown(payload: Payload) -> Any:
+    """An output as clients see it: itself, or how large it is."""
+    size = len(payload.raw)
+    return payload.value if size <= OUTPUT_BYTES_MAX else {"truncated": True, "bytes": size}

@@ -1,0 +1,214 @@
+"""A room: one run, and the clients that watch it.
+
+Called by the announcer, with what was committed. Does no I/O: it is given the time and somebody who
+reads the log for it. What was committed is only put aside at first; it is looked at once for all
+members, at once while little happens and every 100 ms while much does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from anabranch.engine.ports import Loaded
+from anabranch.engine.rules.events import Event, Status
+from anabranch.sockets.allowance import Allowance
+from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client, Membership
+from anabranch.sockets.messages import SNAPSHOT, Message, Update
+from anabranch.sockets.progress import RunProgress
+
+logger = logging.getLogger("anabranch.sockets")
+
+# Up to 50 updates a second each is a message of its own; beyond that nobody can follow them singly.
+SINGLE_UPDATES_PER_S = 50
+
+# 100 ms: a batch still looks like motion.
+BATCH_S = 0.1
+
+# A snapshot a second at most: it may be hundreds of kilobytes, for each of hundreds of watchers.
+SNAPSHOT_S = 1.0
+
+# 10,000 events may be put aside while the log is read; beyond that they are read from it, too.
+EVENTS_ASIDE_MAX = 10_000
+
+
+class Timer(Protocol):
+    """Time as a room knows it: seconds that do not go back."""
+
+    def now(self) -> float:
+        """The time."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call this once, from the event loop."""
+
+
+class Room:
+    """The watchers of one run. `needs_tail` and `emptied` tell the announcer."""
+
+    def __init__(
+        self,
+        instance_id: str,
+        *,
+        timer: Timer,
+        needs_tail: Callable[[Room], None],
+        emptied: Callable[[Room], None],
+    ) -> None:
+        self.instance_id = instance_id
+        self.progress = RunProgress(instance_id)
+        self.is_open = False
+        """The log was read: members can be told how things stand."""
+        self.version: int | None = None
+        """The version of the instance when its row was last read; None: it has moved since, by our own doing."""
+        self.guests = 0
+        """Joins under way."""
+        self.members: dict[Client, Membership] = {}
+        self._timer = timer
+        self._needs_tail = needs_tail
+        self._emptied = emptied
+        self._aside: list[tuple[Sequence[Event], Status]] = []
+        self._events_aside = 0
+        self._singly = Allowance(rate=SINGLE_UPDATES_PER_S, burst=SINGLE_UPDATES_PER_S)
+        self._next_batch_at = 0.0
+        self._next_snapshot_at = 0.0
+        self._flush_at: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Is nobody here, or about to come?"""
+        return not self.members and not self.guests
+
+    # -- what happens to the run ----------------------------------------------------------
+    def committed(self, events: Sequence[Event], status: Status) -> None:
+        """This process has committed these events; cheap."""
+        self.version = None
+        self._aside.append((events, status))
+        self._events_aside += len(events)
+        if self._events_aside > EVENTS_ASIDE_MAX:
+            self._aside.clear()
+            self._events_aside = 0
+            self._needs_tail(self)
+        elif self._flush_at is None:
+            self.wake()
+
+    def open_at(self, version: int) -> None:
+        """What happened before anybody watched is in `progress`, up to this version of the row."""
+        self.version = version
+        self.is_open = True
+        self.wake()
+
+    def take_tail(self, loaded: Loaded) -> None:
+        """The log after what was known when it was read, and the row as it was then."""
+        self.version = loaded.row.version
+        if loaded.row.last_seq >= self.progress.seq:
+            self._tell(self.progress.take(loaded.events, loaded.row.status))
+        self.wake()
+
+    def run_removed(self) -> None:
+        """The run's rows are gone."""
+        self._tell(self.progress.end_removed())
+
+    # -- members --------------------------------------------------------------------------
+    def admit(self, client: Client, *, holds_back: bool) -> Membership:
+        """Let a client in: it gets what follows the snapshot of this moment. Its membership of before is over.
+
+        With `holds_back` nothing is sent before `resume`.
+        """
+        known = self.members.get(client)
+        if known is not None:
+            known.is_over = True
+        membership = Membership(client, self, held=[] if holds_back else None)
+        self.members[client] = client.memberships[self.instance_id] = membership
+        return membership
+
+    def release(self, membership: Membership) -> None:
+        """A member goes; the last one closes the room."""
+        membership.is_over = True
+        if self.members.get(membership.client) is membership:
+            del self.members[membership.client]
+            del membership.client.memberships[self.instance_id]
+        if self.is_empty:
+            self._emptied(self)
+
+    # -- telling --------------------------------------------------------------------------
+    def wake(self) -> None:
+        """Look soon at what there is to tell."""
+        self._flush_in(0.0)
+
+    def _flush_in(self, delay_s: float) -> None:
+        at = self._timer.now() + delay_s
+        if self._flush_at is None or at < self._flush_at:
+            self._flush_at = at
+            self._timer.call_later(delay_s, self._flush)
+
+    def _flush(self) -> None:
+        now = self._timer.now()
+        if self._flush_at is None or now < self._flush_at:
+            return  # an earlier call has done it
+        self._flush_at = None
+        if not self.is_open:
+            return
+        if self._aside and (self._singly.covers(self._events_aside, now) or now >= self._next_batch_at):
+            self._tell(self._digest())
+        self._serve_those_behind(now)
+        if self._aside:
+            self._flush_in(max(0.0, self._next_batch_at - now))
+        if any(membership.is_behind for membership in self.members.values()):
+            self._flush_in(max(BATCH_S, self._next_snapshot_at - now))
+
+    def _digest(self) -> list[Update]:
+        """Take in what was put aside. Where rows before it are missing, they are asked for, and it stays aside."""
+        aside, self._aside, self._events_aside = self._aside, [], 0
+        updates: list[Update] = []
+        for index, (events, status) in enumerate(aside):
+            if events[-1].seq <= self.progress.seq:
+                continue  # read from the log before we were told
+            if events[0].seq > self.progress.seq + 1:
+                self._aside = aside[index:]
+                self._events_aside = sum(len(each) for each, _ in self._aside)
+                self._next_batch_at = self._timer.now() + BATCH_S
+                self._needs_tail(self)
+                break
+            updates += self.progress.take(events, status)
+        return updates
+
+    def _tell(self, updates: Sequence[Update]) -> None:
+        """Send these to all members: one by one, together, or, where they are too many, how things stand now."""
+        if not updates:
+            return
+        now = self._timer.now()
+        singly = self._singly.covers(len(updates), now)
+        self._singly.use(len(updates), now)
+        self._next_batch_at = now + BATCH_S
+        memberships = list(self.members.values())
+        if len(updates) > UPDATES_BEHIND_MAX:
+            for membership in memberships:
+                membership.is_behind = True
+            self.wake()
+            return
+        messages = list(map(Message.of, updates)) if singly else Message.batches(self.instance_id, updates)
+        for membership in memberships:
+            for message in messages:
+                membership.client.queue(membership, message)
+
+    def _serve_those_behind(self, now: float) -> None:
+        """Give a snapshot to those who have missed updates, once they have taken what they were sent before."""
+        if now < self._next_snapshot_at:
+            return
+        behind = [each for each in self.members.values() if each.is_behind and each.held is None]
+        ready = [each for each in behind if each.client.takes_more]
+        if not ready:
+            return
+        self._next_snapshot_at = now + SNAPSHOT_S
+        messages = self.how_things_stand()
+        for membership in ready:
+            membership.is_behind = False
+            for message in messages:
+                membership.client.queue(membership, message)
+
+    def how_things_stand(self) -> list[Message]:
+        """A snapshot, and the end of the run if it has ended: in place of all updates so far."""
+        messages = [Message(SNAPSHOT, self.progress.snapshot(), updates=1)]
+        if self.progress.last_word is not None:
+            messages.append(Message.of(self.progress.last_word))
+        return messages

@@ -1,0 +1,283 @@
+"""The Socket.IO door: live progress of runs, and test runs of graphs that are not saved.
+
+Mounted on the HTTP application by the composition root (`attach`). Knows the façade and the keys;
+what is told to whom is the announcer's business. Who has no valid key is let in nowhere; another
+tenant's runs read as absent; what a client sends is answered and never passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from aiohttp import web
+from socketio.exceptions import ConnectionRefusedError as Refused
+
+from anabranch.engine.lifecycle import Engine
+from anabranch.errors import (
+    AnabranchError,
+    InvalidRequest,
+    NotAuthenticated,
+    NotPermitted,
+    StoreUnavailable,
+    TooManyJoins,
+    TooManyRequests,
+)
+from anabranch.service.access import AccessService, Principal, Role
+from anabranch.service.workflow_service import WorkflowService
+from anabranch.sockets.announcer import Announcer, ChangeHints
+from anabranch.sockets.clients import Client
+from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
+from anabranch.sockets.timer import LoopTimer
+from anabranch.sockets.visitors import CLIENTS_MAX, JOINS_MAX, Member, Visitor
+from anabranch.sockets.wire import SocketOutlet, hang_up, is_garbage, open_protocol
+
+logger = logging.getLogger("anabranch.sockets")
+
+# Where clients look for it by themselves.
+PATH = "socket.io"
+
+# Every 2 s the keys of all connections are looked at in one statement: a revoked one is out within 5 s,
+# also when one look fails.
+KEY_LOOK_S = 2.0
+
+Arguments = tuple[Any, ...]
+Verb = Callable[[Member, Arguments], Awaitable[dict[str, Any]]]
+
+
+class SocketDoor:
+    """The connections of one process. `start` before use; `stop` ends them."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        workflows: WorkflowService,
+        access: AccessService,
+        hints: ChangeHints | None = None,
+        origins: Sequence[str] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._workflows = workflows
+        self._access = access
+        self._timer = LoopTimer()
+        self.announcer = Announcer(store=engine.store, holds=engine.orchestrator.holds, timer=self._timer, hints=hints)
+        self._visitors: dict[str, Visitor] = {}
+        """By the id of the connection."""
+        self._members: dict[str, Member] = {}
+        """By the id of the client."""
+        self._key_looks: asyncio.Task[None] | None = None
+        self._protocol = open_protocol(origins=None if origins is None else list(origins))
+        self._verbs: dict[str, tuple[Role, Verb]] = {
+            "workflow_run_join": (Role.VIEWER, self._join),
+            "workflow_run_leave": (Role.VIEWER, self._leave),
+            "workflow_test_run": (Role.EDITOR, self._run_test),
+            "workflow_test_stop": (Role.EDITOR, self._stop_test),
+        }
+        self._listen()
+
+    def mount(self, application: web.Application) -> None:
+        """Serve it as a part of this application, and live and die with it."""
+        self._protocol.attach(application, PATH)
+        application.on_startup.append(lambda _: self.start())
+        application.on_shutdown.append(lambda _: self.stop())
+
+    async def start(self) -> None:
+        """Hear what the engine commits, and look at keys."""
+        self._engine.observers.add(self.announcer)
+        await self.announcer.start()
+        self._key_looks = asyncio.create_task(self._look_at_keys_forever(), name="socket-keys")
+
+    async def stop(self) -> None:
+        """End all connections; may be called twice, or before start."""
+        key_looks, self._key_looks = self._key_looks, None
+        if key_looks is None:
+            return
+        key_looks.cancel()
+        await asyncio.gather(key_looks, return_exceptions=True)
+        for eio_sid in list(self._visitors):
+            await self._hang_up(eio_sid)
+        self._engine.observers.remove(self.announcer)
+        await self.announcer.stop()
+        await self._protocol.shutdown()
+
+    # -- verbs ----------------------------------------------------------------------------
+    async def _join(self, member: Member, arguments: Arguments) -> dict[str, Any]:
+        request = read_request(JoinRequest, arguments)
+        row = await self._workflows.get_run_status(request.run_id, tenant_id=member.principal.tenant_id)
+        run_id = row.head.instance_id
+        self._check_room_for(member, run_id)
+        return {"ok": True, **await self.announcer.join(member.client, run_id, since=request.since)}
+
+    async def _leave(self, member: Member, arguments: Arguments) -> dict[str, Any]:
+        request = read_request(RunRequest, arguments)
+        self.announcer.leave(member.client, request.run_id)
+        return {"ok": True, "instanceID": request.run_id}
+
+    async def _run_test(self, member: Member, arguments: Arguments) -> dict[str, Any]:
+        request = read_request(RunTestRequest, arguments)
+        self._check_room_for(member, "")
+        run_id = await self._workflows.test_workflow(
+            request.document(), request.input, tenant_id=member.principal.tenant_id
+        )
+        await self.announcer.join(member.client, run_id, since=0)
+        return {"ok": True, "instanceID": run_id}
+
+    async def _stop_test(self, member: Member, arguments: Arguments) -> dict[str, Any]:
+        request = read_request(RunRequest, arguments)
+        await self._workflows.stop_test_workflow(request.run_id, tenant_id=member.principal.tenant_id)
+        self.announcer.changed(request.run_id)
+        return {"ok": True, "instanceID": request.run_id}
+
+    def _check_room_for(self, member: Member, run_id: str) -> None:
+        memberships = member.client.memberships
+        if run_id not in memberships and len(memberships) >= JOINS_MAX:
+            raise TooManyJoins(f"this connection watches {JOINS_MAX} runs already")
+
+    # -- requests -------------------------------------------------------------------------
+    def _listen(self) -> None:
+        """Put ourselves between the library and the connections: what is garbage or too much ends there."""
+        self._protocol.on("connect", self._connected)
+        self._protocol.on("disconnect", self._disconnected)
+        self._protocol.on("*", self._asked)
+        eio = self._protocol.eio
+        arrived, received, left = (eio.handlers[name] for name in ("connect", "message", "disconnect"))
+
+        async def arrive(eio_sid: str, environ: dict[str, Any]) -> Any:
+            if len(self._visitors) >= CLIENTS_MAX:
+                return False
+            self._visitors[eio_sid] = Visitor(self._timer.now())
+            return await arrived(eio_sid, environ)
+
+        async def receive(eio_sid: str, packet: Any) -> None:
+            visitor = self._visitors.get(eio_sid)
+            if visitor is None or not visitor.asks(self._timer.now()) or is_garbage(packet):
+                await self._hang_up(eio_sid)
+                return
+            try:
+                await received(eio_sid, packet)
+            except Exception as garbled:  # noqa: BLE001 -- our own verbs catch theirs: this is the client's
+                logger.debug("a packet that cannot be read: %s", garbled)
+                await self._hang_up(eio_sid)
+
+        async def leave(eio_sid: str, reason: Any) -> None:
+            self._visitors.pop(eio_sid, None)
+            await left(eio_sid, reason)
+
+        eio.on("connect", arrive)
+        eio.on("message", receive)
+        eio.on("disconnect", leave)
+
+    async def _connected(self, sid: str, environ: Any, auth: Any) -> None:
+        eio_sid = self._protocol.manager.eio_sid_from_sid(sid, "/")
+        if sid in self._members or eio_sid not in self._visitors:
+            return
+        try:
+            key = _key_of(environ, auth)
+            principal = None if key is None else await self._access.authenticate(key)
+        except StoreUnavailable as failure:
+            raise Refused(failure.message, failure.as_json()) from None
+        if principal is None:
+            refusal = NotAuthenticated(
+                "there is no API key in the handshake" if key is None else "the key is not valid"
+            )
+            raise Refused(refusal.message, refusal.as_json())
+        visitor = self._visitors.get(eio_sid)
+        if visitor is None:
+            return  # it has gone while its key was looked up
+        client = Client(SocketOutlet(self._protocol, eio_sid))
+        delivery = asyncio.create_task(client.deliver(), name="socket-delivery")
+        visitor.member = self._members[sid] = Member(principal, client, delivery, visitor)
+
+    async def _disconnected(self, sid: str, reason: Any = None) -> None:
+        member = self._members.pop(sid, None)
+        if member is not None:
+            member.delivery.cancel()
+            member.client.leave_all()
+
+    async def _asked(self, event: Any, sid: str, *arguments: Any) -> dict[str, Any]:
+        """Answer whatever a client has sent."""
+        member = self._members.get(sid)
+        try:
+            if member is None:
+                raise NotAuthenticated("this connection has shown no key")
+            if member.visitor.is_over_limit:
+                raise TooManyRequests("this connection asks more than it may")
+            if event not in self._verbs:
+                raise InvalidRequest(
+                    f"there is no event {str(event)[:64]!r}", hint=f"There are {', '.join(self._verbs)}."
+                )
+            needed, verb = self._verbs[event]
+            _check_role(member.principal, needed)
+            return await verb(member, arguments)
+        except AnabranchError as refusal:
+            return refusal_of(refusal)
+        except Exception as fault:
+            number = secrets.token_hex(6)
+            logger.error("%s met a fault, number %s", event, number, exc_info=fault)
+            return refusal_of(AnabranchError(f"a fault of anabranch, number {number}"))
+
+    # -- keys -----------------------------------------------------------------------------
+    async def _look_at_keys_forever(self) -> None:
+        while True:
+            await self._timer.sleep(KEY_LOOK_S)
+            try:
+                await self._look_at_keys()
+            except StoreUnavailable as failure:
+                logger.info("keys cannot be looked at: %s", failure.message)
+            except Exception:
+                logger.exception("looking at keys went wrong; tried again")
+
+    async def _look_at_keys(self) -> None:
+        """End connections whose key is no longer valid, and those that have shown none."""
+        now = self._timer.now()
+        for eio_sid, visitor in list(self._visitors.items()):
+            if visitor.is_overdue(now):
+                await self._hang_up(eio_sid)
+        key_ids = {member.principal.key_id for member in self._members.values()}
+        if not key_ids:
+            return
+        valid = await self._access.valid_keys(key_ids)
+        for eio_sid, visitor in list(self._visitors.items()):
+            key_id = None if visitor.member is None else visitor.member.principal.key_id
+            if key_id in key_ids and key_id not in valid:
+                await self._hang_up(eio_sid)
+
+    async def _hang_up(self, eio_sid: str) -> None:
+        await hang_up(self._protocol, eio_sid)
+
+
+def attach(
+    application: web.Application,
+    *,
+    engine: Engine,
+    workflows: WorkflowService,
+    access: AccessService,
+    hints: ChangeHints | None = None,
+    origins: Sequence[str] | None = None,
+) -> SocketDoor:
+    """Serve Socket.IO on this application, from its start to its shutdown.
+
+    `origins` are the pages that may connect (`https://host:port`); None: only those that this server
+    itself has served. Programs, which send no Origin, always may.
+    """
+    door = SocketDoor(engine=engine, workflows=workflows, access=access, hints=hints, origins=origins)
+    door.mount(application)
+    return door
+
+
+def _key_of(environ: Any, auth: Any) -> str | None:
+    """The API key of a handshake: `auth {key}`, else the header `Authorization: Bearer KEY`."""
+    if isinstance(auth, dict) and "key" in auth:
+        return auth["key"] if isinstance(auth["key"], str) else None
+    header = environ.get("HTTP_AUTHORIZATION", "") if isinstance(environ, dict) else ""
+    scheme, _, key = str(header).partition(" ")
+    return key.strip() if scheme.lower() == "bearer" and key.strip() else None
+
+
+def _check_role(principal: Principal, needed: Role) -> None:
+    if not principal.role.may(needed):
+        raise NotPermitted(f"this needs the role {needed}, and the key has {principal.role}")

@@ -1,0 +1,276 @@
+"""Hints between processes on one PostgreSQL: what they shorten, and that nothing depends on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import psycopg
+import pytest
+
+from anabranch.engine.hint_line import Channel
+from anabranch.engine.store import open_hint_line
+from anabranch.errors import StoreUnavailable
+from tests.engine import nodes
+from tests.engine.conftest import TENANT, MakeProcess, Process, until
+from tests.engine.drawing import drawn, node
+
+NEVER_MS = 3_600_000
+"""Longer than any test: whoever acts before that was told to."""
+
+WAITING = drawn("waiting", node("wait", "waitForEvent", config={"event": "go"}))
+HANGING = drawn("hanging", node("gate", "testGate", config={"gate": "door"}), node("after"))
+
+MakeHinted = Callable[..., Awaitable[Process]]
+
+
+@pytest.fixture
+def database_url(postgres_url: str) -> str:
+    """Only PostgreSQL has a line between processes."""
+    return postgres_url
+
+
+@pytest.fixture
+async def hinted(make_process: MakeProcess) -> MakeHinted:
+    """Starts a process that hears hints, and by default never polls."""
+
+    async def make(**options: object) -> Process:
+        process = await make_process(**{"hinted": True, "poll_ms": NEVER_MS, **options})
+        if process.engine.options.works:
+            await until(lambda: process.engine.hints.listening)
+        return process
+
+    return make
+
+
+class Watcher:
+    """Somebody who watches runs through one process."""
+
+    def __init__(self, process: Process) -> None:
+        self.changed: list[str] = []
+        self.hints = process.engine.hints
+        self.hints.subscribe(self.changed.append)
+
+    async def told_of(self, instance_id: str) -> None:
+        await until(lambda: instance_id in self.changed)
+        self.changed.clear()
+
+
+async def test_a_foreign_cancel_reaches_the_holder_by_a_hint(hinted: MakeHinted) -> None:
+    owner, other = await hinted(), await hinted(works=False)
+    run_id = await owner.run(HANGING)
+    await owner.log.saw("NODE_DISPATCHED", "gate")
+
+    await other.service.cancel_run(run_id, tenant_id=TENANT, reason="from outside")
+
+    await owner.log.saw("INSTANCE_CANCELLED", instance_id=run_id)
+    await until(lambda: nodes.stopped == ["gate"])
+
+
+async def test_a_signal_to_a_parked_run_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
+    owner, other = await hinted(), await hinted(works=False)
+    run_id = await owner.run(WAITING)
+    await owner.log.saw("NODE_WAITING", "wait")
+    await until(lambda: not owner.engine.orchestrator.holds(run_id))
+
+    assert await other.service.send_signal(run_id, "go", None, tenant_id=TENANT)
+
+    assert (await owner.ended(run_id))["status"] == "COMPLETED"
+
+
+async def test_a_signal_in_one_process_needs_no_line(make_process: MakeProcess) -> None:
+    alone = await make_process(poll_ms=NEVER_MS)
+    alone.engine.store.tell(alone.engine.hints)  # type: ignore[attr-defined]
+    run_id = await alone.run(WAITING)
+    await until(lambda: not alone.engine.orchestrator.holds(run_id))
+
+    assert await alone.service.send_signal(run_id, "go", None, tenant_id=TENANT)
+
+    assert (await alone.ended(run_id))["status"] == "COMPLETED"
+
+
+async def test_a_start_by_a_process_that_does_not_work_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
+    worker, server = await hinted(), await hinted(works=False)
+
+    run_id = await server.run(drawn("quick", node("only")))
+
+    assert (await server.ended(run_id))["status"] == "COMPLETED"
+    assert [event.type for of, event in worker.log.events if of == run_id][-1] == "INSTANCE_COMPLETED"
+
+
+async def test_a_handover_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
+    leaving, heir = await hinted(), await hinted()
+    run_id = await leaving.run(HANGING)
+    await leaving.log.saw("NODE_DISPATCHED", "gate")
+
+    await leaving.engine.stop()
+
+    await until(lambda: heir.engine.orchestrator.holds(run_id))
+    nodes.gates["door"].set()
+    assert (await heir.ended(run_id))["status"] == "COMPLETED"
+
+
+async def test_a_parent_hears_of_its_child_by_a_hint(hinted: MakeHinted) -> None:
+    first, second = await hinted(held_max=1), await hinted()
+    await first.service.save_workflow(drawn("child", node("only")), tenant_id=TENANT)
+
+    parent = await first.run(drawn("parent", node("call", "workflow", config={"workflow": "child"})))
+
+    assert (await first.ended(parent))["status"] == "COMPLETED", "the child had no room beside its parent"
+    assert any(event.type == "INSTANCE_COMPLETED" and of != parent for of, event in second.log.events)
+
+
+async def test_who_watches_a_run_is_told_of_changes_elsewhere(hinted: MakeHinted) -> None:
+    worker, server = await hinted(), await hinted(works=False)
+    run_id = await worker.run(HANGING)
+    await worker.log.saw("NODE_DISPATCHED", "gate")
+    watcher = Watcher(server)
+    watcher.hints.watch(run_id)
+    await watcher.told_of(run_id)  # the line stands: look at everything once
+    await until(lambda: run_id in worker.engine.hints._watched_elsewhere)
+    watcher.changed.clear()
+
+    nodes.gates["door"].set()
+
+    await watcher.told_of(run_id)
+    assert (await server.ended(run_id))["status"] == "COMPLETED"
+
+
+async def test_who_watches_a_run_is_told_of_cancels_by_anybody(hinted: MakeHinted) -> None:
+    worker, server, stranger = await hinted(), await hinted(works=False), await hinted(works=False)
+    parked = [await worker.run(WAITING) for _ in range(2)]
+    await worker.log.saw("NODE_WAITING", "wait", count=2)
+    watcher = Watcher(server)
+    for run_id in parked:
+        watcher.hints.watch(run_id)
+    await until(lambda: server.engine.hints.listening)
+    watcher.changed.clear()
+
+    await stranger.service.cancel_run(parked[0], tenant_id=TENANT, reason="")
+    await watcher.told_of(parked[0])
+    await server.service.cancel_run(parked[1], tenant_id=TENANT, reason="")
+
+    assert parked[1] in watcher.changed, "a write of its own process is told at once"
+
+
+async def test_who_stops_watching_is_told_no_more(hinted: MakeHinted) -> None:
+    worker, server = await hinted(), await hinted(works=False)
+    watched, left = [await worker.run(WAITING) for _ in range(2)]
+    watcher = Watcher(server)
+    for run_id in (watched, left):
+        watcher.hints.watch(run_id)
+    await until(lambda: server.engine.hints.listening)
+    watcher.hints.unwatch(left)
+    watcher.changed.clear()
+
+    for run_id in (left, watched):
+        await worker.service.cancel_run(run_id, tenant_id=TENANT, reason="")
+
+    await until(lambda: watcher.changed)
+    assert set(watcher.changed) == {watched}
+
+
+async def test_what_hints_would_have_shortened_happens_without_them_too(
+    make_process: MakeProcess, hinted: MakeHinted
+) -> None:
+    owner, deaf = await hinted(poll_ms=50), await make_process(works=False)
+    parked, held = await owner.run(WAITING), await owner.run(HANGING)
+    await owner.log.saw("NODE_WAITING", "wait")
+    await owner.log.saw("NODE_DISPATCHED", "gate")
+
+    await deaf.service.send_signal(parked, "go", None, tenant_id=TENANT)
+    await deaf.service.cancel_run(held, tenant_id=TENANT, reason="")
+    started = await deaf.run(drawn("quick", node("only")))
+
+    assert [(await deaf.ended(run))["status"] for run in (parked, held, started)] == [
+        "COMPLETED",
+        "CANCELLED",
+        "COMPLETED",
+    ]
+    await until(lambda: nodes.stopped == ["gate"])
+
+
+async def test_a_cut_line_is_mended_and_what_was_missed_is_looked_for(hinted: MakeHinted, database_url: str) -> None:
+    worker, server = await hinted(), await hinted(works=False)
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as administrator:
+        await administrator.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'anabranch hints'"
+        )
+    await until(lambda: not worker.engine.hints.listening)
+
+    missed = await server.run(drawn("missed", node("only")))
+
+    assert (await server.ended(missed))["status"] == "COMPLETED"
+    assert worker.engine.hints.listening
+    heard = await server.run(drawn("heard", node("only")))
+    assert (await server.ended(heard))["status"] == "COMPLETED"
+
+
+async def test_forged_hints_lead_to_nothing_but_a_look(hinted: MakeHinted, database_url: str) -> None:
+    worker = await hinted()
+    run_id = await worker.run(HANGING)
+    await worker.log.saw("NODE_DISPATCHED", "gate")
+    before = await worker.service.get_run_status(run_id, tenant_id=TENANT)
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as stranger:
+        for channel in Channel:
+            for payload in ("", "x" * 7_999, f"{run_id} {run_id} DROP", "\N{SNOWMAN} \\ '", "0" * 36):
+                await stranger.execute("SELECT pg_notify(%s, %s)", [channel.value, payload])
+    await until(lambda: run_id in worker.engine.hints._watched_elsewhere)
+
+    assert await worker.service.get_run_status(run_id, tenant_id=TENANT) == before
+    assert worker.engine.hints.listening
+    nodes.gates["door"].set()
+    assert (await worker.ended(run_id))["status"] == "COMPLETED"
+
+
+async def test_many_ids_travel_in_as_few_messages_as_they_fit_into(database_url: str) -> None:
+    ids = {f"{number:036d}" for number in range(1_000)}
+    sender, listener = open_hint_line(database_url), open_hint_line(database_url)
+    assert sender is not None and listener is not None
+    heard: list[str] = []
+    connected = asyncio.Event()
+    listening = asyncio.create_task(
+        listener.listen([Channel.CHANGED], lambda _, words: heard.extend(words), connected=connected.set)
+    )
+    await connected.wait()
+
+    await sender.send({Channel.CHANGED: ids, Channel.WATCHED: ids})
+
+    await until(lambda: len(heard) >= len(ids))
+    assert set(heard) == ids and len(heard) == len(ids)
+    listening.cancel()
+    await sender.close()
+
+
+async def test_a_process_does_not_hear_itself(database_url: str) -> None:
+    line, other = open_hint_line(database_url), open_hint_line(database_url)
+    assert line is not None and other is not None
+    heard: list[str] = []
+    connected = asyncio.Event()
+    listening = asyncio.create_task(
+        line.listen(list(Channel), lambda _, words: heard.extend(words), connected=connected.set)
+    )
+    await connected.wait()
+
+    await line.send({Channel.TOUCHED: ["own"]})
+    await other.send({Channel.TOUCHED: ["foreign"]})
+
+    await until(lambda: heard)
+    assert heard == ["foreign"]
+    listening.cancel()
+    await line.close()
+    await other.close()
+
+
+async def test_a_line_without_a_server_says_so(postgres_server: object) -> None:
+    line = open_hint_line("postgresql://nobody@127.0.0.1:1/nowhere")
+    assert line is not None
+
+    with pytest.raises(StoreUnavailable):
+        await line.send({Channel.PENDING: [""]})
+    with pytest.raises(StoreUnavailable):
+        await line.listen(list(Channel), lambda *_: None, connected=lambda: None)
+
+
+def test_sqlite_has_no_line(tmp_path: object) -> None:
+    assert open_hint_line(f"sqlite:///{tmp_path}/runs.db") is None

@@ -1,0 +1,145 @@
+"""Who may call what: every route, every role, another tenant, and nobody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from anabranch.rest.routes import PUBLIC
+from anabranch.rest.table import ROUTES
+from tests.rest.conftest import Served
+from tests.rest.drawing import echo, waiting
+
+ROLES = ("viewer", "operator", "editor", "admin")
+
+# What each route needs, decided here once more and by hand: whoever adds or changes one has to say so twice.
+NEEDS: Mapping[tuple[str, str], str] = {
+    ("GET", "/healthz"): "public",
+    ("GET", "/readyz"): "public",
+    ("GET", "/v1/data-queries"): "viewer",
+    ("POST", "/v1/data-queries"): "editor",
+    ("GET", "/v1/data-queries/{query}"): "viewer",
+    ("PUT", "/v1/data-queries/{query}"): "editor",
+    ("DELETE", "/v1/data-queries/{query}"): "editor",
+    ("GET", "/v1/data-sources"): "viewer",
+    ("POST", "/v1/data-sources"): "admin",
+    ("GET", "/v1/data-sources/{source}"): "viewer",
+    ("PUT", "/v1/data-sources/{source}"): "admin",
+    ("DELETE", "/v1/data-sources/{source}"): "admin",
+    ("GET", "/v1/keys"): "admin",
+    ("POST", "/v1/keys"): "admin",
+    ("DELETE", "/v1/keys/{key}"): "admin",
+    ("GET", "/v1/node-types"): "viewer",
+    ("GET", "/v1/runs"): "viewer",
+    ("GET", "/v1/runs/{instanceID}"): "viewer",
+    ("DELETE", "/v1/runs/{instanceID}"): "operator",
+    ("POST", "/v1/runs/{instanceID}/cancel"): "operator",
+    ("GET", "/v1/runs/{instanceID}/log"): "viewer",
+    ("POST", "/v1/runs/{instanceID}/signals/{event}"): "operator",
+    ("GET", "/v1/runs/{instanceID}/steps"): "viewer",
+    ("GET", "/v1/runs/{instanceID}/widget"): "viewer",
+    ("GET", "/v1/secrets"): "admin",
+    ("POST", "/v1/secrets"): "admin",
+    ("DELETE", "/v1/secrets/{secret}"): "admin",
+    ("POST", "/v1/test-runs"): "editor",
+    ("DELETE", "/v1/test-runs/{instanceID}"): "editor",
+    ("POST", "/v1/validate"): "viewer",
+    ("GET", "/v1/workflows"): "viewer",
+    ("POST", "/v1/workflows"): "editor",
+    ("GET", "/v1/workflows/{workflow}"): "viewer",
+    ("PUT", "/v1/workflows/{workflow}"): "editor",
+    ("DELETE", "/v1/workflows/{workflow}"): "editor",
+    ("GET", "/v1/workflows/{workflow}/runs"): "viewer",
+    ("POST", "/v1/workflows/{workflow}/runs"): "operator",
+    ("GET", "/v1/workflows/{workflow}/runs/{instanceID}"): "viewer",
+    ("DELETE", "/v1/workflows/{workflow}/runs/{instanceID}"): "operator",
+    ("POST", "/v1/workflows/{workflow}/runs/{instanceID}/cancel"): "operator",
+    ("GET", "/v1/workflows/{workflow}/runs/{instanceID}/log"): "viewer",
+    ("POST", "/v1/workflows/{workflow}/runs/{instanceID}/signals/{event}"): "operator",
+    ("GET", "/v1/workflows/{workflow}/runs/{instanceID}/steps"): "viewer",
+    ("GET", "/v1/workflows/{workflow}/runs/{instanceID}/widget"): "viewer",
+    ("GET", "/v1/workflows/{workflow}/versions"): "viewer",
+}
+
+# A body that no route takes: whoever may not call it is told so before the body is looked at.
+NO_BODY_OF_OURS = b"{"
+
+
+def test_the_table_of_who_may_what_is_the_one_that_is_served():
+    served = {
+        (route.method, path): "public" if route.needs is PUBLIC else route.needs.value
+        for route in ROUTES
+        for path in (route.path, *route.aliases)
+    }
+    assert served == dict(NEEDS), "decide in NEEDS who may call a new route"
+
+
+async def test_every_route_lets_in_who_may_and_nobody_else(served: Served):
+    for (method, path), needed in NEEDS.items():
+        concrete = re.sub(r"{\w+}", "0190a5e0-0000-7000-8000-000000000000", path)
+        for role in (None, *ROLES):
+            answered = await served.ask(
+                method, concrete, role=role, data=NO_BODY_OF_OURS, headers={"Content-Type": "application/json"}
+            )
+            place = f"{method} {path} as {role}"
+            if needed == "public":
+                assert answered.status == 200, place
+            elif role is None:
+                assert (answered.status, answered.code) == (401, "UNAUTHORIZED"), place
+            elif ROLES.index(role) < ROLES.index(needed):
+                assert (answered.status, answered.code) == (403, "FORBIDDEN"), place
+            else:
+                assert answered.status not in (401, 403), place
+                assert answered.status < 500, f"{place}: {answered.text}"
+
+
+async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
+    saved = await served.save(echo())
+    await served.save(waiting())
+    running = await served.start("waiting", input={})
+    await served.ask("POST", "/v1/secrets", json={"name": "TOKEN", "value": "hidden"})
+    key = (await served.ask("POST", "/v1/keys", json={"role": "viewer"})).json["keyID"]
+    source = (await served.ask("POST", "/v1/data-sources", json={"name": "own", "url": "sqlite:///own.db"})).json
+    tried = 0
+    ids = {
+        "workflow": [saved["workflowID"], "echo"],
+        "instanceID": [running],
+        "event": ["go"],
+        "secret": ["TOKEN"],
+        "key": [key],
+        "source": [source.get("dataSourceID", "own"), "own"],
+        "query": ["nothing"],
+    }
+    for method, path in NEEDS:
+        names = re.findall(r"{(\w+)}", path)
+        if not names:
+            continue
+        for number in range(max(len(ids[name]) for name in names)):
+            concrete = path
+            for name in names:
+                concrete = concrete.replace(f"{{{name}}}", ids[name][min(number, len(ids[name]) - 1)])
+            query = "?type=json" if concrete.endswith("widget") else ""
+            body = echo("taken") if method == "PUT" else {} if method == "POST" else None
+            if method == "PUT" and "data-" in path:
+                body = {"name": "own", "url": "sqlite:///own.db"}
+            answered = await served.ask(method, concrete + query, role="other", json=body)
+            assert answered.status == 404, f"{method} {concrete}: {answered.text}"
+            tried += 1
+    assert tried > 20
+    for path in ("/v1/workflows", "/v1/runs", "/v1/secrets", "/v1/keys", "/v1/data-sources", "/v1/data-queries"):
+        assert (await served.ask("GET", path, role="other")).json == {"items": [], "nextCursor": None}, path
+    assert (await served.ask("GET", f"/v1/runs/{running}")).json["status"] in ("RUNNING", "WAITING")
+
+
+async def test_an_answer_to_nobody_says_how_to_become_somebody(served: Served):
+    answered = await served.ask("GET", "/v1/runs", role=None)
+    assert answered.headers["WWW-Authenticate"].startswith("Bearer")
+    assert "keys create" in answered.json["error"]["hint"]
+
+
+async def test_a_revoked_key_is_refused_within_two_seconds(served: Served):
+    made = (await served.ask("POST", "/v1/keys", json={"role": "viewer"})).json
+    mine = {"Authorization": f"Bearer {made['key']}"}
+    assert (await served.ask("GET", "/v1/runs", role=None, headers=mine)).status == 200
+    assert (await served.ask("DELETE", f"/v1/keys/{made['keyID']}")).status == 204
+    assert (await served.ask("GET", "/v1/runs", role=None, headers=mine)).status == 401

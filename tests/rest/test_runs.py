@@ -1,0 +1,251 @@
+"""Runs over REST: start, keys, lists, reading, cancel, signals, test runs, widgets."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.rest.conftest import Served
+from tests.rest.drawing import chain, echo, waiting
+from tests.rest.test_workflows import all_pages
+
+
+async def test_a_run_is_started_and_read(served: Served):
+    saved = await served.save(echo())
+    answered = await served.ask("POST", "/v1/workflows/echo/runs", role="operator", json={"input": {"n": 7}})
+    assert answered.status == 201
+    assert set(answered.json) == {"instanceID", "status"}
+    assert answered.json["status"] in ("PENDING", "RUNNING", "COMPLETED")
+    instance_id = answered.json["instanceID"]
+    assert answered.headers["Location"] == f"/v1/runs/{instance_id}"
+    run = await served.ended(instance_id)
+    assert (run["status"], run["input"], run["output"]) == ("COMPLETED", {"n": 7}, {"said": {"n": 7}})
+    assert (run["workflowID"], run["name"], run["version"], run["kind"]) == (saved["workflowID"], "echo", 1, "drawn")
+    assert [(node["nodeID"], node["status"]) for node in run["nodes"]] == [("start", "success"), ("end", "success")]
+    for path in (f"/v1/workflows/echo/runs/{instance_id}", f"/v1/workflows/{saved['workflowID']}/runs/{instance_id}"):
+        assert (await served.ask("GET", path)).json == run
+
+
+async def test_a_run_below_another_workflow_is_not_there(served: Served):
+    await served.save(echo())
+    await served.save(echo("another"))
+    instance_id = await served.start("echo")
+    assert (await served.ask("GET", f"/v1/workflows/another/runs/{instance_id}")).status == 404
+
+
+async def test_a_repeated_key_answers_with_the_first_run_whatever_its_body(served: Served):
+    await served.save(echo())
+    path = "/v1/workflows/echo/runs"
+    first = await served.ask("POST", path, json={"input": 1, "idempotencyKey": "order-1"})
+    again = await served.ask("POST", path, json={"input": 2, "idempotencyKey": "order-1"})
+    assert (first.status, again.status) == (201, 200)
+    assert again.json["instanceID"] == first.json["instanceID"]
+    run = await served.ended(first.json["instanceID"])
+    assert run["input"] == 1
+    ended = await served.ask("POST", path, json={"idempotencyKey": "order-1"})
+    assert (ended.status, ended.json["status"]) == (200, "COMPLETED")
+
+
+async def test_of_many_starts_with_one_key_one_makes_the_run(served: Served):
+    await served.save(echo())
+    answers = await asyncio.gather(
+        *(served.ask("POST", "/v1/workflows/echo/runs", json={"idempotencyKey": "k"}) for _ in range(16))
+    )
+    assert sorted(answered.status for answered in answers) == [200] * 15 + [201]
+    assert len({answered.json["instanceID"] for answered in answers}) == 1
+
+
+async def test_the_newest_version_is_pinned_unless_one_is_named(served: Served):
+    await served.save(echo())
+    await served.ask("PUT", "/v1/workflows/echo", json=echo(title="Second"))
+    newest, first = await served.start("echo"), await served.start("echo", version=1)
+    assert [(await served.ask("GET", f"/v1/runs/{each}")).json["version"] for each in (newest, first)] == [2, 1]
+    assert (await served.ask("POST", "/v1/workflows/echo/runs", json={"version": 3})).status == 404
+
+
+async def test_times_are_given_with_an_offset(served: Served):
+    await served.save(echo())
+    later = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    instance_id = await served.start("echo", availableAt=later.isoformat())
+    run = (await served.ask("GET", f"/v1/runs/{instance_id}")).json
+    assert run["status"] == "PENDING"
+    assert datetime.fromisoformat(run["availableAt"]) == later
+    for field in ("availableAt", "deadlineAt"):
+        refused = await served.ask("POST", "/v1/workflows/echo/runs", json={field: "2030-01-01T00:00:00"})
+        assert (refused.status, refused.json["error"]["details"][0]["pointer"]) == (422, f"/{field}")
+    before = {"availableAt": later.isoformat(), "deadlineAt": later.isoformat()}
+    assert (await served.ask("POST", "/v1/workflows/echo/runs", json=before)).status == 422
+
+
+async def test_a_deadline_that_has_passed_fails_the_run_without_running_it(served: Served):
+    await served.save(echo())
+    instance_id = await served.start("echo", deadlineAt="2020-01-01T00:00:00Z")
+    run = await served.ended(instance_id)
+    assert (run["status"], run["error"]["code"], run["nodes"]) == ("FAILED", "DEADLINE_EXCEEDED", [])
+
+
+async def test_an_input_that_does_not_fit_is_refused_with_its_place(served: Served):
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    await served.save(echo(workflowOptions={"inputSchema": schema}))
+    refused = await served.ask("POST", "/v1/workflows/echo/runs", json={"input": {"n": "seven"}})
+    assert (refused.status, refused.code) == (422, "INVALID_INPUT")
+    assert refused.json["error"]["details"][0]["pointer"] == "/n"
+
+
+async def test_runs_are_listed_newest_first_once_each_while_runs_come_and_end(served: Served):
+    await served.save(waiting())
+    early = [await served.start("waiting", input={"n": number}) for number in range(7)]
+    listed = []
+    cursor: str | None = None
+    for _ in range(4):
+        params = {"limit": "2"} if cursor is None else {"limit": "2", "cursor": cursor}
+        page = (await served.ask("GET", "/v1/runs", params=params)).json
+        listed += [item["instanceID"] for item in page["items"]]
+        cursor = page["nextCursor"]
+        await served.start("waiting")
+        await served.ask("POST", f"/v1/runs/{early[-1]}/cancel")
+    assert cursor is None
+    assert listed == early[::-1]
+
+
+async def test_runs_are_filtered_by_status_time_and_workflow(served: Served):
+    await served.save(waiting())
+    await served.save(echo())
+    open_run = await served.start("waiting")
+    done = await served.start("echo")
+    await served.ended(done)
+    by_status = await served.ask("GET", "/v1/runs?status=COMPLETED&status=FAILED")
+    assert [item["instanceID"] for item in by_status.json["items"]] == [done]
+    of_workflow = await served.ask("GET", "/v1/workflows/waiting/runs")
+    assert [item["instanceID"] for item in of_workflow.json["items"]] == [open_run]
+    created_at = (await served.ask("GET", f"/v1/runs/{done}")).json["createdAt"]
+    since = await served.ask("GET", "/v1/runs", params={"since": created_at})
+    until = await served.ask("GET", "/v1/runs", params={"until": created_at})
+    assert done in [item["instanceID"] for item in since.json["items"]]
+    assert done not in [item["instanceID"] for item in until.json["items"]]
+    assert (await served.ask("GET", "/v1/runs?status=DONE")).status == 422
+    assert (await served.ask("GET", "/v1/runs?since=yesterday")).status == 422
+    assert (await served.ask("GET", "/v1/workflows/nothing/runs")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "matching"),
+    [
+        ("input.customer.id=7", {"number"}),
+        ("input.customer.id=%227%22", {"text"}),
+        ("input.customer.name=Ada", {"number", "text"}),
+        ("input.tags.0=new", {"number"}),
+        ("input.urgent=true", {"number"}),
+        ("input.gone=null", {"text"}),
+        ("input.customer.id=7&input.urgent=true", {"number"}),
+        ("input.customer.id=8", set()),
+        ("input.nothing.at.all=8", set()),
+        ("input.customer.name=%27%20OR%201=1--", set()),
+    ],
+)
+async def test_runs_are_found_by_values_in_their_input(served: Served, query: str, matching: set[str]):
+    await served.save(echo())
+    number = {"customer": {"id": 7, "name": "Ada"}, "tags": ["new"], "urgent": True}
+    text = {"customer": {"id": "7", "name": "Ada"}, "tags": [], "urgent": "yes", "gone": None}
+    names = {await served.start("echo", input=number): "number", await served.start("echo", input=text): "text"}
+    await served.start("echo", input="neither")
+    found = await served.ask("GET", f"/v1/workflows/echo/runs?{query}")
+    assert found.status == 200, found.text
+    shown = {names[item["instanceID"]] for item in found.json["items"]}
+    # `7` is read as JSON and as text: it matches both.
+    assert shown == (matching | {"text"} if query.startswith("input.customer.id=7") and "&" not in query else matching)
+
+
+async def test_logs_and_steps_are_paged_in_order(served: Served):
+    nodes = [{"id": f"n{number}", "type": "set", "config": {"values": {"n": number}}} for number in range(5)]
+    await served.save(chain("long", *nodes))
+    instance_id = await served.start("long")
+    await served.ended(instance_id)
+    log = await all_pages(served, f"/v1/runs/{instance_id}/log", limit=4)
+    assert [event["seq"] for event in log] == list(range(1, len(log) + 1))
+    assert (log[0]["eventType"], log[-1]["eventType"]) == ("INPUT_SET", "INSTANCE_COMPLETED")
+    steps = await all_pages(served, f"/v1/runs/{instance_id}/steps", limit=2)
+    assert [step["nodeID"] for step in steps] == ["start", *(node["id"] for node in nodes)]
+    assert steps[1]["output"] == {"n": 0}
+
+
+async def test_cancel_is_answered_once_it_is_committed(served: Served):
+    await served.save(waiting())
+    await served.save(echo())
+    for method, suffix in (("POST", "/cancel"), ("DELETE", "")):
+        instance_id = await served.start("waiting")
+        cancelled = await served.ask(method, f"/v1/runs/{instance_id}{suffix}", role="operator")
+        assert (cancelled.status, cancelled.json) == (200, {"instanceID": instance_id, "status": "CANCELLED"})
+        assert (await served.ask("GET", f"/v1/runs/{instance_id}")).json["status"] == "CANCELLED"
+        assert (await served.ask(method, f"/v1/runs/{instance_id}{suffix}")).status == 200
+    done = await served.start("echo")
+    await served.ended(done)
+    refused = await served.ask("POST", f"/v1/runs/{done}/cancel")
+    assert (refused.status, refused.code) == (409, "RUN_IS_TERMINAL")
+
+
+async def test_the_reason_of_a_cancel_is_kept(served: Served):
+    await served.save(waiting())
+    instance_id = await served.start("waiting")
+    await served.ask("POST", f"/v1/runs/{instance_id}/cancel", json={"reason": "no longer wanted"})
+    assert (await served.ask("GET", f"/v1/runs/{instance_id}")).json["note"] == "no longer wanted"
+
+
+async def test_a_signal_is_delivered_once_per_key(served: Served):
+    await served.save(waiting())
+    instance_id = await served.start("waiting")
+    await served.until(f"/v1/runs/{instance_id}", lambda run: run["status"] == "WAITING")
+    path = f"/v1/runs/{instance_id}/signals/go"
+    kept = await served.ask("POST", path.replace("/go", "/other"), json={"n": 0})
+    assert (kept.status, kept.json) == (202, {"delivered": False})
+    sent = await served.ask("POST", path, json={"n": 1}, headers={"Idempotency-Key": "k1"}, role="operator")
+    assert (sent.status, sent.json) == (202, {"delivered": True})
+    assert (await served.ended(instance_id))["output"] == {"went": {"n": 1}}
+    late = await served.ask("POST", path, json={"n": 2})
+    assert (late.status, late.code) == (409, "RUN_IS_TERMINAL")
+    assert (await served.ask("POST", "/v1/runs/0190a5e0-0000-7000-8000-000000000000/signals/go")).status == 404
+
+
+async def test_a_test_run_leaves_nothing_behind_once_it_is_stopped(served: Served):
+    graph = waiting()
+    del graph["name"]
+    started = await served.ask("POST", "/v1/test-runs", role="editor", json={**graph, "input": {"n": 1}})
+    assert (started.status, set(started.json)) == (201, {"instanceID"})
+    instance_id = started.json["instanceID"]
+    run = (await served.ask("GET", f"/v1/runs/{instance_id}")).json
+    assert (run["test"], run["workflowID"], run["retentionDays"], run["input"]) == (True, None, 1, {"n": 1})
+    assert (await served.ask("GET", "/v1/runs")).json["items"] == []
+    listed = await served.ask("GET", "/v1/runs?test=true")
+    assert [item["instanceID"] for item in listed.json["items"]] == [instance_id]
+    assert (await served.ask("DELETE", f"/v1/test-runs/{instance_id}", role="editor")).status == 204
+    assert (await served.ask("GET", f"/v1/runs/{instance_id}")).status == 404
+    assert (await served.ask("DELETE", f"/v1/test-runs/{instance_id}")).status == 404
+
+
+async def test_a_run_of_a_saved_workflow_is_no_test_run(served: Served):
+    await served.save(waiting())
+    instance_id = await served.start("waiting")
+    assert (await served.ask("DELETE", f"/v1/test-runs/{instance_id}")).status == 404
+    assert (await served.ask("GET", f"/v1/runs/{instance_id}")).status == 200
+
+
+async def test_a_widget_shows_the_output_of_a_run(served: Served):
+    rows = [{"city": "Kiel", "n": 3}, {"city": "Bern", "n": 5}]
+    await served.save(echo())
+    instance_id = await served.start("echo", input=rows)
+    await served.ended(instance_id)
+    query = {"type": "table", "config": '{"path": "said", "columns": ["city", "n"]}'}
+    shown = await served.ask("GET", f"/v1/runs/{instance_id}/widget", params=query, role="viewer")
+    assert (shown.status, shown.json["instanceID"], shown.json["status"]) == (200, instance_id, "COMPLETED")
+    assert (await served.ask("GET", f"/v1/runs/{instance_id}/widget?type=pie")).status == 422
+    bad = {"type": "table", "config": "{"}
+    assert (await served.ask("GET", f"/v1/runs/{instance_id}/widget", params=bad)).status == 400
+
+
+async def test_counts_of_runs_follow_within_seconds(served: Served):
+    await served.save(echo())
+    for _ in range(3):
+        await served.ended(await served.start("echo"))
+    await served.until("/v1/workflows/echo", lambda workflow: workflow["runCounts"] == {"COMPLETED": 3})

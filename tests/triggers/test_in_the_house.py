@@ -1,0 +1,67 @@
+"""A working process starts what is due and finishes what was published, by its own clock."""
+
+from __future__ import annotations
+
+import asyncio
+
+from anabranch.app import build
+from anabranch.engine.ports import InstanceHead
+from anabranch.service import House
+from anabranch.settings import Settings
+from anabranch.triggers.scheduler import occurrence_key
+from tests.engine.drawing import drawn, node
+from tests.triggers.office import TENANT
+
+ECHO = drawn("echo", node("end", "end", config={"outputParameters": {"got": "{{ctx.input}}"}}))
+EVERY_SECOND = {"name": "ticks", "workflow": "echo", "every": "1s", "input": "tick"}
+
+
+async def test_an_interval_of_a_second_is_kept_to_the_second(database_url: str) -> None:
+    settings = Settings.load(environ={}, database_url=database_url)
+    async with build(settings).opened_house(works=True) as first, build(settings).opened_house(works=True):
+        await first.workflows.save_workflow(ECHO, tenant_id=TENANT)
+        schedule = await first.schedules.create_schedule(EVERY_SECOND, tenant_id=TENANT)
+        heads = await starts(3, first)
+        await first.schedules.delete_schedule("ticks", tenant_id=TENANT)
+
+    for number, head in enumerate(heads, start=1):
+        due_at = schedule.anchor_at + number * 1_000
+        assert head.idempotency_key == occurrence_key(schedule.schedule_id, due_at)
+        assert 0 <= head.created_at - due_at <= 1_000, "late by a second at most, and never early"
+
+
+async def starts(count: int, house: House) -> list[InstanceHead]:
+    """The heads of so many runs, oldest first; the test's own time limit bounds the wait."""
+    while True:
+        runs = await house.workflows.list_runs(tenant_id=TENANT, limit=10)
+        if len(runs) >= count:
+            ids = [run["instanceID"] for run in reversed(runs)]
+            return [(await house.workflows.get_run_status(each, tenant_id=TENANT)).head for each in ids]
+        await asyncio.sleep(0.05)
+
+
+async def test_a_published_message_is_run(database_url: str) -> None:
+    settings = Settings.load(environ={}, database_url=database_url)
+    async with build(settings).opened_house(works=True) as house:
+        await house.workflows.save_workflow(ECHO, tenant_id=TENANT)
+        await house.topics.subscribe("a.#", {"type": "workflow", "name": "echo"}, tenant_id=TENANT)
+        message = await house.topics.publish("a", {"x": 1}, tenant_id=TENANT)
+        (run_id,) = [delivery.instance_id for delivery in message.deliveries]
+        assert run_id is not None
+        assert await output_of(run_id, house) == {"got": {"x": 1}}
+
+
+async def output_of(run_id: str, house: House) -> object:
+    """What the run gives, once it has ended."""
+    while True:
+        run = await house.workflows.get_run(run_id, tenant_id=TENANT)
+        if run["status"] == "COMPLETED":
+            return run["output"]
+        await asyncio.sleep(0.01)
+
+
+async def test_who_advances_some_runs_only_starts_none_by_the_clock(database_url: str) -> None:
+    settings = Settings.load(environ={}, database_url=database_url)
+    async with build(settings).opened_house(works=True, only=[]):
+        names = {task.get_name() for task in asyncio.all_tasks()}
+    assert "recovery" in names and not names & {"scheduler", "publisher"}

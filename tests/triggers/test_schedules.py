@@ -1,0 +1,130 @@
+"""Schedules as people save them: what is refused, what stays, whose they are."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from anabranch.engine.store import ScheduleTable
+from anabranch.errors import InvalidRequest, LimitReached, NameTaken, NotFound
+from anabranch.service import schedule_as_json
+from tests.triggers.office import HOUR, MIDNIGHT, MINUTE, TENANT, HandTime, Office
+
+HOURLY = {"name": "hourly", "workflow": "report", "cron": "0 * * * *"}
+
+
+async def create(office: Office, document: Any, *, tenant_id: str = TENANT) -> dict[str, Any]:
+    return schedule_as_json(await office.schedules.create_schedule(document, tenant_id=tenant_id))
+
+
+async def test_a_schedule_is_shown_as_it_was_saved_with_its_defaults(office: Office) -> None:
+    saved = await create(office, HOURLY)
+    assert {key: value for key, value in saved.items() if key not in ("scheduleID", "createdAt", "updatedAt")} == {
+        "name": "hourly",
+        "workflow": "report",
+        "version": None,
+        "kind": "cron",
+        "cron": "0 * * * *",
+        "timezone": "UTC",
+        "every": None,
+        "input": None,
+        "missed": "one",
+        "enabled": True,
+        "nextAt": "2026-06-01T01:00:00.000+00:00",
+        "lastAt": None,
+        "lastInstanceID": None,
+        "lastError": None,
+    }
+    found = await office.schedules.get_schedule(saved["scheduleID"], tenant_id=TENANT)
+    assert schedule_as_json(found) == saved
+    assert [schedule_as_json(each) for each in await office.schedules.list_schedules(tenant_id=TENANT)] == [saved]
+
+
+async def test_what_was_read_can_be_changed_and_saved_again(office: Office) -> None:
+    saved = await create(office, HOURLY)
+    saved |= {"cron": "30 12 * * *", "timezone": "Asia/Kolkata", "missed": "all", "input": {"a": None}}
+    changed = schedule_as_json(await office.schedules.update_schedule("hourly", saved, tenant_id=TENANT))
+    assert changed == saved | {"nextAt": "2026-06-01T07:00:00.000+00:00", "updatedAt": changed["updatedAt"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"cron": "61 * * * *"}, [("BAD_CRON", "/cron")]),
+        ({"cron": "* * * *"}, [("BAD_CRON", "/cron")]),
+        ({"cron": "0 " * 100}, [("BAD_CRON", "/cron")]),
+        ({"cron": "* * * * * \x00"}, [("BAD_CRON", "/cron")]),
+        ({"cron": "0 0 30 2 *"}, [("BAD_CRON", "/cron")]),
+        ({"timezone": "Mars/Olympus"}, [("BAD_TIMEZONE", "/timezone")]),
+        ({"cron": None}, [("BAD_TIMING", "/cron")]),
+        ({"every": "1m"}, [("BAD_TIMING", "/cron")]),
+        ({"kind": "interval"}, [("BAD_TIMING", "/every")]),
+        ({"kind": "yearly"}, [("WRONG_VALUE", "/kind")]),
+        ({"cron": None, "every": "999ms"}, [("BAD_INTERVAL", "/every")]),
+        ({"cron": None, "every": "soon"}, [("BAD_INTERVAL", "/every")]),
+        ({"missed": "maybe", "enabled": 1, "version": 0},
+         [("WRONG_TYPE", "/version"), ("WRONG_VALUE", "/missed"), ("WRONG_TYPE", "/enabled")]),
+        ({"workflow": "nothing"}, [("NOT_FOUND", "/workflow")]),
+        ({"version": 9}, [("NOT_FOUND", "/workflow")]),
+        ({"name": ""}, [("WRONG_TYPE", "/name")]),
+        ({"name": "x" * 65}, [("BAD_NAME", "/name")]),
+        ({"color": "red"}, [("UNKNOWN_FIELD", "/color")]),
+        ({"input": float("nan")}, [("INVALID_INPUT", "/input")]),
+    ],
+)  # fmt: skip
+async def test_what_makes_no_sense_is_refused_with_its_place(
+    office: Office, change: dict[str, Any], wrong: list[tuple[str, str]]
+) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        await create(office, HOURLY | change)
+    assert [(each["code"], each["pointer"]) for each in refusal.value.details] == wrong
+    assert await office.schedules.list_schedules(tenant_id=TENANT) == []
+
+
+async def test_names_are_unique_within_a_tenant(office: Office) -> None:
+    await create(office, HOURLY)
+    with pytest.raises(NameTaken):
+        await create(office, HOURLY)
+    await office.draw("report", tenant_id="other")
+    await create(office, HOURLY, tenant_id="other")
+
+
+async def test_another_tenants_schedules_read_as_absent(office: Office) -> None:
+    schedule_id = (await create(office, HOURLY))["scheduleID"]
+    for key in (schedule_id, "hourly"):
+        with pytest.raises(NotFound):
+            await office.schedules.get_schedule(key, tenant_id="other")
+        with pytest.raises(NotFound):
+            await office.schedules.delete_schedule(key, tenant_id="other")
+    assert await office.schedules.list_schedules(tenant_id="other") == []
+    with pytest.raises(InvalidRequest):
+        await create(office, HOURLY, tenant_id="other")
+
+
+async def test_a_new_name_or_input_does_not_move_what_is_due(office: Office, time: HandTime) -> None:
+    await create(office, HOURLY)
+    time.now = MIDNIGHT + HOUR
+    document = HOURLY | {"name": "renamed", "input": 1}
+    await office.schedules.update_schedule("hourly", document, tenant_id=TENANT)
+    await office.look()
+    assert len(await office.runs()) == 1
+
+
+async def test_another_timing_begins_now(office: Office, time: HandTime) -> None:
+    await create(office, HOURLY)
+    time.now = MIDNIGHT + HOUR + MINUTE
+    document = {"name": "hourly", "workflow": "report", "every": "7m"}
+    changed = await office.schedules.update_schedule("hourly", document, tenant_id=TENANT)
+    assert (changed.kind, changed.next_at) == ("interval", time.now + 7 * MINUTE)
+
+
+async def test_a_tenant_has_so_many_schedules_and_no_more(office: Office) -> None:
+    saved = ScheduleTable(office.store)
+    await create(office, HOURLY)
+    known = await office.schedules.get_schedule("hourly", tenant_id=TENANT)
+    await saved.save_schedule(known, count_max=1)
+    with pytest.raises(LimitReached):
+        await saved.save_schedule(replace(known, schedule_id=str(uuid.uuid4()), name="second"), count_max=1)

@@ -81,9 +81,7 @@ def lines_of_the_author(failure: BaseException) -> str:
 def _is_asynchronous(function: Any) -> bool:
     while isinstance(function, partial):
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)
-    )
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _failed(failure: BaseException, name: str, scope: str, attempt: int) -> Failed:

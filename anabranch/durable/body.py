@@ -25,7 +25,7 @@ from anabranch.durable.resting import rests
 from anabranch.durable.step_error import StepError, Suspended
 from anabranch.engine.desk import Desk
 from anabranch.engine.ports import Clock
-from anabranch.engine.rules.coded.places import StepKind, is_step_name, scope_of_call
+from anabranch.engine.rules.coded.places import StepKind, is_step_name, mark, scope_of_call
 from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.run_state import Phase
@@ -186,12 +186,12 @@ class BodyRun:
         """One attempt, reported; returns once that is committed, or once a wait that it opens is over."""
         self._executing += 1
         try:
-            after = call.branch.seen or self._began_seq
+            known = mark(call.kind, call.branch.known)
             outcome, cause = await try_once(attempt)
-            report = StepReport(call.name, call.scope, attempt, call.kind, after, self.attempt, outcome, policy)
+            report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy)
             if not isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
-                known = self._record(call)
-                seq = 0 if known is None else known.seq
+                record = self._record(call)
+                seq = 0 if record is None else record.seq
                 self._desk.report(report)
                 await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
                 return cause

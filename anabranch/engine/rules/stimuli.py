@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from anabranch.engine.rules.coded.places import StepKind
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
@@ -106,9 +105,8 @@ class StepReport:
     name: str
     scope: str
     attempt: int
-    kind: StepKind
-    after: int
-    """The last row that the body knew when it asked for the step."""
+    mark: str
+    """What its rows are to say of it (`coded.places.mark`)."""
     body_attempt: int
     outcome: StepOutcome
     retry: RetryPolicy = DEFAULT_STEP_RETRY

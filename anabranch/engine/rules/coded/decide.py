@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from anabranch.engine.rules.child_ids import child_id
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, BODY_SCOPE, StepKind, mark
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, BODY_SCOPE, StepKind
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decision import NOTHING, Decision
@@ -252,7 +252,7 @@ def _append(
         step.attempt,
         payload,
         next_handle=next_handle,
-        output_variable=mark(step.kind, step.after),
+        output_variable=step.mark,
         error_message=error_message,
     )
 
@@ -281,8 +281,7 @@ def _catch_up(notes: CodedNotes) -> None:
 
 def _step_due(notes: CodedNotes, step: Step) -> None:
     if step.phase is Phase.RETRYING:
-        mark_of_step = mark(step.kind, step.after)
-        notes.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, output_variable=mark_of_step)
+        notes.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, output_variable=step.mark)
     else:
         _complete(notes, step, NULL, handle=TIMEOUT_HANDLE if step.event is not None else DEFAULT_HANDLE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, read_mark
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.run_state import Phase
@@ -129,9 +129,10 @@ def _step_of(state: CodedState, event: Event) -> Step:
     """The step that a row is about; its first row makes it."""
     step = state.steps.get((event.node_id, event.scope))
     if step is None:
-        kind, after = read_mark(event.output_variable)
         born_in = 0 if state.body is None else state.body.attempt
-        step = state.steps[event.node_id, event.scope] = Step(event.node_id, event.scope, kind, after, born_in)
+        step = state.steps[event.node_id, event.scope] = Step(
+            event.node_id, event.scope, event.output_variable or "", born_in
+        )
         step.attempt = event.attempt
     step.seq = event.seq
     return step

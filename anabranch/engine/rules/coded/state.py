@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, StepKind, scope_of_attempt
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, read_mark, scope_of_attempt
 from anabranch.engine.rules.coded.plan import CodedPlan
 from anabranch.engine.rules.context import Context
 from anabranch.engine.rules.run_state import InstanceHead, OpenActivation, RunState
@@ -22,26 +22,26 @@ class Step(OpenActivation):
     """What the log knows of one call of a step."""
 
     __slots__ = (
-        "after",
         "born_in",
         "ended_at",
         "ended_seq",
         "error",
         "failed_in",
         "kind",
+        "mark",
         "name",
         "output",
         "scope",
         "seq",
     )
 
-    def __init__(self, name: str, scope: str, kind: StepKind, after: int, born_in: int) -> None:
+    def __init__(self, name: str, scope: str, mark: str, born_in: int) -> None:
         super().__init__()
         self.name = name
         self.scope = scope
-        self.kind = kind
-        self.after = after
-        """The last row that the body knew when it asked for it."""
+        self.mark = mark
+        """What its rows say of where it stands among the others."""
+        self.kind = read_mark(mark).kind
         self.born_in = born_in
         """The attempt of the workflow that its first row was written in."""
         self.seq = 0

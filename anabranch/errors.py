@@ -126,6 +126,19 @@ class RunIsTerminal(AnabranchError):
     hint = "Start a new run."
 
 
+class RunFailed(AnabranchError):
+    """A result was asked for, and the run has none: it failed. `details` is the run's error."""
+
+    code = "RUN_FAILED"
+    hint = "The error says why; the run's log has every step."
+
+
+class RunCancelled(AnabranchError):
+    """A result was asked for, and the run has none: it was cancelled. The message ends with the reason."""
+
+    code = "RUN_CANCELLED"
+
+
 class TooManySignals(AnabranchError):
     """The run keeps as many unconsumed signals as it may."""
 

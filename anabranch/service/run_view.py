@@ -14,7 +14,7 @@ from anabranch.engine.rules.coded.places import BODY_NODE_ID, is_mark, read_mark
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.definition_notes import is_definition
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.instants import to_iso
 
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
@@ -136,7 +136,7 @@ def log_entry(event: Event) -> dict[str, Any]:
 
 
 def _began_at(first: Event, times: Mapping[int, int]) -> int | None:
-    """When an activation began, by its first row. A coded step has none for that: it began when its body knew enough."""
+    """When an activation began, by its first row. A coded step has none for that: it began when its body could ask."""
     if first.type is EventType.NODE_DISPATCHED:
         return first.created_at
     if first.output_variable is None or not is_mark(first.output_variable):
@@ -149,7 +149,8 @@ def _note(events: Sequence[Event]) -> Any:
     """The last note; why a coded run could not go on is none any more once it has."""
     for event in reversed(events):
         if event.type is EventType.SYSTEM_SET:
-            return None if is_definition(event) else event.payload.value
+            is_over = events[-1].type in TERMINALS and "dueAt" in event.payload.value
+            return None if is_definition(event) or is_over else event.payload.value
         if event.output_variable is not None and is_mark(event.output_variable):
             return None
     return None

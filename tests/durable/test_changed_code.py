@@ -104,7 +104,7 @@ async def test_the_run_goes_on_with_the_code_that_fits(make_place: MakePlace) ->
 
 async def started_elsewhere(make_place: MakePlace) -> str:
     """A run that the first form of the code has brought to its wait; its worker is gone."""
-    old = await make_place(version_of(before), lease_ms=500)
+    old = await make_place(version_of(before))
     run_id = await old.start("changes")
     await old.waiting(run_id)
     await old.house.engine.stop()

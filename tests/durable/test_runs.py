@@ -15,13 +15,15 @@ from anabranch.errors import InvalidDefinition, NameTaken, WorkflowIsCoded
 from tests.durable.conftest import TENANT, MakePlace
 
 calls: Counter[str] = Counter()
-gate: dict[str, Any] = {}
+stopped: list[bool] = []
+held: list[asyncio.Event] = []
 
 
 @pytest.fixture(autouse=True)
 def nothing_yet() -> None:
     calls.clear()
-    gate.clear()
+    stopped.clear()
+    held[:] = [asyncio.Event()]
 
 
 async def count(name: str, value: Any = None) -> Any:
@@ -79,11 +81,12 @@ async def test_a_later_attempt_may_take_another_way(make_place: MakePlace) -> No
 @workflow(name="waits-for-ever", deadline=None)
 async def waits_for_ever(ctx: Any, input: Any) -> Any:
     async def hold() -> None:
-        gate["context"] = ctx
+        held[0].set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            gate["stopped"] = bool(ctx.cancelled)
+            stopped.append(bool(ctx.cancelled))
+            held[0].set()
             raise
 
     await ctx.step.run("hold", hold)
@@ -92,16 +95,13 @@ async def waits_for_ever(ctx: Any, input: Any) -> Any:
 async def test_a_cancelled_run_stops_its_step_and_tells_it(make_place: MakePlace) -> None:
     place = await make_place(waits_for_ever)
     run_id = await place.start("waits-for-ever")
-    async with asyncio.timeout(10):
-        while "context" not in gate:
-            await asyncio.sleep(0)
+    await asyncio.wait_for(held[0].wait(), 10)
+    held[0].clear()
 
     await place.house.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
 
-    async with asyncio.timeout(10):
-        while "stopped" not in gate:
-            await asyncio.sleep(0)
-    assert gate["stopped"] is True
+    await asyncio.wait_for(held[0].wait(), 10)
+    assert stopped == [True]
     run = await place.run_of(run_id)
     assert (run["status"], run["nodes"]) == ("CANCELLED", [])
 

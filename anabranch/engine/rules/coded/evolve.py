@@ -130,9 +130,8 @@ def _step_of(state: CodedState, event: Event) -> Step:
     step = state.steps.get((event.node_id, event.scope))
     if step is None:
         born_in = 0 if state.body is None else state.body.attempt
-        step = state.steps[event.node_id, event.scope] = Step(
-            event.node_id, event.scope, event.output_variable or "", born_in
-        )
+        step = Step(event.node_id, event.scope, event.output_variable or "", born_in)
+        state.steps[step.place] = step
         step.attempt = event.attempt
     step.seq = event.seq
     return step

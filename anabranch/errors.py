@@ -103,7 +103,7 @@ class WorkflowHasRuns(AnabranchError):
     """The workflow still has open runs."""
 
     code = "WORKFLOW_HAS_RUNS"
-    hint = "Wait for them or cancel them, then delete it."
+    hint = "Wait for them, or delete it with `force`, which cancels them."
 
 
 class DataSourceInUse(AnabranchError):

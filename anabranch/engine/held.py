@@ -233,6 +233,20 @@ class HeldInstances:
             logger.warning("dropped a run: %s", why, extra={"instance_id": instance_id})
             self.let_go(held)
 
+    def idle_ids(self) -> list[str]:
+        """Those that nothing is to be decided for, and that have no turn in flight."""
+        return [
+            instance_id
+            for instance_id, held in self._held.items()
+            if not held.in_flight and not held.inbox and held.born is None
+        ]
+
+    def release(self, instance_id: str) -> None:
+        """Forget an instance that is handed over: its queued jobs are its next holder's."""
+        held = self._held.get(instance_id)
+        if held is not None:
+            self.let_go(held)
+
     # -- leases ---------------------------------------------------------------------------
     def settled_leases(self) -> Iterator[tuple[str, int, int]]:
         """(id, version, lease end ms) of those that are stored and have no turn in flight."""

@@ -1,13 +1,12 @@
 """The engine as one thing that is started and stopped, in the right order.
 
 Start: lanes before work arrives, workers before jobs, adoption last. Stop: intake first, then
-what executes is given its grace, then the last batch is committed, then the leases are handed
-over at once, so that another worker goes on without waiting for them to lapse.
+what executes is given its grace (and what does not is handed over meanwhile), then the last batch is
+committed, then the other leases are handed over, so that nobody waits for one to lapse.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import socket
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.foreign import ForeignWatch
 from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.handover import Handover
 from anabranch.engine.hint_line import HintLine
 from anabranch.engine.hints import Hints
 from anabranch.engine.housekeeping import Housekeeping
@@ -100,6 +100,9 @@ class Engine:
             recoveries_max=options.recoveries_max,
             batch_turns_max=options.batch_turns_max,
         )
+        self._handover = Handover(
+            store=store, orchestrator=self.orchestrator, task_worker=task_worker, tasks=self._tasks
+        )
         results.register_results_worker(self.orchestrator.receive_result)
         self.recovery = Recovery(
             store=store,
@@ -160,13 +163,7 @@ class Engine:
         await self.recovery.stop()
         self._tasks.close()
         if grace_s > 0:
-            try:
-                async with asyncio.timeout(grace_s):
-                    await self._tasks.drain()
-            except TimeoutError:
-                logger.warning(
-                    "some handlers did not end within the grace of %s s; they are run again elsewhere", grace_s
-                )
+            await self._handover.finish(grace_s)
         await self._tasks.stop()
         await self._foreign_look.stop()
         await self._foreign.stop()

@@ -87,6 +87,10 @@ class TaskWorker:
         for execution in list(self._executions.get(instance_id, {}).values()):
             self._stop(execution)
 
+    def executes(self, instance_id: str) -> bool:
+        """Is a handler of this instance under way? A queued job is not."""
+        return any(execution.limit is not None for execution in self._executions.get(instance_id, {}).values())
+
     def _stop(self, execution: _Execution) -> None:
         execution.stopped = True
         execution.cancelled.set()

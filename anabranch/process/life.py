@@ -8,6 +8,7 @@ answered, then the port is closed. A second signal ends it without any of that.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import threading
@@ -23,6 +24,7 @@ from anabranch.process.signals import StopSignals
 from anabranch.rest import Neighbours, build_application
 from anabranch.rest.neighbours import LOOPBACK_HOSTS
 from anabranch.service import House, Readiness
+from anabranch.sockets import attach as attach_sockets
 
 # A quarter of the grace, 3 s at most, is kept for what comes after the executions: stopping those
 # that did not end, the last commits, the handover, answers under way. So the process is gone within its grace.
@@ -33,6 +35,11 @@ HANDOVER_S_MAX = 3.0
 # most: a closed port would lose the requests that it sends in that time. Where nobody asks, nobody waits.
 TOLD_S_MIN = 1.0
 TOLD_S_MAX = 5.0
+
+# What is no HTTP is answered 400, and no news to an operator: the library would log each with a traceback.
+# Faults of ours are logged by the REST door.
+_no_news = logging.getLogger("anabranch.process.http")
+_no_news.setLevel(logging.CRITICAL)
 
 # 2 s for threads: everything is handed over by then, and nobody waits for what they return.
 THREADS_S_MAX = 2.0
@@ -101,10 +108,16 @@ async def _answering(
     host = listener.getsockname()[0]
     named = app.settings.allowed_hosts or (LOOPBACK_HOSTS if is_loopback(host) else None)
     neighbours = Neighbours(hosts=None if named is None else frozenset(named))
-    # No log of requests: their addresses may hold keys.
-    runner = web.AppRunner(
-        build_application(house, neighbours=neighbours), access_log=None, shutdown_timeout=patience_s
+    application = build_application(house, neighbours=neighbours)
+    attach_sockets(
+        application,
+        engine=house.engine,
+        workflows=house.workflows,
+        access=house.access,
+        is_own_origin=neighbours.is_own_origin,
     )
+    # No log of requests: their addresses may hold keys.
+    runner = web.AppRunner(application, access_log=None, logger=_no_news, shutdown_timeout=patience_s)
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()

@@ -44,7 +44,11 @@ async def read_body(request: web.Request, body: Body, *, required: bool = True) 
     if request.content_type != "application/json" and not request.content_type.endswith("+json"):
         raise MediaTypeRefused(f"the body is declared as {request.content_type}, and should be JSON")
     value = parse_json(raw, what="the body")
-    if isinstance(body, AnyJson | Checked):
+    if isinstance(body, AnyJson):
+        return value
+    if isinstance(body, Checked):
+        if not isinstance(value, dict):
+            raise one_problem("the body is a JSON object", "")
         return value
     try:
         return body.model_validate(value)

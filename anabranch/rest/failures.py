@@ -27,6 +27,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.MethodNotAllowed: 405,
     errors.RequestTimeout: 408,
     errors.DataSourceInUse: 409,
+    errors.LimitReached: 409,
     errors.NameTaken: 409,
     errors.RunIsTerminal: 409,
     errors.SecretKeyMissing: 409,

@@ -39,6 +39,7 @@ QueryInstant = Annotated[int, BeforeValidator(_query_instant), WithJsonSchema(_D
 """Milliseconds since the epoch, written as ISO 8601 with an offset."""
 
 Key = Annotated[str, Field(min_length=1, max_length=255)]
+Name = Annotated[str, Field(min_length=1, max_length=64)]
 Counts = dict[str, int]
 
 
@@ -109,6 +110,16 @@ class WidgetQuery(Query):
 
 
 # -- workflows ----------------------------------------------------------------------------
+class Form(BaseModel):
+    """Base of documents that the service checks by itself: it refuses fields that it does not know."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class AnyDocument(BaseModel):
+    """Any JSON object: whatever is wrong with it is the answer."""
+
+
 class DrawnNode(BaseModel):
     """A node of a drawn workflow; docs/node-types.md has the configs."""
 
@@ -136,8 +147,8 @@ class DrawnEdge(BaseModel):
 class Graph(BaseModel):
     """Nodes and edges."""
 
-    nodes: list[DrawnNode]
-    edges: list[DrawnEdge]
+    nodes: Annotated[list[DrawnNode], Field(min_length=1, max_length=2_000)]
+    edges: Annotated[list[DrawnEdge], Field(max_length=10_000)] | None = None
     workflowOptions: dict[str, Any] | None = None
 
 
@@ -373,19 +384,19 @@ class Widget(Answer):
 
 
 # -- data sources, queries, secrets, keys ----------------------------------------------------
-class SourceForm(BaseModel):
+class SourceForm(Form):
     """A data source as it is saved."""
 
-    name: str
-    url: str
+    name: Name
+    url: str = Field(min_length=1, description="sqlite:///path, postgresql://… or mysql://…")
 
 
-class QueryForm(BaseModel):
+class QueryForm(Form):
     """A saved query as it is saved; docs/data-queries.md explains the fields."""
 
-    name: str
-    dataSourceID: str
-    sql: str
+    name: Name
+    dataSourceID: str = Field(min_length=1, description="Id or name.")
+    sql: str = Field(min_length=1)
     params: dict[str, Any] | None = None
     writes: bool = False
     timeout: str | int | None = None
@@ -480,6 +491,74 @@ class KeyList(Answer):
     """All keys of the tenant."""
 
     items: list[KeySummary]
+    nextCursor: str | None
+
+
+# -- what starts runs by itself ---------------------------------------------------------------
+class ScheduleForm(Form):
+    """A schedule as it is saved: `cron` or `every`."""
+
+    name: Name
+    workflow: str = Field(min_length=1, description="Id or name.")
+    kind: Literal["cron", "interval"] | None = Field(None, description="Follows from `cron` or `every`.")
+    cron: str | None = Field(None, description="Five fields: minute, hour, day, month, weekday.")
+    timezone: str | None = Field(None, description="IANA name, for `cron`; UTC if not given.")
+    every: str | int | None = Field(None, description="A duration of at least 1 s.")
+    version: int | None = None
+    input: Any = None
+    missed: Literal["skip", "one", "all"] | None = None
+    enabled: bool | None = None
+
+
+class SubscriptionForm(Form):
+    """What messages on a topic start."""
+
+    type: Literal["workflow"]
+    name: str = Field(min_length=1, description="Id or name of the workflow.")
+
+
+class ScheduleSummary(Answer):
+    """A schedule."""
+
+    scheduleID: str
+    name: str
+    workflow: str
+    kind: Literal["cron", "interval"]
+    enabled: bool
+    nextAt: AwareDatetime | None
+    lastAt: AwareDatetime | None
+    createdAt: AwareDatetime
+    updatedAt: AwareDatetime
+
+
+class SubscriptionSummary(Answer):
+    """A subscription."""
+
+    subscriptionID: str
+    pattern: str
+    type: Literal["workflow"]
+    name: str
+    createdAt: AwareDatetime
+
+
+class PublishedMessage(Answer):
+    """What a message has started."""
+
+    messageID: str
+    runs: list[str]
+
+
+class ScheduleList(Answer):
+    """All schedules of the tenant."""
+
+    items: list[ScheduleSummary]
+    nextCursor: str | None
+
+
+class SubscriptionList(Answer):
+    """Subscriptions of the tenant."""
+
+    items: list[SubscriptionSummary]
     nextCursor: str | None
 
 

@@ -95,7 +95,7 @@ def _models_of(routes: Iterable[Route]) -> list[type[BaseModel]]:
 def _operation(route: Route, path: str, number: int) -> dict[str, Any]:
     name = route.serve.__name__.lstrip("_")
     operation: dict[str, Any] = {
-        "operationId": name if number == 0 else f"{name}_{number + 1}",
+        "operationId": name if number == 0 else f"{name}_of_workflow",
         "summary": route.summary,
         "tags": [route.tag],
         "parameters": [*_path_parameters(path), *_query_parameters(route), *_header_parameters(route)],
@@ -150,7 +150,7 @@ def _header_parameters(route: Route) -> list[dict[str, Any]]:
             "in": "header",
             "required": False,
             "description": each.description,
-            "schema": {"type": "string", "maxLength": 255},
+            "schema": {"type": "string", **({} if each.length_max is None else {"maxLength": each.length_max})},
         }
         for each in route.headers
     ]

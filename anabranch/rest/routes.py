@@ -92,6 +92,7 @@ class Header:
 
     name: str
     description: str
+    length_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 from multidict import MultiDictProxy
 
 from anabranch.errors import (
+    BadJson,
     InvalidInput,
     InvalidWorkflow,
     NotFound,
@@ -14,6 +15,7 @@ from anabranch.errors import (
     ShuttingDown,
     TooManyPending,
     TooManySignals,
+    ValueNotStorable,
 )
 from anabranch.intake import parse_json
 from anabranch.rest.bodies import one_problem
@@ -36,6 +38,7 @@ from anabranch.rest.models import (
 )
 from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
+from anabranch.service.admission import KEY_CHARACTERS_MAX
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
 
 # 10 filters on the input of listed runs: each is looked up in every row that is passed.
@@ -43,7 +46,9 @@ INPUT_FILTERS_MAX = 10
 
 _INPUT_PREFIX = "input."
 
-_SIGNAL_KEY = Header("Idempotency-Key", "A repeated key is delivered once, and answered as the first was.")
+_SIGNAL_KEY = Header(
+    "Idempotency-Key", "A repeated key is delivered once, and answered as the first was.", KEY_CHARACTERS_MAX
+)
 
 
 async def start_run(call: Call) -> Reply:
@@ -83,6 +88,11 @@ async def list_runs(call: Call) -> Reply:
     )
     shown, next_cursor = cut(found, query.limit, run_cursor)
     return Reply(page_of(shown, next_cursor))
+
+
+async def list_runs_of_workflow(call: Call) -> Reply:
+    """`input.a.b=v` filters by the value `v`, read as JSON or as text, at that path of a run's input."""
+    return await list_runs(call)
 
 
 async def get_run(call: Call) -> Reply:
@@ -137,7 +147,10 @@ async def send_signal(call: Call) -> Reply:
 async def get_widget(call: Call) -> Reply:
     """A run's output so far, shaped for a widget."""
     query: WidgetQuery = call.query
-    config = {} if query.config is None else parse_json(query.config, what="config")
+    try:
+        config = {} if query.config is None else parse_json(query.config, what="config")
+    except (BadJson, ValueNotStorable) as refusal:
+        raise one_problem(refusal.message, "/config", hint=refusal.advice) from None
     instance_id = await _run_id(call)
     return Reply(
         await call.house.workflows.get_run_status_for_widget(
@@ -215,7 +228,7 @@ ROUTES = (
     Route(
         "GET",
         "/v1/workflows/{workflow}/runs",
-        list_runs,
+        list_runs_of_workflow,
         "List the runs of a workflow, newest first.",
         Role.VIEWER,
         {200: RunList},

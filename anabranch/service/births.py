@@ -16,16 +16,13 @@ from anabranch.engine.rules.states import AnyPlan
 from anabranch.errors import InvalidRequest
 from anabranch.service.admission import new_run_id
 
-# A day: long enough to look at what a test did, whatever its workflow says of runs in earnest.
+# A day, whatever the workflow says of runs in earnest: who tries a drawing looks at the run at once, or makes another.
 TEST_RETENTION_DAYS = 1
 
 # What the test of a workflow without name and title is called.
 TEST_NAME = "test"
 
 _DAY_MS = 86_400_000
-
-# 1 day: who tries a drawing looks at the run at once, or makes another.
-TEST_RETENTION_DAYS = 1
 
 
 def root_head(

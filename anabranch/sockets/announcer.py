@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from anabranch.engine.ports import Loaded, Store
+from anabranch.engine.ports import ChangeHints, Loaded, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.errors import NotFound, StoreUnavailable
 from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client, Membership
@@ -38,19 +38,6 @@ class SleepingTimer(Timer, Protocol):
 
     async def sleep(self, delay_s: float) -> None:
         """Return after so long."""
-
-
-class ChangeHints(Protocol):
-    """Hints that a run which another process may advance has changed. They may be lost, late, or wrong."""
-
-    def watch(self, instance_id: str) -> None:
-        """Ask for hints about this run."""
-
-    def unwatch(self, instance_id: str) -> None:
-        """Ask no longer."""
-
-    def subscribe(self, changed: Callable[[str], None]) -> None:
-        """Call this with the id of each watched run that may have changed."""
 
 
 class Announcer:

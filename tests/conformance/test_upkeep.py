@@ -28,6 +28,7 @@ from tests.conformance.building import (
     row_of,
     turn,
 )
+from tests.conformance.locking import waiting_backend
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
@@ -161,6 +162,22 @@ async def test_nothing_is_settled_that_a_transaction_still_under_way_may_bring(
     assert settled <= ended_by_then - ENDS_SETTLE_MS
     await locker.commit()
     assert await store.write(store.dialect.settled_until) >= settled + NAP_MS
+
+
+@only_postgresql
+async def test_a_count_shows_one_moment_even_if_a_fold_is_committed_within(
+    store: Store, locker: psycopg.AsyncConnection
+) -> None:
+    orders = await saved(store)
+    row = await ended(store, workflow_id=orders)
+    await locker.execute("LOCK TABLE run_counts IN ACCESS EXCLUSIVE MODE")
+    count = asyncio.create_task(store.count_runs(tenant_id=TENANT))
+    await waiting_backend(locker)  # it has read the watermark, and waits for the counters
+    await locker.execute("INSERT INTO run_counts VALUES (%s, %s, 'COMPLETED', 1)", [TENANT, orders])
+    await locker.execute("INSERT INTO watermarks VALUES ('run_counts', %s)", [row.completed_at])
+    await locker.commit()
+    assert await count == {orders: {Status.COMPLETED: 1}}
+    assert await store.count_runs(tenant_id=TENANT) == {orders: {Status.COMPLETED: 1}}
 
 
 # -- removing -------------------------------------------------------------------------------------

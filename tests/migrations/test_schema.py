@@ -39,7 +39,7 @@ _SQLITE_PICTURE = """
 """
 
 _POSTGRES_PICTURE = """
-    SELECT table_name, column_name, data_type, is_nullable, column_default
+    SELECT table_name, column_name, concat_ws(' ', data_type, collation_name), is_nullable, column_default
     FROM information_schema.columns WHERE table_schema = 'public'
     UNION ALL SELECT tablename, indexname, indexdef, '', '' FROM pg_indexes WHERE schemaname = 'public'
     UNION ALL SELECT relname, 'options', array_to_string(reloptions, ','), '', '' FROM pg_class

@@ -28,7 +28,7 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("DELETE", "/v1/data-sources/{source}"): "admin",
     ("GET", "/v1/keys"): "admin",
     ("POST", "/v1/keys"): "admin",
-    ("DELETE", "/v1/keys/{key}"): "admin",
+    ("DELETE", "/v1/keys/{keyID}"): "admin",
     ("GET", "/v1/node-types"): "viewer",
     ("GET", "/v1/runs"): "viewer",
     ("GET", "/v1/runs/{instanceID}"): "viewer",
@@ -38,11 +38,20 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("POST", "/v1/runs/{instanceID}/signals/{event}"): "operator",
     ("GET", "/v1/runs/{instanceID}/steps"): "viewer",
     ("GET", "/v1/runs/{instanceID}/widget"): "viewer",
+    ("GET", "/v1/schedules"): "viewer",
+    ("POST", "/v1/schedules"): "editor",
+    ("GET", "/v1/schedules/{schedule}"): "viewer",
+    ("PUT", "/v1/schedules/{schedule}"): "editor",
+    ("DELETE", "/v1/schedules/{schedule}"): "editor",
     ("GET", "/v1/secrets"): "admin",
     ("POST", "/v1/secrets"): "admin",
     ("DELETE", "/v1/secrets/{secret}"): "admin",
     ("POST", "/v1/test-runs"): "editor",
     ("DELETE", "/v1/test-runs/{instanceID}"): "editor",
+    ("GET", "/v1/topics/{pattern}/subscriptions"): "viewer",
+    ("POST", "/v1/topics/{pattern}/subscriptions"): "editor",
+    ("DELETE", "/v1/topics/{pattern}/subscriptions/{subscription}"): "editor",
+    ("POST", "/v1/topics/{topic}/messages"): "operator",
     ("POST", "/v1/validate"): "viewer",
     ("GET", "/v1/workflows"): "viewer",
     ("POST", "/v1/workflows"): "editor",
@@ -100,20 +109,28 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
     await served.ask("POST", "/v1/secrets", json={"name": "TOKEN", "value": "hidden"})
     key = (await served.ask("POST", "/v1/keys", json={"role": "viewer"})).json["keyID"]
     source = (await served.ask("POST", "/v1/data-sources", json={"name": "own", "url": "sqlite:///own.db"})).json
+    hourly = {"name": "hourly", "workflow": "waiting", "every": "1h"}
+    assert (await served.ask("POST", "/v1/schedules", json=hourly)).status == 201
+    subscriptions = "/v1/topics/orders.*/subscriptions"
+    subscription = (await served.ask("POST", subscriptions, json={"type": "workflow", "name": "waiting"})).json
     tried = 0
     ids = {
         "workflow": [saved["workflowID"], "echo"],
         "instanceID": [running],
         "event": ["go"],
         "secret": ["TOKEN"],
-        "key": [key],
+        "keyID": [key],
         "source": [source.get("dataSourceID", "own"), "own"],
         "query": ["nothing"],
+        "schedule": ["hourly"],
+        "subscription": [subscription["subscriptionID"]],
+        "pattern": ["orders.*"],
+        "topic": ["orders.new"],
     }
     for method, path in NEEDS:
         names = re.findall(r"{(\w+)}", path)
-        if not names:
-            continue
+        if not names or path.endswith(("/subscriptions", "/messages")):
+            continue  # topics are everybody's own: nothing there belongs to anybody else
         for number in range(max(len(ids[name]) for name in names)):
             concrete = path
             for name in names:
@@ -126,7 +143,8 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
             assert answered.status == 404, f"{method} {concrete}: {answered.text}"
             tried += 1
     assert tried > 20
-    for path in ("/v1/workflows", "/v1/runs", "/v1/secrets", "/v1/keys", "/v1/data-sources", "/v1/data-queries"):
+    for path in ("/v1/workflows", "/v1/runs", "/v1/secrets", "/v1/keys", "/v1/data-sources", "/v1/data-queries",
+                 "/v1/schedules", subscriptions):  # fmt: skip
         assert (await served.ask("GET", path, role="other")).json == {"items": [], "nextCursor": None}, path
     assert (await served.ask("GET", f"/v1/runs/{running}")).json["status"] in ("RUNNING", "WAITING")
 

@@ -241,7 +241,9 @@ async def test_a_widget_shows_the_output_of_a_run(served: Served):
     assert (shown.status, shown.json["instanceID"], shown.json["status"]) == (200, instance_id, "COMPLETED")
     assert (await served.ask("GET", f"/v1/runs/{instance_id}/widget?type=pie")).status == 422
     bad = {"type": "table", "config": "{"}
-    assert (await served.ask("GET", f"/v1/runs/{instance_id}/widget", params=bad)).status == 400
+    assert (await served.ask("GET", f"/v1/runs/{instance_id}/widget", params=bad)).json["error"]["details"][0][
+        "pointer"
+    ] == "/config"
 
 
 async def test_counts_of_runs_follow_within_seconds(served: Served):

@@ -74,10 +74,13 @@ ENDED_RUNS = text(f"""
 
 OPEN_RUNS = text(f"""
     SELECT workflow_id, status, count(*) FROM workflow_instances
-    WHERE {IS_OPEN} AND tenant_id = :tenant_id AND {_IS_COUNTED}
+    WHERE {IS_OPEN} AND (tenant_id = :tenant_id AND {_IS_COUNTED}) IS TRUE
     GROUP BY workflow_id, status
 """)
-"""The open runs: a scan of the open instances of all tenants, through ix_instance_available."""
+"""The open runs: a scan of the open instances of all tenants, through ix_instance_available.
+
+`IS TRUE` keeps SQLite from going through a listing of everything that the tenant has instead.
+"""
 
 
 # -- removing ----------------------------------------------------------------------------------

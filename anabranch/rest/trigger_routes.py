@@ -1,0 +1,184 @@
+"""Routes of what starts runs by itself: schedules, and messages on topics."""
+
+from __future__ import annotations
+
+from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, ShuttingDown, TooManyPending
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models import (
+    Page,
+    PublishedMessage,
+    ScheduleForm,
+    ScheduleList,
+    ScheduleSummary,
+    SubscriptionForm,
+    SubscriptionList,
+    SubscriptionSummary,
+)
+from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.service import message_as_json, schedule_as_json, subscription_as_json
+from anabranch.service.access import Role
+from anabranch.service.admission import KEY_CHARACTERS_MAX
+
+_MESSAGE_KEY = Header(
+    "Idempotency-Key", "A repeated key starts nothing anew, and is answered as the first was.", KEY_CHARACTERS_MAX
+)
+
+
+# -- schedules ----------------------------------------------------------------------------
+async def list_schedules(call: Call) -> Reply:
+    """By name, with what is due next and how the last start went."""
+    found = await call.house.schedules.list_schedules(tenant_id=call.tenant_id)
+    return Reply(page_by_name([schedule_as_json(each) for each in found], call.query, "schedules"))
+
+
+async def create_schedule(call: Call) -> Reply:
+    """Cron with a time zone, or an interval; its first occurrence is later than now."""
+    made = await call.house.schedules.create_schedule(call.body, tenant_id=call.tenant_id)
+    return Reply(schedule_as_json(made), 201, {"Location": f"/v1/schedules/{made.schedule_id}"})
+
+
+async def get_schedule(call: Call) -> Reply:
+    """`{schedule}` is an id or a name."""
+    found = await call.house.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
+    return Reply(schedule_as_json(found))
+
+
+async def update_schedule(call: Call) -> Reply:
+    """Replaced as a whole; what the document leaves out takes its default."""
+    saved = await call.house.schedules.update_schedule(call.path["schedule"], call.body, tenant_id=call.tenant_id)
+    return Reply(schedule_as_json(saved))
+
+
+async def delete_schedule(call: Call) -> Reply:
+    """Runs that it has started go on."""
+    await call.house.schedules.delete_schedule(call.path["schedule"], tenant_id=call.tenant_id)
+    return Reply(status=204)
+
+
+# -- topics -------------------------------------------------------------------------------
+async def list_subscriptions(call: Call) -> Reply:
+    """Those with this very pattern."""
+    found = await call.house.topics.list_subscriptions(tenant_id=call.tenant_id, pattern=call.path["pattern"])
+    items = [subscription_as_json(each) for each in found]
+    return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
+
+
+async def subscribe(call: Call) -> Reply:
+    """201; 200 where the workflow was subscribed already."""
+    made, is_new = await call.house.topics.subscribe(call.path["pattern"], call.body, tenant_id=call.tenant_id)
+    return Reply(subscription_as_json(made), 201 if is_new else 200)
+
+
+async def unsubscribe(call: Call) -> Reply:
+    """No message that is published from now on starts it."""
+    await call.house.topics.unsubscribe(call.path["subscription"], tenant_id=call.tenant_id)
+    return Reply(status=204)
+
+
+async def publish(call: Call) -> Reply:
+    """The message and the runs that it names are durable; the body is the input of each."""
+    call.house.readiness.refuse_if_stopping()
+    message = await call.house.topics.publish(
+        call.path["topic"], call.body, tenant_id=call.tenant_id, key=call.headers.get("Idempotency-Key")
+    )
+    return Reply(message_as_json(message), 202)
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/schedules",
+        list_schedules,
+        "List the schedules, by name.",
+        Role.VIEWER,
+        {200: ScheduleList},
+        query=Page,
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/schedules",
+        create_schedule,
+        "Save a schedule.",
+        Role.EDITOR,
+        {201: ScheduleSummary},
+        body=Checked(ScheduleForm),
+        errors=(NameTaken, LimitReached),
+        tag="triggers",
+    ),
+    Route(
+        "GET",
+        "/v1/schedules/{schedule}",
+        get_schedule,
+        "Read a schedule.",
+        Role.VIEWER,
+        {200: ScheduleSummary},
+        errors=(NotFound,),
+        tag="triggers",
+    ),
+    Route(
+        "PUT",
+        "/v1/schedules/{schedule}",
+        update_schedule,
+        "Replace a schedule.",
+        Role.EDITOR,
+        {200: ScheduleSummary},
+        body=Checked(ScheduleForm),
+        errors=(NotFound, NameTaken),
+        tag="triggers",
+    ),
+    Route(
+        "DELETE",
+        "/v1/schedules/{schedule}",
+        delete_schedule,
+        "Delete a schedule.",
+        Role.EDITOR,
+        {204: None},
+        errors=(NotFound,),
+        tag="triggers",
+    ),
+    Route(
+        "GET",
+        "/v1/topics/{pattern}/subscriptions",
+        list_subscriptions,
+        "List the subscriptions to a pattern of topics.",
+        Role.VIEWER,
+        {200: SubscriptionList},
+        query=Page,
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/topics/{pattern}/subscriptions",
+        subscribe,
+        "Have messages on these topics start a workflow.",
+        Role.EDITOR,
+        {201: SubscriptionSummary, 200: SubscriptionSummary},
+        body=Checked(SubscriptionForm),
+        errors=(LimitReached,),
+        tag="triggers",
+    ),
+    Route(
+        "DELETE",
+        "/v1/topics/{pattern}/subscriptions/{subscription}",
+        unsubscribe,
+        "End a subscription.",
+        Role.EDITOR,
+        {204: None},
+        errors=(NotFound,),
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/topics/{topic}/messages",
+        publish,
+        "Publish a message; it starts one run per subscription that fits.",
+        Role.OPERATOR,
+        {202: PublishedMessage},
+        body=AnyJson(),
+        body_required=False,
+        headers=(_MESSAGE_KEY,),
+        errors=(InvalidInput, TooManyPending, ShuttingDown),
+        tag="triggers",
+    ),
+)

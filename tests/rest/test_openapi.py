@@ -1,0 +1,61 @@
+"""The OpenAPI document, held against the server: by a reader of the standard, and by generated requests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.rest import openapi_document
+from anabranch.rest.table import ROUTES
+from tests.rest.conftest import Served
+
+HERE = Path(__file__).parent
+
+# Of each operation: enough to reach every branch of the readers, and the whole in a minute.
+EXAMPLES_PER_OPERATION = 8
+SEED = 20261121
+
+
+async def test_the_document_is_served_to_everybody(served: Served):
+    answered = await served.ask("GET", "/openapi.json", role=None)
+    assert (answered.status, answered.json) == (200, openapi_document(ROUTES))
+    assert answered.json["openapi"].startswith("3.1")
+
+
+def test_every_operation_has_a_name_of_its_own_and_says_what_it_does():
+    operations = [operation for path in openapi_document(ROUTES)["paths"].values() for operation in path.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(names) == len(set(names))
+    for operation in operations:
+        assert operation["summary"].endswith((".", "?")), operation["operationId"]
+        assert operation["responses"], operation["operationId"]
+
+
+@pytest.mark.timeout(300)  # some 2,000 requests
+def test_generated_requests_get_no_fault_and_no_undeclared_answer(tmp_path: Path):
+    environment = {**os.environ, "ANABRANCH_API_KEY": "generated", "PYTHONPATH": str(HERE.parents[1])}
+    dev = [sys.executable, "-m", "anabranch", "dev", "--port", "0"]
+    with subprocess.Popen(dev, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().partition("?")[0]
+            judged = subprocess.run(
+                [
+                    *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml")),
+                    *("run", f"{url}openapi.json", "--header", "Authorization: Bearer generated"),
+                    *("--checks", "all", "--phases", "examples,coverage,fuzzing,stateful"),
+                    *("--max-examples", str(EXAMPLES_PER_OPERATION), "--seed", str(SEED), "--no-color"),
+                    *("--suppress-health-check", "all"),
+                ],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        finally:
+            server.terminate()
+    assert judged.returncode == 0, judged.stdout[-20_000:] + judged.stderr[-2_000:]

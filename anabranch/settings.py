@@ -244,7 +244,10 @@ def _read_secret(name: str, path: Path) -> str:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> SettingsError:
-    nearest = next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+    by_lower_case = {candidate.lower(): candidate for candidate in known}  # letters of the wrong case are near
+    nearest = next(
+        (by_lower_case[match] for match in difflib.get_close_matches(name.lower(), by_lower_case, n=1)), None
+    )
     hint = f"Did you mean {nearest}?" if nearest else "`anabranch doctor` lists the settings."
     return SettingsError(f"{what} is no setting", hint=hint, details={"name": name, "nearest": nearest})
 

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.migrations import upgrade
 from tests.postgres import PostgresServer, running_postgres
-from tests.tools import skipped_for_lack_of_a_tool
+from tests.tools import lacking
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -18,11 +18,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A test that the machine could not run is named, with the reason: a letter in a row of dots is overlooked."""
-    skipped = [report for report in terminalreporter.stats.get("skipped", []) if skipped_for_lack_of_a_tool(report)]
+    skipped: dict[str, list[str]] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = lacking(report)
+        if reason is not None:
+            skipped.setdefault(reason, []).append(report.nodeid)
     if skipped:
         terminalreporter.section("this machine could not run", yellow=True, bold=True)
-        for report in skipped:
-            terminalreporter.line(f"{report.nodeid}: {report.longreprtext}")
+    for reason, tests in skipped.items():
+        terminalreporter.line(reason)
+        for test in tests:
+            terminalreporter.line(f"  {test}")
 
 
 @pytest.fixture(scope="session")

@@ -98,9 +98,12 @@ def do_without(kind: Kind, reason: str) -> NoReturn:
     pytest.skip(f"{kind} tests: {reason}")
 
 
-def skipped_for_lack_of_a_tool(report: pytest.TestReport) -> bool:
-    """Was this test skipped by `do_without`?"""
-    return any(f"Skipped: {kind} tests: " in report.longreprtext for kind in Kind)
+def lacking(report: pytest.TestReport) -> str | None:
+    """What the machine lacks, for a test that `do_without` skipped; None for every other one."""
+    if not isinstance(report.longrepr, tuple):
+        return None
+    said = report.longrepr[2].removeprefix("Skipped: ")
+    return said if said.startswith(tuple(f"{kind} tests: " for kind in Kind)) else None
 
 
 def forbidden_skips(environ: Mapping[str, str]) -> frozenset[Kind]:

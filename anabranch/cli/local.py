@@ -14,6 +14,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.service import WorkflowService
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.workflow_service import StartedRun
+from anabranch.service.workflow_view import saved_summary
 
 # 500 workflows a statement: a list is read to its end.
 PAGE_WORKFLOWS = 500
@@ -49,12 +50,7 @@ class LocalService:
     async def save_workflow(self, document: dict[str, Any]) -> dict[str, Any]:
         """Save a file under its name. Raises InvalidWorkflow."""
         saved, report = await self._service.save_workflow(document, tenant_id=self._tenant_id, actor=CLI_ACTOR)
-        return {
-            "workflowID": saved.workflow_id,
-            "name": saved.name,
-            "version": saved.version,
-            "warnings": [warning.as_json() for warning in report.warnings],
-        }
+        return saved_summary(saved, report)
 
     async def delete_workflow(self, workflow: str, *, force: bool = False) -> None:
         """Delete a workflow; `force` cancels its open runs. Raises NotFound, WorkflowHasRuns."""

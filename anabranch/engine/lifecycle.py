@@ -1,22 +1,22 @@
 """The engine as one thing that is started and stopped, in the right order.
 
 Start: lanes before work arrives, workers before jobs, adoption last. Stop: intake first, then
-what executes is given its grace, then the last batch is committed, then the leases are handed
-over at once, so that another worker goes on without waiting for them to lapse.
+what executes is given its grace (and what does not is handed over meanwhile), then the last batch is
+committed, then the other leases are handed over, so that nobody waits for one to lapse.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.foreign import ForeignWatch
 from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.handover import Handover
 from anabranch.engine.hint_line import HintLine
 from anabranch.engine.hints import Hints
 from anabranch.engine.housekeeping import Housekeeping
@@ -24,10 +24,11 @@ from anabranch.engine.leases import Leases
 from anabranch.engine.observe import Observers
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.ports import Clock, Store
+from anabranch.engine.ports import Clock, InstanceHead, Store
 from anabranch.engine.prompting import Prompt
 from anabranch.engine.queues import ResultQueue, TaskQueue
 from anabranch.engine.recovery import POLL_MS, Recovery
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.task_worker import TaskWorker
@@ -71,8 +72,13 @@ class Engine:
         clock: Clock | None = None,
         worker_id: str | None = None,
         line: HintLine | None = None,
+        known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
     ) -> None:
-        """`line` joins it with the other processes of the store; the store is to be told of `hints`."""
+        """`line` joins it with the other processes of the store; the store is to be told of `hints`.
+
+        `known_code` gives name and version of the coded workflows that `handlers` can run the bodies of.
+        """
+        self._known_code = known_code
         self.store = store
         self.options = options
         self.clock = clock or SystemClock()
@@ -94,6 +100,9 @@ class Engine:
             recoveries_max=options.recoveries_max,
             batch_turns_max=options.batch_turns_max,
         )
+        self._handover = Handover(
+            store=store, orchestrator=self.orchestrator, task_worker=task_worker, tasks=self._tasks
+        )
         results.register_results_worker(self.orchestrator.receive_result)
         self.recovery = Recovery(
             store=store,
@@ -102,6 +111,7 @@ class Engine:
             clock=self.clock,
             lease_ms=options.lease_ms,
             held_max=options.held_max,
+            known_code=known_code,
             only=options.only,
             poll_ms=options.poll_ms,
         )
@@ -117,6 +127,12 @@ class Engine:
         """Hints from and to other processes (`ChangeHints`, `Notices`); without a line only within this one."""
         self.housekeeping = Housekeeping(store=store, clock=self.clock, sweep_interval_ms=options.sweep_interval_ms)
         self._stopped = False
+
+    def may_hold(self, head: InstanceHead) -> bool:
+        """May this instance be born here? There must be room, and for a coded one its function."""
+        if not self.has_room:
+            return False
+        return head.kind != CODED_KIND or (head.workflow_name, head.workflow_version) in self._known_code()
 
     @property
     def has_room(self) -> bool:
@@ -147,13 +163,7 @@ class Engine:
         await self.recovery.stop()
         self._tasks.close()
         if grace_s > 0:
-            try:
-                async with asyncio.timeout(grace_s):
-                    await self._tasks.drain()
-            except TimeoutError:
-                logger.warning(
-                    "some handlers did not end within the grace of %s s; they are run again elsewhere", grace_s
-                )
+            await self._handover.finish(grace_s)
         await self._tasks.stop()
         await self._foreign_look.stop()
         await self._foreign.stop()

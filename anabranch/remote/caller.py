@@ -139,6 +139,11 @@ class Caller:
                 return self._judge(response, await _read(response))
         except TimeoutError:
             return self._setback(f"did not answer within {ANSWER_PATIENCE_S:.0f} s")
+        except aiohttp.ClientConnectorCertificateError:
+            raise ServerUnreachable(
+                f"the server at {self._url} shows a certificate that is not trusted here",
+                hint="Nothing was sent. Add the authority that signed it to the trusted ones (SSL_CERT_FILE).",
+            ) from None
         except aiohttp.ClientConnectorError as failure:
             return self._setback(f"cannot be reached: {failure.os_error.strerror or type(failure).__name__}")
         except (aiohttp.ClientError, OSError) as failure:

@@ -49,7 +49,7 @@ async def list_sources(call: Call) -> Reply:
 
 async def create_source(call: Call) -> Reply:
     """The URL is kept sealed where it holds a password, and never comes back."""
-    made = await call.house.data.create_source(call.body, tenant_id=call.tenant_id)
+    made = await call.house.data.create_source(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(_source(made), 201, {"Location": f"/v1/data-sources/{made.data_source_id}"})
 
 
@@ -60,13 +60,15 @@ async def get_source(call: Call) -> Reply:
 
 async def update_source(call: Call) -> Reply:
     """Its queries run on the new URL from their next execution on."""
-    saved = await call.house.data.update_source(call.path["source"], call.body, tenant_id=call.tenant_id)
+    saved = await call.house.data.update_source(
+        call.path["source"], call.body, tenant_id=call.tenant_id, actor=call.actor
+    )
     return Reply(_source(saved))
 
 
 async def delete_source(call: Call) -> Reply:
     """409 while queries name it."""
-    await call.house.data.delete_source(call.path["source"], tenant_id=call.tenant_id)
+    await call.house.data.delete_source(call.path["source"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
@@ -79,7 +81,7 @@ async def list_queries(call: Call) -> Reply:
 
 async def create_query(call: Call) -> Reply:
     """One statement; parameters are written `:name` in it."""
-    made = await call.house.data.create_query(call.body, tenant_id=call.tenant_id)
+    made = await call.house.data.create_query(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(_query(made), 201, {"Location": f"/v1/data-queries/{made.data_query_id}"})
 
 
@@ -90,13 +92,15 @@ async def get_query(call: Call) -> Reply:
 
 async def update_query(call: Call) -> Reply:
     """Replaced as a whole; runs that come to it later run the new one."""
-    saved = await call.house.data.update_query(call.path["query"], call.body, tenant_id=call.tenant_id)
+    saved = await call.house.data.update_query(
+        call.path["query"], call.body, tenant_id=call.tenant_id, actor=call.actor
+    )
     return Reply(_query(saved))
 
 
 async def delete_query(call: Call) -> Reply:
     """Nodes that name it fail with QUERY_NOT_FOUND from then on."""
-    await call.house.data.delete_query(call.path["query"], tenant_id=call.tenant_id)
+    await call.house.data.delete_query(call.path["query"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
@@ -110,13 +114,13 @@ async def list_secrets(call: Call) -> Reply:
 async def set_secret(call: Call) -> Reply:
     """The newest value of a name holds; runs under way read it with their next attempt."""
     form: SecretForm = call.body
-    entry = await call.house.safe.set(tenant_id=call.tenant_id, name=form.name, value=form.value)
+    entry = await call.house.safe.set(tenant_id=call.tenant_id, name=form.name, value=form.value, actor=call.actor)
     return Reply(_secret(entry), 201, {"Location": f"/v1/secrets/{entry.name}"})
 
 
 async def delete_secret(call: Call) -> Reply:
     """Nodes that read it fail with SECRET_UNKNOWN from then on."""
-    await call.house.safe.delete(tenant_id=call.tenant_id, name=call.path["secret"])
+    await call.house.safe.delete(tenant_id=call.tenant_id, name=call.path["secret"], actor=call.actor)
     return Reply(status=204)
 
 

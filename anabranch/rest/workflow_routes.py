@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from anabranch.engine.ports import WorkflowVersion
-from anabranch.engine.rules.validate import Report
 from anabranch.errors import (
     InvalidWorkflow,
     NameTaken,
@@ -32,6 +29,7 @@ from anabranch.rest.models import (
 from anabranch.rest.routes import Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
+from anabranch.service.workflow_view import saved_summary
 
 _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 
@@ -40,7 +38,9 @@ async def create_workflow(call: Call) -> Reply:
     """201, also where the same document was saved before: that is another workflow."""
     saved, report = await call.house.workflows.create_workflow(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(
-        _saved(saved, report), 201, {"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": _etag(saved.version)}
+        saved_summary(saved, report),
+        201,
+        {"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": _etag(saved.version)},
     )
 
 
@@ -53,7 +53,7 @@ async def update_workflow(call: Call) -> Reply:
         expected_version=_expected_version(call.headers.get("If-Match")),
         actor=call.actor,
     )
-    return Reply(_saved(saved, report), 200, {"ETag": _etag(saved.version)})
+    return Reply(saved_summary(saved, report), 200, {"ETag": _etag(saved.version)})
 
 
 async def list_workflows(call: Call) -> Reply:
@@ -102,15 +102,6 @@ async def validate_workflow(call: Call) -> Reply:
     """Every problem of a graph; nothing is saved."""
     report = await call.house.workflows.check_workflow(call.body, tenant_id=call.tenant_id)
     return Reply(report.as_json())
-
-
-def _saved(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:
-    return {
-        "workflowID": workflow.workflow_id,
-        "name": workflow.name,
-        "version": workflow.version,
-        "warnings": [warning.as_json() for warning in report.warnings],
-    }
 
 
 def _etag(version: int) -> str:

@@ -21,7 +21,7 @@ from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.occurrences import next_after
 from anabranch.triggers.scheduler import timing_of
 
-# 10,000 schedules per tenant: were all due in one second, they would be started within some ten.
+# 10,000 schedules per tenant: were all due in one second, the last would start half a minute late on a small machine.
 SCHEDULES_MAX = 10_000
 
 

@@ -20,7 +20,7 @@ from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.patterns import head_of, problem_of_pattern, problem_of_topic
 from anabranch.triggers.publisher import Publisher
 
-# 10,000 subscriptions per tenant: one message that fits them all still starts its runs within seconds.
+# 10,000 subscriptions per tenant: a message that fits them all starts its runs within half a minute or so.
 SUBSCRIPTIONS_MAX = 10_000
 
 _FIELDS = frozenset({"type", "name"})

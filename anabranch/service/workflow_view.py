@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.validate import Report
 
 
 def workflow_summary(
@@ -29,6 +30,16 @@ def workflow_summary(
         "updatedAt": to_iso(workflow.updated_at),
     }
     return {**summary, **_graph(workflow.definition or {})} if include_graph else summary
+
+
+def saved_summary(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:
+    """A workflow that was saved, with what the validator finds odd in it."""
+    return {
+        "workflowID": workflow.workflow_id,
+        "name": workflow.name,
+        "version": workflow.version,
+        "warnings": [warning.as_json() for warning in report.warnings],
+    }
 
 
 def version_summary(version: WorkflowEntry) -> dict[str, Any]:

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 # 255 characters, as for keys: fits every database's index.
 TOPIC_CHARACTERS_MAX = 255
 
+# 16 segments: names with more levels are paths of something. It bounds what a message costs where a tenant
+# has thousands of patterns full of wildcards.
+SEGMENTS_MAX = 16
+
 ONE = "*"
 ANY = "#"
 
@@ -59,7 +63,10 @@ def _after(part: str, segments: Sequence[str], reached: Sequence[bool]) -> list[
 def _problem(text: str, what: str, *, wildcards: bool) -> str | None:
     if not 1 <= len(text) <= TOPIC_CHARACTERS_MAX:
         return f"{what} has 1 to {TOPIC_CHARACTERS_MAX} characters, not {len(text)}"
-    for segment in text.split("."):
+    segments = text.split(".")
+    if len(segments) > SEGMENTS_MAX:
+        return f"{what} has at most {SEGMENTS_MAX} segments, not {len(segments)}"
+    for segment in segments:
         if not segment:
             return f"{what} is segments with single dots between; {text!r} has an empty one"
         if wildcards and segment in (ONE, ANY):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, update
 
-from anabranch.engine.audit_trail import DETAILS_CHARACTERS_MAX, AuditEntry, AuditHead, AuditRow, chained, escaped
+from anabranch.engine.audit_trail import (
+    DETAILS_CHARACTERS_MAX,
+    AuditEntry,
+    AuditHead,
+    AuditRow,
+    chained,
+    escaped,
+    hash_of,
+)
 from anabranch.engine.store import AuditTable, open_store
 from anabranch.engine.store.schema import audit_head, audit_log
 from anabranch.engine.store.state_manager import SqlStore
@@ -83,6 +92,17 @@ async def test_whatever_is_changed_afterwards_shows(
     assert await log.verify() == Verified(3, None)
     await store.write(lambda connection: connection.execute(tamper()))
     assert (await log.verify()).broken_at == broken_at
+
+
+async def test_a_row_that_was_rewritten_with_its_hash_shows_in_the_next(
+    trail: AuditTable, log: AuditLog, store: SqlStore
+) -> None:
+    first, second, _ = [await trail.append(entry()) for _ in range(3)]
+    forged = replace(second, actor="somebody else")
+    values = {"actor": forged.actor, "hash": hash_of(forged, first.hash)}
+    forge = update(audit_log).where(audit_log.c.position == 2).values(values)
+    await store.write(lambda connection: connection.execute(forge))
+    assert await log.verify() == Verified(2, broken_at=3)
 
 
 async def test_a_long_trail_is_checked_page_by_page(

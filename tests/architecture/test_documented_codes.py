@@ -12,7 +12,7 @@ from tests.architecture.reading import read_package
 ROOT = Path(__file__).parents[2]
 
 # Texts in the form of a code that are none: what help texts call an argument.
-NO_CODES = {"INSTANCE_ID", "KEY_ID", "MODULE_OR_FILE"}
+NO_CODES = {"INSTANCE_ID", "KEY_ID", "MODULE_OR_FILE", "SUBSCRIPTION_ID"}
 
 # What the code of a node sees in its own exceptions; explained in the text of that page.
 SEEN_BY_CODE_ONLY = {"FETCH_FAILED"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.async_api import Page, expect
+import pytest
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import IN_THE_BROWSER, PATIENCE_MS, Complaints, Server, start_server, stop_server
 
@@ -13,6 +14,8 @@ pytestmark = IN_THE_BROWSER
 expect.set_options(timeout=PATIENCE_MS)
 
 PAUSE = {"id": "pause", "type": "delay", "config": {"duration": "1s"}}
+RIGHTMOST = "Math.max(...[...document.querySelectorAll('body *')].map((e) => e.getBoundingClientRect().right))"
+
 APPROVAL = {"id": "approval", "type": "waitForEvent", "config": {"event": "approve"}}
 
 
@@ -39,9 +42,14 @@ async def test_a_run_that_somebody_else_starts_appears_and_moves(page: Page, ser
     run_id = server.start(name)
     row = page.locator(f'.row[href="#/runs/{run_id}"]')
     await expect(row.locator(".status")).to_have_text("waiting")
+    await page.route("**/v1/runs?*", leave_unanswered)
     server.call("POST", f"/runs/{run_id}/signals/approve", {"by": "Grace"})
 
-    await expect(row.locator(".status")).to_have_text("completed")
+    await expect(row.locator(".status")).to_have_text("completed")  # told live: lists are not answered any more
+
+
+async def leave_unanswered(route: Route) -> None:
+    """Let a request of the page wait for ever."""
 
 
 async def test_a_runs_page_follows_its_nodes_its_log_and_its_end(page: Page, server: Server) -> None:
@@ -71,6 +79,7 @@ async def test_a_run_is_cancelled_by_two_presses_of_a_button(page: Page, server:
 
     await page.get_by_role("button", name="Cancel run").focus()
     await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Really cancel?")).to_be_focused()
     assert server.call("GET", f"/runs/{run_id}")["status"] == "WAITING"
     await page.keyboard.press("Enter")
 
@@ -85,7 +94,7 @@ async def test_a_failed_run_says_what_happened(page: Page, server: Server) -> No
     await page.goto(f"{server.entrance}#/runs/{run_id}")
 
     await expect(page.locator(".run .facts .status")).to_have_text("failed")
-    await expect(page.locator(".run > .problem").last).to_contain_text("127.0.0.1")
+    await expect(page.locator(".run > .problem").last).to_contain_text("inward: EGRESS_REFUSED: 127.0.0.1")
 
 
 async def test_the_key_leaves_the_address_and_stays_in_the_tab(page: Page, server: Server) -> None:
@@ -161,6 +170,7 @@ async def test_only_the_chosen_workflows_runs_are_shown(page: Page, server: Serv
     await expect(page.locator(f'.row[href="#/runs/{chosen}"]')).to_be_visible()
 
 
+@pytest.mark.timeout(120)  # it waits for two servers to start and one to stop, each as slow as the machine
 async def test_the_page_comes_back_to_life_with_its_server(page: Page, complaints: Complaints, tmp_path: Path) -> None:
     complaints.allowed += ["ERR_CONNECTION_REFUSED", "WebSocket connection"]
     first = start_server(tmp_path / "server", key="ana_a_key_that_outlives_the_process")
@@ -174,7 +184,7 @@ async def test_the_page_comes_back_to_life_with_its_server(page: Page, complaint
     port = int(first.url.rpartition(":")[2])
     second = start_server(tmp_path / "server", port=port, key=first.key)
     try:
-        await expect(page.locator("#link")).to_have_text("live", timeout=2 * PATIENCE_MS)
+        await expect(page.locator("#link")).to_have_text("live", timeout=PATIENCE_MS)
         second.call("POST", f"/runs/{run_id}/signals/approve", None)
         await expect(page.locator(f'.row[href="#/runs/{run_id}"] .status')).to_have_text("completed")
         await expect(page.locator("#alarm")).to_be_hidden()
@@ -187,8 +197,8 @@ async def test_a_narrow_screen_needs_no_scrolling_sideways(page: Page, server: S
     run_id = server.start(server.save("A title that is rather long for a telephone", [APPROVAL]))
     await page.goto(server.entrance)
     await expect(page.locator(f'.row[href="#/runs/{run_id}"]')).to_be_visible()
-    assert await page.evaluate("document.documentElement.scrollWidth") == 400
+    assert await page.evaluate(RIGHTMOST) <= 400
 
     await page.goto(f"{server.url}/#/runs/{run_id}")
     await expect(page.locator(".run .facts .status")).to_have_text("waiting")
-    assert await page.evaluate("document.documentElement.scrollWidth") == 400
+    assert await page.evaluate(RIGHTMOST) <= 400

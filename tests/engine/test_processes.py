@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.engine.rules.events import Status
 from tests.engine import nodes
-from tests.engine.conftest import TENANT, MakeProcess, Process, until
+from tests.engine.conftest import PATIENCE_S, TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
 
 SHORT_LEASE_MS = 600
@@ -180,3 +180,22 @@ async def test_many_runs_on_several_processes_each_end_once(make_process: MakePr
         log = await workers[0].service.get_log(run.instance_id, tenant_id=TENANT)
         assert [e["seq"] for e in log] == list(range(1, len(log) + 1))
         assert len([e for e in log if e["eventType"] == "NODE_COMPLETED" and e["nodeID"] == "wait"]) == 1
+
+
+async def test_what_is_not_executing_is_handed_over_before_the_grace_is_over(make_process: MakeProcess) -> None:
+    leaving = await make_process(concurrency=1)
+    executing = await leaving.run(hanging("executing", "door"))
+    await until(lambda: nodes.calls)
+    queued = await leaving.run(hanging("queued", "other-door"))
+    stopping = asyncio.create_task(leaving.engine.stop(grace_s=PATIENCE_S))
+
+    heir = await make_process()
+    await until(lambda: heir.engine.orchestrator.holds(queued))
+
+    assert not stopping.done()
+    assert not heir.engine.orchestrator.holds(executing)
+    nodes.gates["door"].set()
+    await stopping
+    nodes.gates.setdefault("other-door", asyncio.Event()).set()
+    assert [(await heir.ended(run))["status"] for run in (executing, queued)] == ["COMPLETED", "COMPLETED"]
+    assert set(nodes.calls.values()) == {1}, "what had its grace was recorded, and what was queued ran once"

@@ -6,6 +6,7 @@ A thread, because the command line runs loops of its own in the thread of the te
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -74,8 +75,8 @@ class Script:
 
 
 @asynccontextmanager
-async def scripted(*answers: web.Response | None) -> AsyncIterator[Script]:
-    """Such a server."""
+async def scripted(*answers: web.Response | None, tls: ssl.SSLContext | None = None) -> AsyncIterator[Script]:
+    """Such a server; with `tls` it speaks TLS."""
     script = Script(list(answers))
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -89,7 +90,7 @@ async def scripted(*answers: web.Response | None) -> AsyncIterator[Script]:
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)
-    async with _listening(application) as url:
+    async with _listening(application, tls) as url:
         script.url = url
         yield script
 
@@ -132,11 +133,11 @@ async def proxied(server_url: str, loses: Callable[[web.Request], bool]) -> Asyn
 
 
 @asynccontextmanager
-async def _listening(application: web.Application) -> AsyncIterator[str]:
+async def _listening(application: web.Application, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from anabranch.errors import (
     ValueNotStorable,
 )
 from anabranch.remote import RemoteService
+from tests.certificates import certificate_for
 from tests.remote.serving import scripted
 
 KEY = "ab_hunter2"
@@ -139,6 +142,15 @@ async def test_nobody_at_the_address_is_told_without_the_key() -> None:
 
     assert "http://127.0.0.1:1" in failure.value.message
     assert KEY not in str(failure.value.as_json())
+
+
+async def test_a_certificate_that_nobody_trusts_gets_no_key(tmp_path: Path) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate_for("127.0.0.1", tmp_path))
+    async with scripted(ok(RUN), tls=tls) as server, RemoteService(server.url, KEY) as service:
+        with pytest.raises(ServerUnreachable, match="certificate"):
+            await service.get_run("i")
+        assert server.asked == []
 
 
 async def test_a_prefix_stays_before_every_path() -> None:

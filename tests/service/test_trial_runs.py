@@ -253,7 +253,7 @@ async def test_the_runs_that_it_started_go_with_it(process: Process, wait: bool)
     run_id = await start(process, starts("child", wait=wait))
     await process.log.saw("NODE_DISPATCHED", "gate")
     found = await process.engine.store.descendants(run_id, limit=10)
-    assert [row.head.test for row in found] == [True, True]
+    assert [(row.head.test, row.head.retention_days) for row in found] == [(True, 1), (True, 1)]
 
     child = next(row for row in found if row.head.parent_id == run_id)
     with pytest.raises(NotFound):

@@ -56,6 +56,7 @@ def test_a_fixed_time_that_the_clocks_skip_happens_after_the_gap() -> None:
 def test_a_fixed_time_that_the_clocks_show_twice_happens_once() -> None:
     times = named(Cron("30 2 * * *", ZURICH), "2026-10-24T12:00", "2026-10-26T12:00")
     assert times == ["25 00:30", "26 01:30"]
+    assert named(Cron("30 2 * * *", ZURICH), "2026-10-25T01:10", "2026-10-26T12:00") == ["26 01:30"]
 
 
 def test_a_schedule_by_the_minute_follows_the_clock_on_the_wall() -> None:

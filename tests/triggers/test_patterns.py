@@ -62,7 +62,8 @@ def test_many_wildcards_take_no_longer_than_their_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ".", "a..b", ".a", "a.", "a b", "a/b", "a.b*", "a.#b", "a\x00", "a\n", "\ud800", "x" * 256]
+    "text",
+    ["", ".", "a..b", ".a", "a.", "a b", "a/b", "a.b*", "a.#b", "a\x00", "a\n", "\ud800", "x" * 256, "a." * 16 + "a"],
 )
 def test_what_is_neither_topic_nor_pattern_is_refused(text: str) -> None:
     assert problem_of_topic(text) and problem_of_pattern(text)

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -190,30 +191,53 @@ async def test_one_that_makes_up_for_much_does_not_make_others_late(office: Offi
     assert len(await office.runs()) < 50
 
 
-async def test_a_change_of_the_workflow_while_an_occurrence_is_being_started_gives_it_no_second_run(
-    open_office: OpenOffice, time: HandTime
+class Interrupted:
+    """A starter after whose first start something else happens before the schedule is moved on."""
+
+    def __init__(self, office: Office, happens: Callable[[], Awaitable[object]]) -> None:
+        self._office = office
+        self._happens = happens
+
+    async def execute_workflow(self, *arguments: Any, **options: Any) -> Any:
+        run = await self._office.workflows.execute_workflow(*arguments, **options)
+        await self._happens()
+        return run
+
+
+async def test_an_occurrence_that_was_started_gets_no_second_run_of_another_workflow(
+    office: Office, open_office: OpenOffice, time: HandTime
 ) -> None:
-    office = await open_office()
-    await office.draw("report")
+    async def change_and_crash() -> None:
+        document = {"name": "hourly", "workflow": "other", "every": "1h"}
+        await office.schedules.update_schedule("hourly", document, tenant_id=TENANT)
+        raise StoreUnavailable("as if it had crashed")
+
     await office.draw("other")
-
-    class Changing:
-        """Somebody saves the schedule anew between the start of a run and the note of it."""
-
-        async def execute_workflow(self, *arguments: Any, **options: Any) -> Any:
-            run = await office.workflows.execute_workflow(*arguments, **options)
-            document = {"name": "hourly", "workflow": "other", "every": "1h"}
-            await office.schedules.update_schedule("hourly", document, tenant_id=TENANT)
-            return run
-
-    late = await open_office(starter=Changing())
     await office.schedule("hourly", every="1h")
+    dying = await open_office(starter=Interrupted(office, change_and_crash))
     time.now = MIDNIGHT + HOUR
-    await late.scheduler.look_once()
+    with pytest.raises(StoreUnavailable):
+        await dying.look()
     await office.look()
 
     assert len(await office.runs()) == 1
     assert (await shown(office, "hourly")).next_at == MIDNIGHT + 2 * HOUR
+
+
+async def test_a_process_that_lags_behind_does_not_move_a_schedule_back(
+    office: Office, open_office: OpenOffice, time: HandTime
+) -> None:
+    async def time_passes() -> None:
+        time.now = MIDNIGHT + 3 * HOUR
+        await office.look()
+
+    await office.schedule("hourly", every="1h", missed="all")
+    lagging = await open_office(starter=Interrupted(office, time_passes))
+    time.now = MIDNIGHT + HOUR
+    await lagging.scheduler.look_once()
+
+    assert (await shown(office, "hourly")).next_at == MIDNIGHT + 4 * HOUR
+    assert len(await office.runs()) == 3
 
 
 async def test_a_deleted_schedule_starts_nothing(office: Office, time: HandTime) -> None:

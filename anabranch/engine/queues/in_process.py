@@ -68,6 +68,11 @@ class TaskQueue:
             self._jobs.append(job)
             self._wake_one()
 
+    @property
+    def is_idle(self) -> bool:
+        """Is no execution under way?"""
+        return self._idle.is_set()
+
     async def start(self) -> None:
         """Begin to consume."""
         self._consumers = [

@@ -124,7 +124,9 @@ def _save(connection: Connection, wanted: Schedule, *, now: int, count_max: int)
         connection.execute(insert(schedules).values(_values(saved)))
     else:
         saved = replace(wanted, created_at=created_at, updated_at=now)
-        connection.execute(update(schedules).where(row).values(_values(saved)))
+        # What has come of it is `advance`'s to write: a run that was started since we looked stays noted.
+        saying = {name: value for name, value in _values(saved).items() if not name.startswith("last_")}
+        connection.execute(update(schedules).where(row).values(saying))
     return saved
 
 

@@ -51,7 +51,7 @@ export async function request(path, { method = "GET", body } = {}) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(`/v1${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(`/v1${path}`, { method, headers, body: JSON.stringify(body) });
   } catch {
     throw new Refusal(0, { message: "the server does not answer", hint: "This page goes on trying." });
   }

@@ -50,10 +50,7 @@ function start() {
     connected: () => showLink("live", "live"),
     lost: () => showLink("polling", "connecting again"),
     // The server says no to a key that was revoked, but also while it shuts down: REST tells which.
-    refused: () => {
-      showLink("polling", "not live");
-      request(withQuery("/runs", { limit: 1 })).then(() => hear(null), hear);
-    },
+    refused: () => request(withQuery("/runs", { limit: 1 })).then(() => hear(null), hear),
   });
   show();
 }

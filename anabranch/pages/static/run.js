@@ -161,9 +161,15 @@ export class RunView {
     seen.cancel.hidden = ENDED.has(run.status);
     showBlock(seen.input, run.input);
     showBlock(seen.output, run.status === "COMPLETED" ? run.output : undefined);
-    setNote(seen.error, run.error ? describeError(run.error) : null);
+    setNote(seen.error, run.error ? this.#blame() + describeError(run.error) : null);
     setNote(seen.note, run.note ? noteText(run.note) : null);
     document.title = `${run.status.toLowerCase()}: ${run.name ?? "run"} – anabranch`;
+  }
+
+  /** The node whose failure ended the run: there may be hundreds to look through. */
+  #blame() {
+    const failed = [...this.#steps.values()].filter(({ status }) => status === "error").at(-1);
+    return failed === undefined ? "" : `${nodeName(failed)}: `;
   }
 
   #showNodes() {
@@ -309,7 +315,8 @@ function nodeName({ nodeID, scope }) {
 }
 
 function outputText({ status, output }) {
-  if (status !== "success") return { skipped: "Skipped: no edge led here.", cancelled: "Cancelled." }[status] ?? "No output yet.";
+  const without = { skipped: "Skipped: no edge led here.", cancelled: "Cancelled.", success: null };
+  if (without[status] !== null) return without[status] ?? "No output yet.";
   if (output?.truncated === true && typeof output.bytes === "number") {
     return `${output.bytes.toLocaleString()} bytes: too long to be sent live. Reload the page to see it.`;
   }

@@ -41,7 +41,10 @@ export class Socket {
   #silence_ms = CONNECT_MS_MAX;
   #again = null;
 
-  /** `authentication()` is asked at each connection; listeners: `connected()`, `lost()`, `refused(message)`, `event(name, data)`. */
+  /**
+   * `authentication()` is asked at each connection. The listeners are `connected()`, `lost()` (also when
+   * an attempt to connect was in vain), `refused(message)` and `event(name, data)`.
+   */
   constructor(authentication, listeners) {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     this.#url = `${scheme}//${location.host}/socket.io/?EIO=4&transport=websocket`;
@@ -143,6 +146,7 @@ export class Socket {
   #lost() {
     this.#drop();
     if (this.#closed) return;
+    this.#listeners.lost();
     const pause = Math.min(PAUSE_MS_MAX, PAUSE_MS * 2 ** this.#attempts++);
     // Half of it by chance: many pages that lost one server must not come back in one moment.
     this.#again = setTimeout(() => this.#open(), pause / 2 + (Math.random() * pause) / 2);
@@ -156,8 +160,6 @@ export class Socket {
     for (const id of [...this.#waiting.keys()]) {
       this.#settle(id, ({ reject }) => reject(new Error("the connection was lost")));
     }
-    if (!this.#connected) return;
     this.#connected = false;
-    this.#listeners.lost();
   }
 }

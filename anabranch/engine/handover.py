@@ -1,0 +1,60 @@
+"""Handover: what a stopping process does not execute any more is another's at once.
+
+Called by `lifecycle` while it stops. A run of which a handler is under way keeps its lease and its
+grace; all the others, and each of those when its handler has ended, go to whoever claims them.
+Without this, one slow handler would keep ten thousand runs from going on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.ports import Store
+from anabranch.engine.queues import TaskQueue
+from anabranch.engine.task_worker import TaskWorker
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.engine")
+
+# 100 ms between two looks for runs whose handlers have ended: they wait no longer than for a timer.
+LOOK_S = 0.1
+
+
+class Handover:
+    """Lets go of idle runs while executions end."""
+
+    def __init__(self, *, store: Store, orchestrator: Orchestrator, task_worker: TaskWorker, tasks: TaskQueue) -> None:
+        self._store = store
+        self._orchestrator = orchestrator
+        self._task_worker = task_worker
+        self._tasks = tasks
+
+    async def finish(self, grace_s: float) -> None:
+        """Return when no execution is under way, or after `grace_s`; the queue takes no jobs any more."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + grace_s
+        draining = loop.create_task(self._tasks.drain(), name="handover-drain")
+        try:
+            while not draining.done() and (left_s := give_up_at - loop.time()) > 0:
+                await self.release_idle()
+                await asyncio.wait({draining}, timeout=min(LOOK_S, left_s))
+        finally:
+            draining.cancel()
+        if not self._tasks.is_idle:
+            logger.warning(
+                "some handlers did not end within the grace of %.1f s; they are run again elsewhere", grace_s
+            )
+
+    async def release_idle(self) -> None:
+        """Hand over every held run that nothing is decided, committed or executed for."""
+        held = self._orchestrator.held
+        idle = [each for each in held.idle_ids() if not self._task_worker.executes(each)]
+        for instance_id in idle:
+            held.release(instance_id)
+        if idle:
+            try:
+                await self._store.release(worker_id=self._orchestrator.worker_id, instance_ids=idle)
+            except StoreUnavailable as failure:
+                self._orchestrator.note_failure(failure)  # handed over with the rest, or by their leases

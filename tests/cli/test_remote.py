@@ -1,0 +1,248 @@
+"""The command line on a server: the same output, documents and exit codes as on the database that it works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.cli.conftest import GREETING, WAITING, Command, Printed
+from tests.remote.serving import Server, in_a_thread, proxied, served
+
+Write = Callable[[str, Any], Path]
+NOBODY = "00000000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Server]:
+    """A server and worker on the folder's own database."""
+    with in_a_thread(lambda: served(folder)) as running:
+        yield running
+
+
+@pytest.fixture
+def remote(anabranch: Command, server: Server) -> Command:
+    """Run one command on the server, as its admin."""
+
+    def run(*arguments: str | Path) -> Printed:
+        return anabranch(*arguments, "--url", server.url, "--token", server.keys["admin"])
+
+    return run
+
+
+@pytest.fixture
+def greeted(remote: Command, write: Write) -> str:
+    """The id of a run of `greeting` that COMPLETED."""
+    assert remote("workflows", "import", write("greeting.json", GREETING)).code == 0
+    started = remote("runs", "start", "greeting", "--input", '{"name": "Ada"}', "--json")
+    instance_id = str(started.document["instanceID"])
+    assert remote("runs", "watch", instance_id).code == 0
+    return instance_id
+
+
+@pytest.fixture
+def waiting(remote: Command, write: Write) -> str:
+    """The id of an open run of `waiting`."""
+    remote("workflows", "import", write("waiting.json", WAITING))
+    return str(remote("runs", "start", "waiting", "--json").document["instanceID"])
+
+
+READING = [
+    ("runs", "show", "RUN"),
+    ("runs", "log", "RUN"),
+    ("runs", "log", "RUN", "--after", "2"),
+    ("runs", "list"),
+    ("runs", "list", "--workflow", "greeting", "--status", "COMPLETED", "--since", "2020-01-01T00:00:00+01:00"),
+    ("runs", "list", "--status", "FAILED", "--status", "CANCELLED", "--until", "2020-01-01T00:00:00Z"),
+    ("workflows", "show", "greeting"),
+    ("workflows", "show", "greeting", "--version", "1"),
+    ("workflows", "export", "greeting"),
+    ("workflows", "export", "greeting", "--output", "copy.json"),
+    ("validate", "greeting.json"),
+]
+DOING = [
+    ("workflows", "import", "greeting.json"),
+    ("runs", "start", "greeting", "--key", "one"),
+    ("runs", "start", "greeting", "--key", "two", "--version", "1", "--available-at", "2099-01-01T00:00:00Z"),
+    ("runs", "list", "--limit", "1"),
+]
+REFUSED = [
+    ("validate", "bad.json"), ("workflows", "import", "bad.json"),
+    ("runs", "cancel", "RUN"), ("runs", "signal", "RUN", "go"),
+    ("runs", "show", NOBODY), ("runs", "log", NOBODY), ("runs", "cancel", NOBODY), ("runs", "watch", NOBODY),
+    ("runs", "show", "no uuid"), ("runs", "show", "../.."), ("runs", "signal", NOBODY, "a/b"),
+    ("runs", "start", "absent"), ("runs", "list", "--workflow", "absent"), ("runs", "list", "--cursor", "x"),
+    ("runs", "start", "greeting", "--available-at", "2099-01-02T00:00:00Z", "--deadline-at", "2099-01-01T00:00:00Z"),
+    ("workflows", "show", "absent"), ("workflows", "show", "greeting", "--version", "7"),
+    ("workflows", "export", "absent"), ("workflows", "delete", "absent"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("commands", [READING, DOING, REFUSED], ids=["reading", "doing", "refused"])
+def test_a_server_prints_what_its_database_prints(
+    anabranch: Command, remote: Command, greeted: str, write: Write, commands: list[tuple[str, ...]]
+) -> None:
+    write("bad.json", {"nodes": [{"id": "a", "type": "nonsense"}], "edges": []})
+    for command in commands:
+        asked = [word.replace("RUN", greeted) for word in command]
+        first = remote(*asked)  # whatever it does is done then: both of what is compared find the same
+
+        assert (first.code == 2 or "RUN_IS_TERMINAL" in first.err) == (commands is REFUSED), f"{command}: {first}"
+        for form in ((), ("--json",)):
+            assert remote(*asked, *form) == anabranch(*asked, *form), f"anabranch {' '.join([*asked, *form])}"
+
+
+def test_a_list_of_workflows_is_the_same_but_for_counts_that_lag(
+    anabranch: Command, remote: Command, greeted: str
+) -> None:
+    assert remote("workflows", "list") == anabranch("workflows", "list")
+    (item,) = remote("workflows", "list", "--json").document["items"]
+    assert (item["name"], item["version"]) == ("greeting", 1)
+
+
+def test_watching_ends_with_the_outcome_and_how_to_find_it_again(
+    remote: Command, anabranch: Command, server: Server, waiting: str
+) -> None:
+    assert remote("runs", "signal", waiting, "go", "--payload", '{"by": "Ada"}').code == 0
+
+    watched, again = remote("runs", "watch", waiting), anabranch("runs", "watch", waiting)
+
+    assert watched.code == again.code == 0
+    assert watched.out == again.out.rstrip("\n") + f" --url {server.url}\n"
+    assert remote("runs", "watch", waiting, "--json").document["output"] == {"last": {"by": "Ada"}}
+
+
+def test_pages_join_without_gaps_whoever_gave_the_cursor(anabranch: Command, remote: Command, greeted: str) -> None:
+    for _ in range(2):
+        remote("runs", "start", "greeting", "--available-at", "2099-01-01T00:00:00Z")
+    everything = remote("runs", "list", "--json").document["items"]
+
+    first = remote("runs", "list", "--limit", "1", "--json").document
+    second = anabranch("runs", "list", "--limit", "1", "--cursor", first["nextCursor"], "--json").document
+    third = remote("runs", "list", "--limit", "1", "--cursor", second["nextCursor"], "--json").document
+
+    assert first["items"] + second["items"] + third["items"] == everything
+    assert third["nextCursor"] is None
+
+
+def test_a_workflow_is_deleted_once_its_runs_are_out_of_the_way(remote: Command, waiting: str) -> None:
+    refused = remote("workflows", "delete", "waiting")
+    assert (refused.code, refused.err.split(":")[0]) == (1, "error WORKFLOW_HAS_RUNS")
+
+    assert remote("workflows", "delete", "waiting", "--force").code == 0
+    assert remote("workflows", "show", "waiting").code == 2
+    assert remote("runs", "show", waiting, "--json").document["status"] == "CANCELLED"
+
+
+def test_a_workflow_of_the_database_is_deleted_alike(anabranch: Command, write: Write) -> None:
+    anabranch("workflows", "import", write("waiting.json", WAITING))
+    run = anabranch("runs", "start", "waiting", "--json").document["instanceID"]
+
+    assert anabranch("workflows", "delete", "waiting").code == 1
+    assert anabranch("workflows", "delete", "waiting", "--force", "--json").document["deleted"] is True
+    assert anabranch("runs", "show", run, "--json").document["status"] == "CANCELLED"
+
+
+def test_the_server_may_be_named_by_the_settings(
+    anabranch: Command, server: Server, greeted: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "token").write_text(server.keys["viewer"] + "\n")
+    monkeypatch.setenv("ANABRANCH_URL", server.url)
+    monkeypatch.setenv("ANABRANCH_TOKEN_FILE", str(folder / "token"))
+
+    assert anabranch("runs", "list", "--json").document["items"][0]["instanceID"] == greeted
+    assert anabranch("runs", "start", "greeting").code == 2, "it is the server that is asked: a viewer may not start"
+    elsewhere = ("--database-url", "sqlite:///elsewhere.db")
+    assert anabranch("runs", "list", *elsewhere, "--json").document["items"] == [], "a flag beats the environment"
+    assert server.keys["viewer"] not in anabranch("doctor", "--json").out
+
+
+@pytest.mark.parametrize(
+    ("token", "code"), [("viewer", "FORBIDDEN"), ("wrong", "UNAUTHORIZED"), ("not a key", "INVALID_REQUEST")]
+)
+def test_a_key_that_may_not_is_to_be_corrected(
+    anabranch: Command, server: Server, greeted: str, token: str, code: str
+) -> None:
+    key = server.keys.get(token, token)
+
+    refused = anabranch("runs", "start", "greeting", "--url", server.url, "--token", key)
+
+    assert refused.code == 2
+    assert refused.err.startswith(f"error {code}: ")
+    assert "hint: " in refused.err
+    assert key not in refused.out + refused.err or code == "FORBIDDEN"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--url", "http://127.0.0.1:1", "--token", "k", "--database-url", "sqlite:///x.db"),
+        ("--url", "http://127.0.0.1:1", "--token", "k", "--tenant", "acme"),
+        ("--url", "http://127.0.0.1:1"),
+        ("--token", "k"),
+        ("--url", "127.0.0.1:1", "--token", "k"),
+        ("--url", "http://u:hunter2@127.0.0.1:1", "--token", "k"),
+    ],
+    ids=" ".join,
+)
+def test_flags_that_contradict_each_other_are_refused(anabranch: Command, folder: Path, flags: tuple[str, ...]) -> None:
+    refused = anabranch("runs", "list", *flags)
+
+    assert refused.code == 2
+    assert "hint: " in refused.err
+    assert "hunter2" not in refused.err
+    assert not (folder / ".anabranch").exists(), "nothing is opened"
+
+
+def test_a_server_that_is_away_exits_1(anabranch: Command) -> None:
+    printed = anabranch("runs", "list", "--url", "http://127.0.0.1:1", "--token", "hunter2")
+
+    assert printed.code == 1
+    assert printed.err.startswith("error SERVER_UNREACHABLE: ")
+    assert "hunter2" not in printed.err
+
+
+def test_a_start_whose_answer_is_lost_starts_one_run(anabranch: Command, server: Server, greeted: str) -> None:
+    lost: list[str] = []
+
+    def loses_the_first_start(request: web.Request) -> bool:
+        is_lost = request.method == "POST" and request.path.endswith("/runs") and not lost
+        lost.extend([request.path] if is_lost else [])
+        return is_lost
+
+    with in_a_thread(lambda: proxied(server.url, loses_the_first_start)) as proxy:
+        place = ("--url", proxy.url, "--token", server.keys["admin"])
+        started = anabranch("runs", "start", "greeting", "--input", '{"name": "Bo"}', *place)
+
+        assert lost, "the proxy has lost an answer"
+        assert started.code == 0
+        assert "was started before" not in started.out
+        assert len(anabranch("runs", "list", "--json", *place).document["items"]) == 2, "that one and `greeted`"
+
+
+def test_a_server_that_goes_away_while_it_is_watched_exits_1(anabranch: Command, server: Server, waiting: str) -> None:
+    answered: list[str] = []
+
+    def goes_away_after_the_first_log(request: web.Request) -> bool:
+        answered.append(request.path)
+        return len(answered) > 1
+
+    with in_a_thread(lambda: proxied(server.url, goes_away_after_the_first_log)) as proxy:
+        watched = anabranch("runs", "watch", waiting, "--url", proxy.url, "--token", server.keys["viewer"])
+
+    assert watched.code == 1
+    assert watched.err.startswith("error SERVER_UNREACHABLE: ")
+
+
+def test_openapi_needs_no_server(anabranch: Command, folder: Path) -> None:
+    document = anabranch("openapi").document
+
+    assert document["openapi"].startswith("3.1")
+    assert "/v1/runs/{instanceID}" in document["paths"]
+    assert anabranch("openapi", "--output", "openapi.json").code == 0
+    assert anabranch("openapi", "--output", "absent/openapi.json").code == 2
+    assert (folder / "openapi.json").read_text() == anabranch("openapi").out
+    assert not (folder / ".anabranch").exists()

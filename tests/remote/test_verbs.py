@@ -1,0 +1,135 @@
+"""The verbs on a real server: whatever a program asks for, the log of the run tells the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.engine.rules.events import Status
+from anabranch.errors import InvalidRequest, NotFound, NotPermitted, RunIsTerminal, VersionMismatch, WorkflowHasRuns
+from anabranch.remote import RemoteService
+from tests.cli.conftest import GREETING, WAITING, chain
+from tests.remote.serving import Server, served
+
+PATIENCE_S = 30
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with served(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def service(server: Server) -> AsyncIterator[RemoteService]:
+    async with RemoteService(server.url, server.keys["admin"]) as each:
+        yield each
+
+
+async def test_from_a_document_to_an_output(service: RemoteService) -> None:
+    assert (await service.validate(GREETING))["valid"]
+    saved = await service.save_workflow(GREETING)
+    started = await service.start_run(saved["name"], {"name": "Ada"})
+
+    run = await service.wait_for_end(started.instance_id, timeout_s=PATIENCE_S)
+
+    assert (started.created, run["output"]) == (True, {"last": {"text": "Hello Ada"}})
+    assert [step["nodeID"] for step in await service.get_steps(started.instance_id)] == ["start", "greet", "end"]
+    log = await service.get_log(started.instance_id)
+    assert [event["seq"] for event in log] == list(range(1, len(log) + 1))
+    assert await service.get_log(started.instance_id, after_seq=3) == log[3:]
+    page = await service.list_runs(workflow="greeting", statuses=[Status.COMPLETED])
+    assert [item["instanceID"] for item in page["items"]] == [started.instance_id]
+
+
+async def test_versions_are_counted_and_can_be_expected(service: RemoteService) -> None:
+    changed = chain("greeting")
+    assert [(await service.save_workflow(each))["version"] for each in (GREETING, GREETING, changed)] == [1, 1, 2]
+
+    with pytest.raises(VersionMismatch):
+        await service.update_workflow("greeting", GREETING, expected_version=1)
+
+    assert [item["version"] for item in await service.list_versions("greeting")] == [2, 1]
+    assert await service.export_workflow("greeting", version=1) == GREETING
+    assert [item["name"] for item in await service.list_workflows()] == ["greeting"]
+
+
+async def test_a_document_without_a_name_is_a_new_workflow_each_time(service: RemoteService) -> None:
+    untitled = {"title": "Greeting", "nodes": GREETING["nodes"], "edges": GREETING["edges"]}
+
+    assert [(await service.save_workflow(untitled))["name"] for _ in range(2)] == ["greeting", "greeting-2"]
+
+
+async def test_a_repeated_key_meets_the_first_run(service: RemoteService) -> None:
+    await service.save_workflow(WAITING)
+    first = await service.start_run("waiting", {}, idempotency_key="k")
+    again = await service.start_run("waiting", {}, idempotency_key="k")
+
+    assert (first.created, again.created, again.instance_id) == (True, False, first.instance_id)
+
+
+@pytest.mark.parametrize("event", ["go", "a/b", "..", "ä ö", "50%", "?x=1#y"])
+async def test_a_signal_arrives_under_its_name(service: RemoteService, event: str) -> None:
+    node = {"id": "wait", "type": "waitForEvent", "config": {"event": event}, "outputVariable": "last"}
+    await service.save_workflow(chain("named", node))
+    run = await service.start_run("named", {})
+
+    await service.send_signal(run.instance_id, event, {"n": [1, None]}, key="k")
+
+    ended = await service.wait_for_end(run.instance_id, timeout_s=PATIENCE_S)
+    assert ended["output"] == {"last": {"n": [1, None]}}
+    with pytest.raises(RunIsTerminal):
+        await service.cancel_run(run.instance_id, reason="too late")
+
+
+async def test_waiting_has_a_limit_and_the_run_goes_on(service: RemoteService) -> None:
+    await service.save_workflow(WAITING)
+    run = await service.start_run("waiting", {})
+
+    with pytest.raises(TimeoutError):
+        await service.wait_for_end(run.instance_id, timeout_s=0.2)
+
+    with pytest.raises(WorkflowHasRuns):
+        await service.delete_workflow("waiting")
+    assert [await service.cancel_run(run.instance_id, reason="enough") for _ in range(2)] == ["CANCELLED"] * 2
+    assert (await service.get_run(run.instance_id))["note"] == "enough"
+    await service.delete_workflow("waiting")
+
+
+async def test_a_start_may_be_put_off_and_bounded(service: RemoteService) -> None:
+    await service.save_workflow(GREETING)
+    started = await service.start_run(
+        "greeting", {}, version=1, retention_days=3, available_at=4_070_908_800_000, deadline_at=4_070_908_801_500
+    )
+
+    run = await service.get_run(started.instance_id)
+
+    assert (run["status"], run["retentionDays"]) == ("PENDING", 3)
+    assert (run["availableAt"], run["deadlineAt"]) == (
+        "2099-01-01T00:00:00.000+00:00", "2099-01-01T00:00:01.500+00:00"
+    )  # fmt: skip
+
+
+async def test_a_test_run_leaves_nothing_behind(service: RemoteService) -> None:
+    instance_id = await service.start_test_run({"nodes": WAITING["nodes"], "edges": WAITING["edges"]}, {"a": 1})
+    assert (await service.get_run(instance_id))["input"] == {"a": 1}
+
+    await service.stop_test_run(instance_id)
+
+    with pytest.raises(NotFound):
+        await service.get_run(instance_id)
+
+
+async def test_a_role_that_is_too_low_is_told(server: Server, service: RemoteService) -> None:
+    await service.save_workflow(GREETING)
+    async with RemoteService(server.url, server.keys["viewer"]) as viewer:
+        assert (await viewer.get_workflow("greeting"))["name"] == "greeting"
+        with pytest.raises(NotPermitted):
+            await viewer.start_run("greeting", {})
+
+
+async def test_a_page_is_asked_for_as_it_may_be(service: RemoteService) -> None:
+    with pytest.raises(InvalidRequest):
+        await service.list_runs(limit=1_000)

@@ -1,0 +1,52 @@
+"""Schedules and topics over REST."""
+
+from __future__ import annotations
+
+from tests.engine.drawing import drawn, node
+from tests.rest.conftest import Served
+
+ECHO = drawn("echo", node("end", "end", config={"outputParameters": {"got": "{{ctx.input}}"}}))
+
+
+async def test_a_schedule_is_saved_read_changed_and_deleted(served: Served) -> None:
+    await served.save(ECHO)
+    made = await served.ask(
+        "POST", "/v1/schedules", json={"name": "daily", "workflow": "echo", "kind": "cron", "cron": "0 9 * * *"}
+    )
+    assert made.status == 201, made.text
+    read = await served.ask("GET", f"/v1/schedules/{made.json['scheduleID']}")
+    changed = await served.ask("PUT", "/v1/schedules/daily", json=read.json | {"timezone": "Asia/Kolkata"})
+    listed = await served.ask("GET", "/v1/schedules")
+    deleted = await served.ask("DELETE", "/v1/schedules/daily")
+
+    assert read.json == made.json
+    assert (changed.status, changed.json["timezone"]) == (200, "Asia/Kolkata"), changed.text
+    assert listed.json["items"] == [changed.json]
+    assert deleted.status == 204
+    assert (await served.ask("GET", "/v1/schedules/daily")).status == 404
+
+
+async def test_a_schedule_that_makes_no_sense_is_answered_with_its_places(served: Served) -> None:
+    refused = await served.ask("POST", "/v1/schedules", json={"name": "x", "workflow": "nothing", "cron": "61 * * * *"})
+    assert (refused.status, refused.code) == (422, "INVALID_REQUEST")
+    assert {each["pointer"] for each in refused.json["error"]["details"]} == {"/cron", "/workflow"}
+
+
+async def test_a_message_starts_one_run_per_subscription_and_key(served: Served) -> None:
+    await served.save(ECHO)
+    subscribe = {"type": "workflow", "name": "echo"}
+    made = await served.ask("POST", "/v1/topics/orders.%23/subscriptions", json=subscribe)
+    again = await served.ask("POST", "/v1/topics/orders.%23/subscriptions", json=subscribe)
+    publish = {"json": {"id": 7}, "headers": {"Idempotency-Key": "k"}}
+    first = await served.ask("POST", "/v1/topics/orders.eu.created/messages", **publish)
+    repeated = await served.ask("POST", "/v1/topics/orders.eu.created/messages", **publish)
+
+    assert (made.status, made.json["pattern"], again.status) == (201, "orders.#", 200)
+    assert again.json == made.json
+    assert first.status == repeated.status == 202
+    assert len(first.json["runs"]) == 1 and repeated.json == first.json
+    assert (await served.ended(first.json["runs"][0]))["output"] == {"got": {"id": 7}}
+    path = f"/v1/topics/orders.%23/subscriptions/{made.json['subscriptionID']}"
+    assert (await served.ask("DELETE", path, role="other")).status == 404
+    assert (await served.ask("DELETE", path)).status == 204
+    assert (await served.ask("GET", "/v1/topics/orders.%23/subscriptions")).json["items"] == []

@@ -8,7 +8,7 @@ import socket
 import urllib.error
 from collections.abc import Callable
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.hardening.drawing import EFFECTS, chain, effect
@@ -108,6 +108,16 @@ def test_a_stopping_server_says_so_and_then_closes_its_port(served: Serve, sqlit
     assert server.ended() == 0
     with pytest.raises(urllib.error.URLError):
         server.ask("GET", "/readyz")
+
+
+def test_an_idle_server_keeps_its_port_until_who_asks_was_told(served: Serve, sqlite_place: Place) -> None:
+    server = served(sqlite_place)
+    assert server.ask("GET", "/readyz").status == 200
+
+    server.tell(signal.SIGTERM)
+    until(lambda: server.ask("GET", "/readyz").status == 503)
+
+    assert server.ended() == 0
 
 
 def test_ctrl_c_ends_an_idle_server_in_order(served: Serve, place: Place) -> None:

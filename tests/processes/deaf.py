@@ -1,4 +1,4 @@
-"""A node type that cannot be stopped: its thread sleeps longer than any test waits. Imported by a process under test."""
+"""A node type that cannot be stopped: its thread sleeps longer than any test waits. For processes under test."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class Deaf:
     """Leaves a line in the ledger and sleeps in a thread."""
 
     async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
-        LEDGER.write_text(json.dumps({"node": helpers.node_id}) + "\n")
-        await asyncio.to_thread(time.sleep, SLEEP_S)
+        await asyncio.to_thread(_sleep, helpers.node_id)
         return HandlerResult(None)
+
+
+def _sleep(node_id: str) -> None:
+    LEDGER.write_text(json.dumps({"node": node_id}) + "\n")
+    time.sleep(SLEEP_S)

@@ -7,8 +7,9 @@ import signal
 import socket
 import urllib.error
 from collections.abc import Callable
+from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.hardening.drawing import EFFECTS, chain, effect
@@ -16,6 +17,8 @@ from tests.processes.conftest import Launch, Place
 from tests.processes.launching import Staying, until
 
 Serve = Callable[..., Staying]
+
+DEAF = Path(__file__).with_name("deaf.py")
 
 HELD = chain("held", effect("first"), effect("held", gate="gate"), effect("last"))
 
@@ -58,6 +61,15 @@ def test_an_execution_under_way_has_its_grace(launch: Launch, served: Serve, pla
     launch(place, "worker", "--import", EFFECTS).ready()
     assert server.ended_run(run_id)["status"] == "COMPLETED"
     assert [line["node"] for line in place.begun()] == ["first", "held", "last"], "nothing was executed twice"
+
+
+def test_a_thread_that_does_not_end_keeps_no_process_from_ending(served: Serve, sqlite_place: Place) -> None:
+    server = served(sqlite_place, "--import", DEAF, ANABRANCH_GRACE="1s")
+    server.save(chain("deaf", {"id": "deaf", "type": "deaf"}))
+    server.start("deaf")
+    until(sqlite_place.begun)
+
+    assert server.stop() == 0
 
 
 def test_a_worker_that_is_killed_loses_nothing(launch: Launch, served: Serve, place: Place) -> None:
@@ -108,6 +120,16 @@ def test_a_stopping_server_says_so_and_then_closes_its_port(served: Serve, sqlit
     assert server.ended() == 0
     with pytest.raises(urllib.error.URLError):
         server.ask("GET", "/readyz")
+
+
+def test_an_idle_server_keeps_its_port_until_who_asks_was_told(served: Serve, sqlite_place: Place) -> None:
+    server = served(sqlite_place)
+    assert server.ask("GET", "/readyz").status == 200
+
+    server.tell(signal.SIGTERM)
+    until(lambda: server.ask("GET", "/readyz").status == 503)
+
+    assert server.ended() == 0
 
 
 def test_ctrl_c_ends_an_idle_server_in_order(served: Serve, place: Place) -> None:

@@ -69,13 +69,18 @@ class Bench:
     async def run_all(self, load: Load, count: int | None = None) -> tuple[float, float]:
         """Start so many runs at once (default: the flock); seconds until all are accepted, until all have ended."""
         count = count or load.flock
-        self._left = count
-        self._all_ended.clear()
+        ended = self.expect_ends(count)
         began = time.perf_counter()
         await self.start_all(load, count)
         accepted = time.perf_counter() - began
-        await self._all_ended.wait()
+        await ended.wait()
         return accepted, time.perf_counter() - began
+
+    def expect_ends(self, count: int) -> asyncio.Event:
+        """Set once so many runs, counted from now, have ended."""
+        self._left = count
+        self._all_ended.clear()
+        return self._all_ended
 
     async def start_all(self, load: Load, count: int, *, available_at: int | None = None) -> None:
         """Start so many runs, as many at once as clients would; return when all are durable."""

@@ -108,11 +108,15 @@ async def _answering(
     host = listener.getsockname()[0]
     named = app.settings.allowed_hosts or (LOOPBACK_HOSTS if is_loopback(host) else None)
     neighbours = Neighbours(hosts=None if named is None else frozenset(named))
-    # No log of requests: their addresses may hold keys.
     application = build_application(house, neighbours=neighbours)
     attach_sockets(
-        application, engine=house.engine, workflows=house.workflows, access=house.access, hints=house.engine.hints
+        application,
+        engine=house.engine,
+        workflows=house.workflows,
+        access=house.access,
+        is_own_origin=neighbours.is_own_origin,
     )
+    # No log of requests: their addresses may hold keys.
     runner = web.AppRunner(application, access_log=None, logger=_no_news, shutdown_timeout=patience_s)
     await runner.setup()
     try:

@@ -148,7 +148,7 @@ class Graph(BaseModel):
     """Nodes and edges."""
 
     nodes: Annotated[list[DrawnNode], Field(min_length=1, max_length=2_000)]
-    edges: Annotated[list[DrawnEdge], Field(max_length=10_000)] = []
+    edges: Annotated[list[DrawnEdge], Field(max_length=10_000)] | None = None
     workflowOptions: dict[str, Any] | None = None
 
 

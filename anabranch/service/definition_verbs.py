@@ -17,7 +17,7 @@ from anabranch.engine.ports import WorkflowVersion
 from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.validate import Report, validate
-from anabranch.errors import InvalidWorkflow, NameTaken, NotFound
+from anabranch.errors import InvalidRequest, InvalidWorkflow, NameTaken, NotFound
 from anabranch.service.admission import is_storable
 from anabranch.service.references import References
 from anabranch.service.run_counts import RunCounts
@@ -110,8 +110,10 @@ class DefinitionVerbs:
         """The newest version of every workflow, by name, strictly after the name `after`, with its run counts.
 
         A workflow that is there throughout the paging and keeps its name is listed exactly once.
-        Counts lag at most 5 s.
+        Counts lag at most 5 s. Raises InvalidRequest for an `after` that can be no name.
         """
+        if after is not None and not is_storable(after):
+            raise InvalidRequest("the place to go on after is no name", hint="Take it from the page before.")
         entries = await self._store.list_workflows(
             tenant_id=tenant_id, limit=limit, after=after, with_definitions=include_graph
         )

@@ -12,7 +12,7 @@ from typing import Any
 from anabranch.engine.ports import InputFilter, InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import fold
-from anabranch.errors import NotFound
+from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.admission import check_input_filters, is_run_id
 from anabranch.service.definition_verbs import DefinitionVerbs
 from anabranch.service.run_view import activations, log_entry, run_details, run_summary
@@ -53,8 +53,10 @@ class InquiryVerbs(DefinitionVerbs):
 
         An input filter (path, text) is met by the value at the path that equals the text read as JSON,
         or is that text. A run that matches throughout the paging is listed exactly once. Raises
-        NotFound for an unknown workflow, InvalidRequest for too many or too deep filters.
+        NotFound for an unknown workflow, InvalidRequest for too many or too deep filters or no cursor.
         """
+        if before is not None and not is_run_id(before[1]):
+            raise InvalidRequest("the place to go on after is that of no run", hint="Take it from the page before.")
         check_input_filters(input_filters)
         workflow_id = None
         if workflow is not None:

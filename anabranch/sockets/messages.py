@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.values import Payload
-from anabranch.sockets.wire import Parcel, parcel_of
+from anabranch.sockets.wire import Parcel
 
 NODE_UPDATE = "workflow_node_update"
 STATUS_UPDATE = "workflow_status_update"
@@ -89,7 +89,7 @@ class Message:
     @cached_property
     def parcel(self) -> Parcel:
         """As it is carried. (The library would encode it with the slower `json` of Python.)"""
-        return parcel_of(orjson.dumps([self.event, self.data]).decode())
+        return Parcel(orjson.dumps([self.event, self.data]).decode())
 
 
 def shown(payload: Payload) -> Any:

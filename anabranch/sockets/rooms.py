@@ -14,7 +14,7 @@ from typing import Protocol
 from anabranch.engine.ports import Loaded
 from anabranch.engine.rules.events import Event, Status
 from anabranch.sockets.allowance import Allowance
-from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client, Membership
+from anabranch.sockets.clients import Client, Membership
 from anabranch.sockets.messages import SNAPSHOT, Message, Update
 from anabranch.sockets.progress import RunProgress
 
@@ -25,6 +25,13 @@ SINGLE_UPDATES_PER_S = 50
 
 # 100 ms: a batch still looks like motion.
 BATCH_S = 0.1
+
+# Telling a room takes at most a tenth of the time: with hundreds of watchers of a run that moves as fast
+# as it can, batches come less often than every 100 ms, rather than take the processor from the engine.
+TELLING_SHARE_MAX = 0.1
+
+# 5,000 updates in one batch are a megabyte for each watcher: then everybody is told how things stand instead.
+BATCH_UPDATES_MAX = 5_000
 
 # A snapshot a second at most: it may be hundreds of kilobytes, for each of hundreds of watchers.
 SNAPSHOT_S = 1.0
@@ -176,12 +183,12 @@ class Room:
         """Send these to all members: one by one, together, or, where they are too many, how things stand now."""
         if not updates:
             return
-        now = self._timer.now()
-        singly = self._singly.covers(len(updates), now)
-        self._singly.use(len(updates), now)
-        self._next_batch_at = now + BATCH_S
+        began = self._timer.now()
+        singly = self._singly.covers(len(updates), began)
+        self._singly.use(len(updates), began)
+        self._next_batch_at = began + BATCH_S
         memberships = list(self.members.values())
-        if len(updates) > UPDATES_BEHIND_MAX:
+        if len(updates) > BATCH_UPDATES_MAX:
             for membership in memberships:
                 membership.is_behind = True
             self.wake()
@@ -190,6 +197,11 @@ class Room:
         for membership in memberships:
             for message in messages:
                 membership.client.queue(membership, message)
+        self._next_batch_at = max(self._next_batch_at, self._rested(began))
+
+    def _rested(self, began: float) -> float:
+        """When to go on, after telling since `began`."""
+        return began + (self._timer.now() - began) / TELLING_SHARE_MAX
 
     def _serve_those_behind(self, now: float) -> None:
         """Give a snapshot to those who have missed updates, once they have taken what they were sent before."""
@@ -199,12 +211,12 @@ class Room:
         ready = [each for each in behind if each.client.takes_more]
         if not ready:
             return
-        self._next_snapshot_at = now + SNAPSHOT_S
         messages = self.how_things_stand()
         for membership in ready:
             membership.is_behind = False
             for message in messages:
                 membership.client.queue(membership, message)
+        self._next_snapshot_at = max(now + SNAPSHOT_S, self._rested(now))
 
     def how_things_stand(self) -> list[Message]:
         """A snapshot, and the end of the run if it has ended: in place of all updates so far."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 from socketio.exceptions import ConnectionRefusedError as Refused
 
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ports import ChangeHints
 from anabranch.errors import (
     AnabranchError,
     InvalidRequest,
@@ -34,7 +33,7 @@ from anabranch.sockets.clients import Client
 from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
 from anabranch.sockets.timer import LoopTimer
 from anabranch.sockets.visitors import CLIENTS_MAX, JOINS_MAX, Member, Visitor
-from anabranch.sockets.wire import SocketOutlet, hang_up, is_garbage, open_protocol
+from anabranch.sockets.wire import OwnOrigin, SocketOutlet, hang_up, is_garbage, let_go, open_protocol
 
 logger = logging.getLogger("anabranch.sockets")
 
@@ -58,20 +57,21 @@ class SocketDoor:
         engine: Engine,
         workflows: WorkflowService,
         access: AccessService,
-        hints: ChangeHints | None = None,
-        origins: Sequence[str] | None = None,
+        is_own_origin: OwnOrigin,
     ) -> None:
         self._engine = engine
         self._workflows = workflows
         self._access = access
         self._timer = LoopTimer()
-        self.announcer = Announcer(store=engine.store, holds=engine.orchestrator.holds, timer=self._timer, hints=hints)
+        self.announcer = Announcer(
+            store=engine.store, holds=engine.orchestrator.holds, timer=self._timer, hints=engine.hints
+        )
         self._visitors: dict[str, Visitor] = {}
         """By the id of the connection."""
         self._members: dict[str, Member] = {}
         """By the id of the client."""
         self._key_looks: asyncio.Task[None] | None = None
-        self._protocol = open_protocol(origins=None if origins is None else list(origins))
+        self._protocol = open_protocol(is_own_origin)
         self._verbs: dict[str, tuple[Role, Verb]] = {
             "workflow_run_join": (Role.VIEWER, self._join),
             "workflow_run_leave": (Role.VIEWER, self._leave),
@@ -166,6 +166,7 @@ class SocketDoor:
 
         async def leave(eio_sid: str, reason: Any) -> None:
             self._visitors.pop(eio_sid, None)
+            let_go(self._protocol, eio_sid)
             await left(eio_sid, reason)
 
         eio.on("connect", arrive)
@@ -257,15 +258,14 @@ def attach(
     engine: Engine,
     workflows: WorkflowService,
     access: AccessService,
-    hints: ChangeHints | None = None,
-    origins: Sequence[str] | None = None,
+    is_own_origin: OwnOrigin,
 ) -> SocketDoor:
     """Serve Socket.IO on this application, from its start to its shutdown.
 
-    `origins` are the pages that may connect (`https://host:port`); None: only those that this server
-    itself has served. Programs, which send no Origin, always may.
+    `is_own_origin` says of the headers Origin and Host whether a page may connect; programs, which
+    send no Origin, always may.
     """
-    door = SocketDoor(engine=engine, workflows=workflows, access=access, hints=hints, origins=origins)
+    door = SocketDoor(engine=engine, workflows=workflows, access=access, is_own_origin=is_own_origin)
     door.mount(application)
     return door
 
@@ -274,8 +274,8 @@ def _key_of(environ: Any, auth: Any) -> str | None:
     """The API key of a handshake: `auth {key}`, else the header `Authorization: Bearer KEY`."""
     if isinstance(auth, dict) and "key" in auth:
         return auth["key"] if isinstance(auth["key"], str) else None
-    header = environ.get("HTTP_AUTHORIZATION", "") if isinstance(environ, dict) else ""
-    scheme, _, key = str(header).partition(" ")
+    header: str = environ["aiohttp.request"].headers.get("Authorization", "")
+    scheme, _, key = header.partition(" ")
     return key.strip() if scheme.lower() == "bearer" and key.strip() else None
 
 

@@ -114,6 +114,13 @@ async def test_filters_that_would_cost_too_much_are_refused(service: WorkflowSer
             await service.list_runs(tenant_id=TENANT, limit=10, input_filters=filters)
 
 
+async def test_a_place_that_no_page_has_named_is_refused(service: WorkflowService):
+    with pytest.raises(InvalidRequest, match="go on after"):
+        await service.get_all_workflows(tenant_id=TENANT, limit=10, after="nap\x00")
+    with pytest.raises(InvalidRequest, match="go on after"):
+        await service.list_runs(tenant_id=TENANT, limit=10, before=(NOON_MS, "no id at all"))
+
+
 async def test_a_log_and_its_steps_are_paged_by_seq(service: WorkflowService):
     await service.save_workflow(drawn("nap"), tenant_id=TENANT)
     run = (await service.execute_workflow("nap", {}, tenant_id=TENANT)).instance_id

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ import socketio
 from aiohttp import web
 
 from anabranch.engine.store import AuditTable, KeyTable
+from anabranch.rest import Neighbours
 from anabranch.service.access import AccessService, CreatedKey, Role
 from anabranch.service.failed_logins import FailedLogins
 from anabranch.sockets import SocketDoor, attach
@@ -107,11 +107,17 @@ async def serve() -> AsyncIterator[Serve]:
     """Serves the door of a process."""
     runners: list[tuple[web.AppRunner, AccessService]] = []
 
-    async def start(process: Process, **options: Any) -> Served:
+    async def start(process: Process) -> Served:
         store: Any = process.engine.store
         access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
         application = web.Application()
-        door = attach(application, engine=process.engine, workflows=process.service, access=access, **options)
+        door = attach(
+            application,
+            engine=process.engine,
+            workflows=process.service,
+            access=access,
+            is_own_origin=Neighbours().is_own_origin,
+        )
         runner = web.AppRunner(application, shutdown_timeout=1.0)
         runners.append((runner, access))
         await runner.setup()
@@ -146,9 +152,7 @@ async def connect() -> AsyncIterator[Connect]:
 
     yield start
     for watcher in watchers:
-        # The polling client of this library waits 30 s for itself.
-        with suppress(TimeoutError):
-            await asyncio.wait_for(watcher.io.disconnect(), 1.0)
+        await watcher.io.disconnect()
 
 
 @pytest.fixture(autouse=True)

@@ -93,9 +93,11 @@ async def test_a_viewer_watches_and_does_nothing_else(served: Served, connect: C
         assert (answer["ok"], answer["code"]) == (False, "FORBIDDEN")
 
 
-NONSENSE: list[Any] = [None, 1, "text", True, [], [1], {}, {"runId": 5}, {"runId": None}, {"runId": ["x"]}, b"bytes", {"runId": b"x"},
-                       {"runId": "x", "since": "1"}, {"runId": "x", "since": -1}, {"runId": "x", "since": 1.5}, {"runId": "x", "since": True},
-                       {"runId": "\ud800"}, {"runId": "a\x00b"}, (1, 2), ()]  # fmt: skip
+NONSENSE: list[Any] = [
+    *(None, 1, "text", True, [], [1], {}, b"bytes", (1, 2), ()),
+    *({"runId": each} for each in (5, None, ["x"], b"x", "\ud800", "a\x00b")),
+    *({"runId": "x", "since": each} for each in ("1", -1, 1.5, True)),
+]
 
 
 @pytest.mark.parametrize("event", ["workflow_run_join", "workflow_test_run", "workflow_test_stop", "workflow_nothing"])
@@ -111,9 +113,12 @@ async def test_nonsense_is_answered(served: Served, connect: Connect, event: str
 
 @pytest.mark.parametrize(
     "packet",
-    ["", "x", "4", "49", "4x", "42", "42{}", "42[]", "42[[]]", "42[5]", '42["a"', "42" + "[" * 5_000, "45999-[]", '4599999999-["a"]',
-     "45-", "4/ns", "40/other", '42["connect",{},{}]', '42["disconnect"]', '43["x"]', "431[]", "44", "46", "9", "\u0660", "4\u0660"],
-)  # fmt: skip
+    [
+        *("", "x", "4", "49", "4x", "42", "42{}", "42[]", "42[[]]", "42[5]", '42["a"', "42" + "[" * 5_000),
+        *("45999-[]", '4599999999-["a"]', "45-", "4/ns", "40/other", '42["connect",{},{}]', '42["disconnect"]'),
+        *('43["x"]', "431[]", "44", "46", "9", "\u0660", "4\u0660"),
+    ],
+)
 async def test_garbage_ends_its_connection_and_no_other(served: Served, connect: Connect, packet: str) -> None:
     watcher = await connect(served)
     key = await served.key()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.engine import nodes
@@ -12,6 +14,7 @@ from tests.engine.conftest import TENANT, MakeProcess, until
 from tests.engine.drawing import drawn, node
 from tests.sockets.conftest import Connect, Serve, Served, Watcher, fact
 
+HEAVY = {"values": {"text": "{{ctx.input}}"}}
 GATED = drawn("gated", node("gate", "testGate", config={"gate": "g"}), node("after"), node("end", "end"))
 
 
@@ -284,3 +287,28 @@ async def test_every_transport_gets_the_same(served: Served, connect: Connect, t
     log = await served.service.get_log(run_id, tenant_id=TENANT)
     assert node_facts(watcher, run_id) == told_by(log)
     assert fact(end) == (log[-1]["seq"], "", "", "COMPLETED")
+
+
+async def test_a_client_that_stops_reading_gets_what_is_left_in_order_and_the_end(served: Served) -> None:
+    """Outputs of 60 KB by the hundred fill every buffer between us and a client that does not read."""
+    chain = drawn("heavy", *(node(f"n{number}", config=HEAVY) for number in range(200)), node("end", "end"))
+    key = await served.key()
+    run_id = await served.process.run(chain, "x" * 60_000)
+    url = f"{served.url}/socket.io/?EIO=4&transport=websocket"
+    async with aiohttp.ClientSession() as session, session.ws_connect(url, max_msg_size=0) as socket:
+        await socket.receive()
+        await socket.send_str("40" + json.dumps({"key": key.key}))
+        await socket.receive()
+        await socket.send_str("420" + json.dumps(["workflow_run_join", {"runId": run_id, "since": 0}]))
+        await served.process.ended(run_id)
+        seqs, last = [], None
+        while last is None or last["status"] != "COMPLETED":
+            text = (await asyncio.wait_for(socket.receive(), 20)).data
+            if text == "2" or text.startswith("43"):
+                continue
+            event, data = json.loads(text[2:])
+            parts = data["updates"] if event == "workflow_updates" else [data]
+            seqs += [part["seq"] for part in parts]
+            last = parts[-1] if "contextData" in parts[-1] else None
+    assert seqs == sorted(seqs)
+    assert last["seq"] == len(await served.service.get_log(run_id, tenant_id=TENANT))

@@ -1,0 +1,220 @@
+"""serve, worker and dev as real processes: how they begin, share the work, and end when they are told to."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import urllib.error
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from tests.hardening.drawing import EFFECTS, chain, effect
+from tests.processes.conftest import Launch, Place
+from tests.processes.launching import Staying, until
+
+Serve = Callable[..., Staying]
+
+HELD = chain("held", effect("first"), effect("held", gate="gate"), effect("last"))
+
+# Longer than any test: whoever takes over before that was handed the run, and did not wait for its lease.
+LONG_LEASE = {"ANABRANCH_LEASE": "10m"}
+SHORT_LEASE = {"ANABRANCH_LEASE": "1s"}
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_sigterm_hands_a_run_over_to_another_worker_at_once(launch: Launch, served: Serve, place: Place) -> None:
+    place.save(HELD)
+    server = served(place, "--no-worker")
+    leaving = launch(place, "worker", "--import", EFFECTS, ANABRANCH_GRACE="0s", **LONG_LEASE).ready()
+    run_id = server.start("held")
+    until(lambda: [line["node"] for line in place.begun()] == ["first", "held"])
+    heir = launch(place, "worker", "--import", EFFECTS, **LONG_LEASE).ready()
+
+    assert leaving.stop() == 0
+    until(lambda: [line["pid"] for line in place.begun()][2:] == [heir.pid])
+    place.open_gate("gate")
+
+    assert server.ended_run(run_id)["status"] == "COMPLETED"
+    begun = place.begun()
+    assert [(line["node"], line["attempt"]) for line in begun] == [("first", 1), ("held", 1), ("held", 1), ("last", 1)]
+    assert begun[1]["key"] == begun[2]["key"]
+
+
+def test_an_execution_under_way_has_its_grace(launch: Launch, served: Serve, place: Place) -> None:
+    place.save(HELD)
+    server = served(place, "--no-worker")
+    leaving = launch(place, "worker", "--import", EFFECTS).ready()
+    run_id = server.start("held")
+    until(lambda: len(place.begun()) == 2)
+
+    leaving.tell(signal.SIGTERM)
+    place.open_gate("gate")
+
+    assert leaving.ended() == 0
+    launch(place, "worker", "--import", EFFECTS).ready()
+    assert server.ended_run(run_id)["status"] == "COMPLETED"
+    assert [line["node"] for line in place.begun()] == ["first", "held", "last"], "nothing was executed twice"
+
+
+def test_a_worker_that_is_killed_loses_nothing(launch: Launch, served: Serve, place: Place) -> None:
+    place.save(HELD)
+    server = served(place, "--no-worker")
+    doomed = launch(place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
+    run_id = server.start("held")
+    until(lambda: len(place.begun()) == 2)
+
+    assert doomed.stop(signal.SIGKILL) == -signal.SIGKILL
+    launch(place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
+    place.open_gate("gate")
+
+    assert server.ended_run(run_id)["status"] == "COMPLETED"
+    assert len({line["key"] for line in place.begun() if line["node"] == "held"}) == 1
+
+
+def test_a_second_signal_ends_a_process_at_once(launch: Launch, served: Serve, sqlite_place: Place) -> None:
+    sqlite_place.save(HELD)
+    server = served(sqlite_place)
+    server.start("held")
+    until(lambda: len(sqlite_place.begun()) == 2)
+
+    server.tell(signal.SIGTERM)
+    until(lambda: server.ask("GET", "/readyz").status == 503)
+
+    assert server.stop() == 1
+    assert "at once" in server.text
+
+
+def test_a_stopping_server_says_so_and_then_closes_its_port(served: Serve, sqlite_place: Place) -> None:
+    sqlite_place.save(HELD)
+    server = served(sqlite_place)
+    assert server.ask("GET", "/readyz").status == 200
+    run_id = server.start("held")
+    until(lambda: len(sqlite_place.begun()) == 2)
+
+    server.tell(signal.SIGTERM)
+    until(lambda: server.ask("GET", "/readyz").status == 503)
+    refused = server.ask("POST", "/v1/workflows/held/runs", {"input": {}})
+    seen = server.ask("GET", f"/v1/runs/{run_id}")
+    sqlite_place.open_gate("gate")
+
+    assert (refused.status, refused.body["error"]["code"]) == (503, "SHUTTING_DOWN")
+    assert int(refused.headers["Retry-After"]) > 0
+    assert seen.status == 200, "what takes no new work is answered until the end"
+    assert server.ask("GET", "/healthz").status == 200
+    assert server.ended() == 0
+    with pytest.raises(urllib.error.URLError):
+        server.ask("GET", "/readyz")
+
+
+def test_ctrl_c_ends_an_idle_server_in_order(served: Serve, place: Place) -> None:
+    assert served(place).stop(signal.SIGINT) == 0
+
+
+def test_two_servers_share_one_database(served: Serve, place: Place) -> None:
+    place.save(HELD)
+    one, other = served(place), served(place)
+    run_id = one.start("held")
+    until(lambda: len(place.begun()) == 2)
+
+    assert other.ask("GET", f"/v1/runs/{run_id}").body["status"] == "RUNNING"
+    cancelled = other.ask("POST", f"/v1/runs/{run_id}/cancel")
+
+    assert (cancelled.status, cancelled.body["status"]) == (200, "CANCELLED")
+    assert one.ended_run(run_id)["status"] == "CANCELLED"
+
+
+def test_serve_is_not_reached_by_others_before_there_is_a_key(launch: Launch, sqlite_place: Place) -> None:
+    refused = launch(sqlite_place, "serve", "--host", "0.0.0.0", "--port", "0", "--json")
+
+    assert refused.ended() == 2
+    error = json.loads("".join(refused.out))["error"]
+    assert error["code"] == "NO_API_KEY"
+    assert "anabranch keys create" in error["hint"]
+
+    sqlite_place.command("keys", "create", "--tenant", "default")
+    launch(sqlite_place, "serve", "--host", "0.0.0.0", "--port", "0").ready()
+
+
+def test_serve_on_loopback_says_how_to_make_the_first_key(launch: Launch, sqlite_place: Place) -> None:
+    server = launch(sqlite_place, "serve", "--port", "0").ready()
+
+    server.saw("anabranch keys create")
+    assert server.ask("GET", "/v1/workflows").status == 401
+    assert server.ask("GET", "/readyz").status == 200
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_a_taken_port_is_one_clear_error(launch: Launch, sqlite_place: Place, command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = launch(sqlite_place, command, "--port", str(port))
+
+        assert refused.ended() == 2
+    assert refused.out == []
+    assert any(f"ADDRESS_UNUSABLE: port {port} of 127.0.0.1 is taken" in line for line in refused.err)
+
+
+def test_a_server_of_this_machine_answers_to_no_other_name(served: Serve, sqlite_place: Place) -> None:
+    server = served(sqlite_place)
+
+    assert server.ask("GET", "/v1/workflows", host="rebound.example").status == 403
+    assert server.ask("GET", "/v1/workflows", host="localhost").status == 200
+
+
+def test_dev_prints_one_line_that_lets_its_owner_in_and_has_something_to_run(
+    launch: Launch, sqlite_place: Place
+) -> None:
+    process = launch(sqlite_place, "dev", "--port", "0").ready()
+
+    assert process.url.startswith("http://127.0.0.1:") and process.key
+    (workflow,) = process.ask("GET", "/v1/workflows").body["items"]
+    run = process.ended_run(process.start(workflow["name"], {"name": "Ada"}))
+    assert (run["status"], run["output"]) == ("COMPLETED", {"message": "Hello, Ada!", "thought": True})
+    assert process.stop(signal.SIGINT) == 0
+    assert len(process.out) == 1, "one line and no more"
+
+
+def test_dev_takes_a_chosen_key_and_keeps_what_is_there(launch: Launch, sqlite_place: Place) -> None:
+    sqlite_place.save(chain("mine", effect("only")))
+    environment = {"ANABRANCH_API_KEY": "chosen&kept"}
+    process = launch(sqlite_place, "dev", "--port", "0", "--import", EFFECTS, "--json", **environment)
+    document = json.loads(process.line())
+    process.url, process.key = document["url"].split("/?")[0], document["key"]
+
+    assert process.key == "chosen&kept"
+    assert document["url"].endswith("?key=chosen%26kept")
+    assert [each["name"] for each in process.ask("GET", "/v1/workflows").body["items"]] == ["mine"], "no sample"
+    assert process.ended_run(process.start("mine"))["status"] == "COMPLETED"
+
+
+def test_dev_without_a_database_url_keeps_everything_in_its_folder(launch: Launch, sqlite_place: Place) -> None:
+    sqlite_place.environment = {"PYTHONUNBUFFERED": "1"}
+    (sqlite_place.folder / "workflows").mkdir()
+    (sqlite_place.folder / "workflows" / "types.py").write_text(EFFECTS.read_text())
+
+    process = launch(sqlite_place, "dev", "--port", "0").ready()
+
+    assert (sqlite_place.folder / ".anabranch" / "anabranch.db").exists()
+    types = [each["name"] for each in process.ask("GET", "/v1/node-types").body["items"]]
+    assert "effect" in types, "workflows/*.py is loaded without being named"
+
+
+def test_a_worker_opens_no_port(launch: Launch, sqlite_place: Place) -> None:
+    worker = launch(sqlite_place, "worker", "--json")
+
+    assert set(json.loads(worker.line())) == {"worker"}
+    assert listening_ports(worker.pid) == []
+    assert worker.stop() == 0
+
+
+def listening_ports(pid: int) -> list[int]:
+    """The TCP ports that a process listens on."""
+    return [
+        connection.laddr.port
+        for connection in psutil.Process(pid).net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]

@@ -14,13 +14,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from enum import Enum
 from typing import Any, TypeAlias
 
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.branches import Branch
+from anabranch.durable.calls import Call, Rest
 from anabranch.durable.resting import rests
 from anabranch.durable.step_error import StepError, Suspended
 from anabranch.engine.desk import Desk
@@ -53,38 +52,6 @@ HELD_BACK_S_MAX = 60.0
 
 Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
 """One attempt of a step: what it came to, and the exception that it failed with."""
-
-
-class Rest(Enum):
-    """Why a call is not answered yet."""
-
-    UNSETTLED = "its rows are on their way"
-    HELD = "nothing new is done before all that the log has was asked for"
-    REPLAYED = "it has ended, and its turn in the order of the log has not come"
-    WAITING = "a timer, a signal, a child or another try"
-
-
-class Call:
-    """One call of a step by the author's code, until it is answered."""
-
-    __slots__ = ("asked", "branch", "future", "kind", "name", "rest", "scope", "since", "until")
-
-    def __init__(self, name: str, scope: str, kind: StepKind, branch: Branch) -> None:
-        self.name = name
-        self.scope = scope
-        self.kind = kind
-        self.branch = branch
-        self.asked: StepReport | None = None
-        """A wait that is not reported yet."""
-        self.future: asyncio.Future[None] | None = None
-        self.rest = Rest.UNSETTLED
-        self.until: Callable[[], bool] = bool
-        self.since = 0.0
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Name and scope."""
-        return self.name, self.scope
 
 
 class BodyRun:
@@ -173,7 +140,7 @@ class BodyRun:
         while True:
             record = self._record(call)
             if record is not None and record.kind is not call.kind:
-                await self._stay_blocked(f"step {_shown(call)} was a {record.kind} before and is a {call.kind} now")
+                await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
             elif record is not None and record.has_ended:
                 return await self._deliver(call, record, cause)
             elif record is not None and record.phase is not Phase.DISPATCHED:
@@ -334,7 +301,7 @@ class BodyRun:
             self._answer(call)
             self._check_soon()
         elif by_rest[Rest.HELD]:
-            self._block(self._changed(f"it asks for {_shown(by_rest[Rest.HELD][0])}").message)
+            self._block(self._changed(f"it asks for {by_rest[Rest.HELD][0].shown}").message)
         elif any(self._is_short(call) for call in by_rest[Rest.WAITING]):
             self._report_waits()
         else:
@@ -381,7 +348,7 @@ class BodyRun:
         latest = self._loop.time() - HELD_BACK_S_MAX
         for call in self._resting:
             if call.rest is Rest.HELD and call.since < latest:
-                self._block(self._changed(f"it asks for {_shown(call)}").message)
+                self._block(self._changed(f"it asks for {call.shown}").message)
                 return
 
     def _leave(self, reason: BodyBlocked | Suspended) -> None:
@@ -428,10 +395,6 @@ class BodyRun:
 
 class SuspensionSwallowed(Exception):
     """The body caught its own unwinding and went on."""
-
-
-def _shown(call: Call) -> str:
-    return f"{call.name}{call.scope}"
 
 
 def _is_unwound(failure: BaseException | None) -> bool:

@@ -11,18 +11,17 @@ It knows the engine by its desk alone, and decides nothing: the journal's rules 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from enum import Enum
 from typing import Any, TypeAlias
 
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.branches import Branch
+from anabranch.durable.calls import Call, Rest
+from anabranch.durable.replay import Replay
 from anabranch.durable.resting import rests
-from anabranch.durable.step_error import StepError, Suspended
+from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
 from anabranch.engine.desk import Desk
 from anabranch.engine.ports import Clock
 from anabranch.engine.rules.coded.places import StepKind, is_step_name, mark, scope_of_call
@@ -55,38 +54,6 @@ Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | No
 """One attempt of a step: what it came to, and the exception that it failed with."""
 
 
-class Rest(Enum):
-    """Why a call is not answered yet."""
-
-    UNSETTLED = "its rows are on their way"
-    HELD = "nothing new is done before all that the log has was asked for"
-    REPLAYED = "it has ended, and its turn in the order of the log has not come"
-    WAITING = "a timer, a signal, a child or another try"
-
-
-class Call:
-    """One call of a step by the author's code, until it is answered."""
-
-    __slots__ = ("asked", "branch", "future", "kind", "name", "rest", "scope", "since", "until")
-
-    def __init__(self, name: str, scope: str, kind: StepKind, branch: Branch) -> None:
-        self.name = name
-        self.scope = scope
-        self.kind = kind
-        self.branch = branch
-        self.asked: StepReport | None = None
-        """A wait that is not reported yet."""
-        self.future: asyncio.Future[None] | None = None
-        self.rest = Rest.UNSETTLED
-        self.until: Callable[[], bool] = bool
-        self.since = 0.0
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Name and scope."""
-        return self.name, self.scope
-
-
 class BodyRun:
     """One call of a body, from its first line to its end, or to where it has nothing to do but wait."""
 
@@ -103,19 +70,17 @@ class BodyRun:
         self._tasks: set[asyncio.Task[Any]] = set()
         """Every task of the body that has asked for something."""
         self._calls: dict[str, int] = {}
-        self._resting: dict[Call, None] = {}
+        self._resting: dict[Rest, dict[Call, None]] = {rest: {} for rest in Rest}
+        """Calls that are not answered, in the order in which they came to rest."""
         self._executing = 0
         self._leaving: BodyBlocked | Suspended | None = None
         self._awaited: BodySuspended | None = None
         self._check: asyncio.Handle | None = None
         self._overdue: asyncio.Future[None] = self._loop.create_future()
         """Set when the body was told to leave and has not for too long."""
+        self._patience: asyncio.Handle | None = None
         settled = [step for step in journal.steps.values() if step.seq <= desk.settled_seq]
-        self._unasked = {step.place for step in settled if step.born_in == self.attempt}
-        """What the log has of this attempt and the body has not asked for yet."""
-        ended = [step for step in settled if step.has_ended and not self._runs_anew(step)]
-        self._order = deque(step.place for step in sorted(ended, key=lambda step: step.ended_seq))
-        """What had ended before this call, in the order of the log; what was answered goes."""
+        self._replay = Replay(settled, attempt=self.attempt)
 
     # -- the runner's side ----------------------------------------------------------------
     async def run(self, body: Coroutine[Any, Any, Any]) -> Any:
@@ -129,7 +94,9 @@ class BodyRun:
         finally:
             self._forget_check()
             self._overdue.cancel()
-        if self._leaving is None and self._unasked:
+            if self._patience is not None:
+                self._patience.cancel()  # else it would keep all of this in memory until it is due
+        if self._leaving is None and not self._replay.is_complete:
             self._leaving = self._changed("it ended")
         if isinstance(self._leaving, BodyBlocked):
             await self._unwind()
@@ -143,7 +110,8 @@ class BodyRun:
         """Rows were committed: answer whoever waited for them, in the order of the log."""
         if self._journal is None or self._leaving is not None:
             return
-        over = [call for call in self._resting if call.rest in (Rest.UNSETTLED, Rest.WAITING) and call.until()]
+        resting = (*self._resting[Rest.UNSETTLED], *self._resting[Rest.WAITING])
+        over = [call for call in resting if call.until()]
         for call in sorted(over, key=self._seq_of):
             self._answer(call)
         self._check_soon()
@@ -161,19 +129,19 @@ class BodyRun:
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, attempt=self.attempt)
         call = Call(name, scope, kind, branches.present())
-        self._unasked -= {call.place, (name, first_scope)}
+        self._replay.ask(call.place, (name, first_scope))
         return call
 
     async def answer(self, call: Call, try_once: Try, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Any:
         """What the step came to; until then it is tried, waited for, or both. Raises StepError."""
         await self._rest(call, Rest.UNSETTLED, lambda: self._is_settled(call), unless_already=True)
         if self._record(call) is None:
-            await self._rest(call, Rest.HELD, lambda: not self._unasked, unless_already=True)
+            await self._rest(call, Rest.HELD, lambda: self._replay.is_complete, unless_already=True)
         cause: BaseException | None = None
         while True:
             record = self._record(call)
             if record is not None and record.kind is not call.kind:
-                await self._stay_blocked(f"step {_shown(call)} was a {record.kind} before and is a {call.kind} now")
+                await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
             elif record is not None and record.has_ended:
                 return await self._deliver(call, record, cause)
             elif record is not None and record.phase is not Phase.DISPATCHED:
@@ -204,9 +172,9 @@ class BodyRun:
 
     async def _deliver(self, call: Call, record: Step, cause: BaseException | None) -> Any:
         """Answer from the log, when it is this row's turn."""
-        if call.place in self._order:
-            await self._rest(call, Rest.REPLAYED, lambda: self._order[0] == call.place, unless_already=True)
-            self._order.remove(call.place)
+        if self._replay.is_untold(call.place):
+            await self._rest(call, Rest.REPLAYED, lambda: self._replay.is_next(call.place), unless_already=True)
+            self._replay.tell(call.place)
             self._check_soon()
         self.now_ms = max(self.now_ms, record.ended_at)
         call.branch.saw(record.ended_seq)
@@ -224,7 +192,7 @@ class BodyRun:
             return
         call.rest, call.until = rest, until
         call.future, call.since = self._loop.create_future(), self._loop.time()
-        self._resting[call] = None
+        self._resting[rest][call] = None
         self._check_soon()
         try:
             await call.future
@@ -233,7 +201,7 @@ class BodyRun:
                 raise Suspended from None
             raise
         finally:
-            self._resting.pop(call, None)
+            self._resting[rest].pop(call, None)
             call.asked = None
 
     async def _stay_blocked(self, why: str) -> None:
@@ -278,14 +246,11 @@ class BodyRun:
         record = self._record(call)
         return 0 if record is None else record.seq
 
-    def _runs_anew(self, step: Step) -> bool:
-        return step.error is not None and step.failed_in < self.attempt
-
     # -- what can move the body -----------------------------------------------------------
     def _answer(self, call: Call) -> None:
         if call.future is not None and not call.future.done():
             call.future.set_result(None)
-        self._resting.pop(call, None)
+        self._resting[call.rest].pop(call, None)
 
     def _check_soon(self) -> None:
         """Look, when all that may run now has run, whether the body has anything to do but wait."""
@@ -305,13 +270,10 @@ class BodyRun:
         main = self._main
         if main is None or main.done() or self._leaving is not None or self._journal is None:
             return
-        allowed = [call for call in self._resting if call.rest in (Rest.HELD, Rest.REPLAYED) and call.until()]
-        if allowed:
-            for call in allowed:
-                self._answer(call)
+        if self._answer_allowed():
             self._check_soon()
             return
-        ours = {call.future for call in self._resting if call.future is not None}
+        ours = {call.future for resting in self._resting.values() for call in resting if call.future is not None}
         if self._executing:
             self._report_waits()  # we are told when it is done
         elif not rests(main, ours):
@@ -321,27 +283,39 @@ class BodyRun:
         else:
             self._only_waits()
 
+    def _answer_allowed(self) -> bool:
+        """Answer what nothing stands before any more; was there something?"""
+        held = list(self._resting[Rest.HELD]) if self._replay.is_complete else []
+        for call in held:
+            self._answer(call)
+        told = 0
+        for call in sorted(self._resting[Rest.REPLAYED], key=self._seq_of):
+            if not self._replay.is_next(call.place):
+                break
+            self._replay.tell(call.place)
+            self._answer(call)
+            told += 1
+        return bool(held) or told > 0
+
     def _only_waits(self) -> None:
         """Nothing moves the body but what we answer."""
-        by_rest: dict[Rest, list[Call]] = {rest: [] for rest in Rest}
-        for call in self._resting:
-            by_rest[call.rest].append(call)
-        if by_rest[Rest.UNSETTLED]:
+        if self._resting[Rest.UNSETTLED]:
             return  # we are told when it is settled
-        if by_rest[Rest.REPLAYED]:
+        if self._resting[Rest.REPLAYED]:
             # What ended before it is not asked for any more: go on with what is, and see where that leads.
-            call = min(by_rest[Rest.REPLAYED], key=self._seq_of)
+            call = min(self._resting[Rest.REPLAYED], key=self._seq_of)
+            self._replay.tell(call.place)
             self._answer(call)
             self._check_soon()
-        elif by_rest[Rest.HELD]:
-            self._block(self._changed(f"it asks for {_shown(by_rest[Rest.HELD][0])}").message)
-        elif any(self._is_short(call) for call in by_rest[Rest.WAITING]):
+        elif self._resting[Rest.HELD]:
+            self._block(self._changed(f"it asks for {next(iter(self._resting[Rest.HELD])).shown}").message)
+        elif any(self._is_short(call) for call in self._resting[Rest.WAITING]):
             self._report_waits()
         else:
-            self._suspend(by_rest[Rest.WAITING])
+            self._suspend(list(self._resting[Rest.WAITING]))
 
     def _report_waits(self) -> None:
-        for call in self._resting:
+        for call in self._resting[Rest.WAITING]:
             if call.asked is not None:
                 self._desk.report(call.asked)
                 call.asked = None
@@ -373,23 +347,22 @@ class BodyRun:
         self._leave(BodyBlocked("NONDETERMINISM", why))
 
     def _changed(self, what: str) -> BodyBlocked:
-        name, scope = min(self._unasked)
-        why = f"{what} without having asked for {name}{scope}, which its log has: the code has changed"
+        why = f"{what} without having asked for {self._replay.missing}, which its log has: the code has changed"
         return BodyBlocked("NONDETERMINISM", why)
 
     def _give_up_on_what_is_held_back(self) -> None:
         latest = self._loop.time() - HELD_BACK_S_MAX
-        for call in self._resting:
-            if call.rest is Rest.HELD and call.since < latest:
-                self._block(self._changed(f"it asks for {_shown(call)}").message)
+        for call in self._resting[Rest.HELD]:
+            if call.since < latest:
+                self._block(self._changed(f"it asks for {call.shown}").message)
                 return
 
     def _leave(self, reason: BodyBlocked | Suspended) -> None:
         self._leaving = reason
-        self._loop.call_later(UNWIND_PATIENCE_S, self._set_overdue)
+        self._patience = self._loop.call_later(UNWIND_PATIENCE_S, self._set_overdue)
         if self._main is not None:
             self._main.cancel()
-        for call in list(self._resting):
+        for call in [call for resting in self._resting.values() for call in resting]:
             if call.future is not None:
                 call.future.cancel()
 
@@ -402,7 +375,7 @@ class BodyRun:
         main = self._main
         assert main is not None
         await self._unwind()
-        if main.done() and (main.cancelled() or _is_unwound(main.exception())):
+        if main.done() and (main.cancelled() or was_unwound(main.exception())):
             return suspended
         raise SuspensionSwallowed
 
@@ -424,17 +397,3 @@ class BodyRun:
         except (SystemExit, KeyboardInterrupt) as exit_:
             # A task that ends so would end the event loop, and all other runs with it.
             raise RuntimeError(f"the body ended with {type(exit_).__name__}") from exit_
-
-
-class SuspensionSwallowed(Exception):
-    """The body caught its own unwinding and went on."""
-
-
-def _shown(call: Call) -> str:
-    return f"{call.name}{call.scope}"
-
-
-def _is_unwound(failure: BaseException | None) -> bool:
-    if isinstance(failure, BaseExceptionGroup):
-        return all(_is_unwound(each) for each in failure.exceptions)
-    return isinstance(failure, asyncio.CancelledError)

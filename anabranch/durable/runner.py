@@ -12,11 +12,11 @@ from typing import Any
 
 import orjson
 
-from anabranch.durable.body import BodyRun, SuspensionSwallowed
+from anabranch.durable.body import BodyRun
 from anabranch.durable.context import Context
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.durable.execution import lines_of_the_author
-from anabranch.durable.step_error import StepError, qualified_name
+from anabranch.durable.step_error import StepError, SuspensionSwallowed, qualified_name
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.desk import Desk, desk_of
 from anabranch.engine.failures import failed_by

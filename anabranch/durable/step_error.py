@@ -51,6 +51,17 @@ class Suspended(asyncio.CancelledError):
     """
 
 
+class SuspensionSwallowed(Exception):
+    """A body caught its own unwinding and went on."""
+
+
+def was_unwound(failure: BaseException | None) -> bool:
+    """Is this how a body ends that let itself be unwound? Task groups wrap what they pass on."""
+    if isinstance(failure, BaseExceptionGroup):
+        return all(was_unwound(each) for each in failure.exceptions)
+    return isinstance(failure, asyncio.CancelledError)
+
+
 def qualified_name(kind: type) -> str:
     """`module.Class`, or `Class` for the built-in ones."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from anabranch.durable.body import BodyRun
 from anabranch.durable.definition import Workflow, workflow
 from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.coded import decide
+from anabranch.engine.rules.coded.state import CodedState
 from anabranch.errors import InvalidDefinition, NameTaken, WorkflowIsCoded
 from tests.durable.conftest import TENANT, MakePlace
 
@@ -268,3 +271,22 @@ def test_a_version_belongs_to_one_function() -> None:
     assert isinstance(workflow(name="belongs")(one), Workflow)
     with pytest.raises(InvalidDefinition, match="declared by"):
         workflow(name="belongs")(two)
+
+
+# -- what a sleeping run costs -----------------------------------------------------------------------
+@workflow(name="sleeps-long")
+async def sleeps_long(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("before", count, "before")
+    await ctx.step.sleep("nap", "1h")
+
+
+async def test_sleeping_runs_hold_no_slot_and_leave_nothing_in_memory(make_place: MakePlace) -> None:
+    place = await make_place(sleeps_long, concurrency=2)
+    ids = [await place.start("sleeps-long") for _ in range(300)]
+
+    for run_id in ids:
+        await place.waiting(run_id)
+
+    gc.collect()
+    alive = [each for each in gc.get_objects() if isinstance(each, CodedState | BodyRun)]
+    assert (calls["before"], alive) == (300, [])

@@ -173,6 +173,13 @@ def test_a_deadline_cancels_them_too():
     assert run.outcome["code"] == "DEADLINE_EXCEEDED"
 
 
+def test_a_child_that_has_begun_begins_once():
+    """The report is decided again when its commit was taken for lost, and came to pass all the same."""
+    run = invoking()
+    again = run.when(report("call", Begun(), kind=StepKind.CHILD))
+    assert again == NOTHING
+
+
 # -- the workflow's own retry ---------------------------------------------------------------
 def test_the_next_attempt_of_the_body_begins_when_it_is_due():
     run = Coded(retry=QUICK)

@@ -175,6 +175,8 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
     step = state.steps.get((report.name, report.scope))
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not Phase.DISPATCHED):
         return  # a duplicate
+    if step is not None and isinstance(report.outcome, Begun):
+        return  # a duplicate, from a commit that was taken for lost: it has begun
     if step is None and len(state.steps) >= STEPS_MAX:
         message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
         notes.fail_instance(RunError("STEP_LIMIT", "StepLimit", message, report.name, report.scope))

@@ -11,14 +11,15 @@ It knows the engine by its desk alone, and decides nothing: the journal's rules 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.calls import Call, Rest
+from anabranch.durable.calls import Call, Rest, Try
 from anabranch.durable.replay import Replay
 from anabranch.durable.resting import rests
 from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
@@ -34,7 +35,6 @@ from anabranch.engine.rules.stimuli import (
     AwaitsTime,
     BodyBlocked,
     BodySuspended,
-    StepOutcome,
     StepReport,
 )
 from anabranch.engine.rules.turn import PARK_AFTER_MS
@@ -50,9 +50,6 @@ LOOK_AGAIN_S = 0.1
 # something outside of its steps meanwhile that we cannot see the end of.
 HELD_BACK_S_MAX = 60.0
 
-Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
-"""One attempt of a step: what it came to, and the exception that it failed with."""
-
 
 class BodyRun:
     """One call of a body, from its first line to its end, or to where it has nothing to do but wait."""
@@ -67,8 +64,8 @@ class BodyRun:
         self._loop = asyncio.get_running_loop()
         self._began_seq = journal.body.began_seq
         self._main: asyncio.Task[Any] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        """Every task of the body that has asked for something."""
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """Every task of the body that has asked for something, in the order in which they first did."""
         self._calls: dict[str, int] = {}
         self._resting: dict[Rest, dict[Call, None]] = {rest: {} for rest in Rest}
         """Calls that are not answered, in the order in which they came to rest."""
@@ -124,7 +121,7 @@ class BodyRun:
             raise InvalidDefinition(f"{name!r} cannot name a step: write 1 to 128 letters, digits, `.`, `_`, `-`")
         task = asyncio.current_task()
         assert task is not None, "the body runs in a task"
-        self._tasks.add(task)
+        self._tasks[task] = None
         number = self._calls[name] = self._calls.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, attempt=self.attempt)
@@ -134,11 +131,13 @@ class BodyRun:
 
     async def answer(self, call: Call, try_once: Try, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Any:
         """What the step came to; until then it is tried, waited for, or both. Raises StepError."""
-        await self._rest(call, Rest.UNSETTLED, lambda: self._is_settled(call), unless_already=True)
         if self._record(call) is None:
             await self._rest(call, Rest.HELD, lambda: self._replay.is_complete, unless_already=True)
         cause: BaseException | None = None
         while True:
+            # Each time anew: between being answered and going on, another row may have been decided and not committed.
+            while not self._is_settled(call):
+                await self._rest(call, Rest.UNSETTLED, lambda: self._is_settled(call))
             record = self._record(call)
             if record is not None and record.kind is not call.kind:
                 await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
@@ -252,10 +251,10 @@ class BodyRun:
             call.future.set_result(None)
         self._resting[call.rest].pop(call, None)
 
-    def _check_soon(self) -> None:
+    def _check_soon(self, *, again: bool = False) -> None:
         """Look, when all that may run now has run, whether the body has anything to do but wait."""
         self._forget_check()
-        self._check = self._loop.call_soon(self._look)
+        self._check = self._loop.call_soon(partial(self._look, again=again))
 
     def _check_later(self) -> None:
         self._forget_check()
@@ -266,7 +265,7 @@ class BodyRun:
             self._check.cancel()
             self._check = None
 
-    def _look(self) -> None:
+    def _look(self, *, again: bool = False) -> None:
         main = self._main
         if main is None or main.done() or self._leaving is not None or self._journal is None:
             return
@@ -280,6 +279,10 @@ class BodyRun:
             self._report_waits()
             self._give_up_on_what_is_held_back()
             self._check_later()
+        elif not again:
+            # Who awaits a branch hears of its end a round of the event loop later: a gather of which one has failed
+            # looks until then like one that waits for the others. What rests in two rounds running does rest.
+            self._check_soon(again=True)
         else:
             self._only_waits()
 
@@ -383,7 +386,7 @@ class BodyRun:
         """End every task of the body, and wait for that as long as it is reasonable."""
         if self._leaving is None:
             self._leaving = Suspended()
-        tasks = {task for task in {*self._tasks, self._main} if task is not None and not task.done()}
+        tasks = [task for task in dict.fromkeys((self._main, *self._tasks)) if task is not None and not task.done()]
         for task in tasks:
             task.cancel()
         if tasks:

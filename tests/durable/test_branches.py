@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
+from anabranch.errors import NonRetryable
 from tests.durable.conftest import MakePlace, Place
 
 calls: Counter[str] = Counter()
@@ -162,3 +163,30 @@ async def test_branches_meet_on_replay_as_they_met_first(make_place: MakePlace) 
 
     assert run["output"] == "cleaned", run
     assert calls == {"link 0": 1, "link 1": 1, "link 2": 1, "cleaned": 1}
+
+
+async def refuses() -> None:
+    raise NonRetryable("refused")
+
+
+@workflow(name="fails-beside-a-sleep")
+async def fails_beside_a_sleep(ctx: Any, input: Any) -> Any:
+    branches = [ctx.step.sleep("nap", "1h"), ctx.step.run("refuses", refuses)]
+    if input == "gather":
+        await asyncio.gather(*branches)
+    elif input == "group":
+        async with asyncio.TaskGroup() as group:
+            for branch in branches:
+                group.create_task(branch)
+    else:
+        done, _ = await asyncio.wait(map(asyncio.create_task, branches), return_when=asyncio.FIRST_EXCEPTION)
+        await next(iter(done))
+
+
+@pytest.mark.parametrize("kind", ["gather", "group", "wait"])
+async def test_a_branch_that_fails_beside_a_sleep_fails_the_body(make_place: MakePlace, kind: str) -> None:
+    """The failure takes a round of the event loop to reach who awaits the branches; nothing may be decided before."""
+    place = await make_place(fails_beside_a_sleep)
+    run = await place.ended(await place.start("fails-beside-a-sleep", kind))
+
+    assert (run["status"], run["error"]["code"]) == ("FAILED", "HANDLER_ERROR")

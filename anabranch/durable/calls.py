@@ -11,7 +11,6 @@ from anabranch.durable.branches import Branch
 from anabranch.engine.rules.coded.places import StepKind
 from anabranch.engine.rules.stimuli import StepOutcome, StepReport
 
-
 Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
 """One attempt of a step: what it came to, and the exception that it failed with."""
 

@@ -132,14 +132,25 @@ class Orchestrator:
 
     # -- stimuli --------------------------------------------------------------------------
     async def give_birth(
-        self, head: InstanceHead, plan: Plan, input_: Payload, *, hold: bool, definition: Payload | None = None
+        self,
+        head: InstanceHead,
+        plan: Plan,
+        input_: Payload,
+        *,
+        hold: bool,
+        definition: Payload | None = None,
+        only_newest: bool = False,
     ) -> Birth:
-        """Create an instance, held here if `hold` says that there is room. Raises StoreUnavailable."""
+        """Create an instance, held here if `hold` says that there is room.
+
+        Raises StoreUnavailable; NotFound if its workflow is gone, or with `only_newest` if that has a newer version.
+        """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
         holding = Holding(InstanceState(plan, head), 0, self.worker_id if hold else None, 0)
         born: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
-        held = Held(holding, inbox=[Started(input_, hold, definition)], born=born, extended_at=self._clock.monotonic())
+        started = Started(input_, hold, definition, only_newest)
+        held = Held(holding, inbox=[started], born=born, extended_at=self._clock.monotonic())
         self._held.add(held)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):

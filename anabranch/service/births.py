@@ -29,6 +29,7 @@ def root_head(
     found: WorkflowVersion,
     plan: Plan,
     *,
+    instance_id: str,
     now: int,
     retention_days_max: int,
     idempotency_key: str | None,
@@ -46,7 +47,7 @@ def root_head(
     if retention_days < 1:
         raise InvalidRequest("retentionDays is at least 1", details=[{"pointer": "/retentionDays"}])
     return InstanceHead(
-        instance_id=new_run_id(now),
+        instance_id=instance_id,
         tenant_id=found.tenant_id,
         workflow_id=found.workflow_id,
         workflow_name=found.name,

@@ -6,21 +6,26 @@ durable; what the engine of this process holds goes through it, everything else 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ports import InstanceRow
+from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.node_types import NodeTypes
+from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import InvalidInput, RunIsTerminal, TooManyPending, TooManySignals, ValueNotStorable
-from anabranch.service.admission import check_key, checked_payload, input_payload
+from anabranch.errors import InvalidInput, NotFound, RunIsTerminal, TooManyPending, TooManySignals, ValueNotStorable
+from anabranch.service.admission import check_key, checked_payload, input_payload, new_run_id
 from anabranch.service.births import root_head
 from anabranch.service.inquiry_verbs import InquiryVerbs
+from anabranch.service.newest_versions import NewestVersions
 from anabranch.service.pending_limit import PendingLimit
 from anabranch.service.references import References
 
@@ -48,6 +53,7 @@ class RunVerbs(InquiryVerbs):
     ) -> None:
         super().__init__(engine=engine, node_types=node_types, references=references)
         self.retention_days_max = retention_days_max
+        self._newest = NewestVersions()
         self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
 
     async def execute_workflow(
@@ -66,30 +72,56 @@ class RunVerbs(InquiryVerbs):
 
         Raises NotFound, InvalidInput, InvalidRequest, TooManyPending, StoreUnavailable.
         """
-        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
-        plan = await self._engine.plans.plan(found.workflow_id, found.version)
-        payload = await input_payload(input_, plan)
         if idempotency_key is not None:
             check_key(idempotency_key, "an idempotency key")
-        head = root_head(
-            found,
-            plan,
-            now=self._engine.clock.now(),
-            retention_days_max=self.retention_days_max,
-            idempotency_key=idempotency_key,
-            retention_days=retention_days,
-            available_at=available_at,
-            deadline_at=deadline_at,
+        now = self._engine.clock.now()
+        start = partial(
+            self._start,
+            input_=input_,
+            make_head=partial(
+                root_head,
+                # One id for both attempts: a first one that is written in spite of its answer is met by the second.
+                instance_id=new_run_id(now),
+                now=now,
+                retention_days_max=self.retention_days_max,
+                idempotency_key=idempotency_key,
+                retention_days=retention_days,
+                available_at=available_at,
+                deadline_at=deadline_at,
+            ),
         )
+        known = self._newest.get(tenant_id, workflow) if version is None else None
+        if known is not None:
+            # Only a run that was born says that what we know is still so. Any other answer is given by what is read.
+            with suppress(NotFound, InvalidInput, TooManyPending):
+                started = await start(known, only_newest=True)
+                if started.created:
+                    return started
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        if version is None:
+            self._newest.note(tenant_id, workflow, found)
+        return await start(found, only_newest=False)
+
+    async def _start(
+        self,
+        found: WorkflowVersion,
+        *,
+        only_newest: bool,
+        input_: Any,
+        make_head: Callable[[WorkflowVersion, Plan], InstanceHead],
+    ) -> StartedRun:
+        plan = await self._engine.plans.plan(found.workflow_id, found.version)
+        payload = await input_payload(input_, plan)
+        head = make_head(found, plan)
         hold = self._engine.has_room
         if not hold or head.available_at > head.created_at:
             repeated = await self._place_or_first_run(head)
             if repeated is not None:
                 return repeated
-        birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold)
+        birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold, only_newest=only_newest)
         status = birth.status
         if not birth.created:
-            existing = await self._store.get_instance(birth.instance_id, tenant_id=tenant_id)
+            existing = await self._store.get_instance(birth.instance_id, tenant_id=found.tenant_id)
             status = status if existing is None else existing.status
         return StartedRun(birth.instance_id, status, birth.created)
 

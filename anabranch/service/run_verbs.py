@@ -18,8 +18,8 @@ from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.node_types import NodeTypes
-from anabranch.engine.rules.plan import Plan
-from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
+from anabranch.engine.rules.states import AnyPlan
+from anabranch.engine.rules.stimuli import CancelRequested, SignalSent, Started
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, NotFound, RunIsTerminal, TooManyPending, TooManySignals, ValueNotStorable
 from anabranch.service.admission import check_key, checked_payload, input_payload, new_run_id
@@ -80,6 +80,7 @@ class RunVerbs(InquiryVerbs):
             input_=input_,
             make_head=partial(
                 root_head,
+                tenant_id=tenant_id,
                 # One id for both attempts: a first one that is written in spite of its answer is met by the second.
                 instance_id=new_run_id(now),
                 now=now,
@@ -98,7 +99,7 @@ class RunVerbs(InquiryVerbs):
                 if started.created:
                     return started
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
-        if version is None:
+        if version is None and found.tenant_id == tenant_id:  # a coded one has options that change with its code
             self._newest.note(tenant_id, workflow, found)
         return await start(found, only_newest=False)
 
@@ -108,20 +109,21 @@ class RunVerbs(InquiryVerbs):
         *,
         only_newest: bool,
         input_: Any,
-        make_head: Callable[[WorkflowVersion, Plan], InstanceHead],
+        make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
     ) -> StartedRun:
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
         payload = await input_payload(input_, plan)
         head = make_head(found, plan)
-        hold = self._engine.has_room
+        hold = self._engine.may_hold(head)
         if not hold or head.available_at > head.created_at:
             repeated = await self._place_or_first_run(head)
             if repeated is not None:
                 return repeated
-        birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold, only_newest=only_newest)
+        started = Started(payload, begin=hold, only_newest=only_newest)
+        birth = await self._engine.orchestrator.give_birth(head, plan, started)
         status = birth.status
         if not birth.created:
-            existing = await self._store.get_instance(birth.instance_id, tenant_id=found.tenant_id)
+            existing = await self._store.get_instance(birth.instance_id, tenant_id=head.tenant_id)
             status = status if existing is None else existing.status
         return StartedRun(birth.instance_id, status, birth.created)
 

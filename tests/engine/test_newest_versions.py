@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, NotFound, StoreUnavailable, TooManyPending
 from tests.engine import nodes
@@ -141,6 +142,7 @@ async def test_a_run_that_was_born_by_another_version_is_not_advanced_by_ours(pr
     row = await process.service.get_run_status(instance_id, tenant_id=TENANT)
     second = replace(row.head, workflow_version=2)
     plan = await process.engine.plans.plan_of(second)
-    birth = await process.engine.orchestrator.give_birth(second, plan, Payload.of(None), hold=True, only_newest=True)
+    again = Started(Payload.of(None), only_newest=True)
+    birth = await process.engine.orchestrator.give_birth(second, plan, again)
     assert (birth.instance_id, birth.created) == (instance_id, True)
     assert not process.engine.orchestrator.holds(instance_id), "whoever takes it up reads by which plan"

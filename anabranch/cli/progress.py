@@ -21,7 +21,7 @@ from rich.text import Text
 from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.service.run_view import ENDED, NODE_STATUS, log_entry
+from anabranch.service.run_view import ENDED, NODE_STATUS, log_entry, shown_status
 
 # Ten times a second looks alive; more is only work.
 REFRESH_S = 0.1
@@ -88,7 +88,7 @@ class Progress:
                 self._live.update(self._table(), refresh=True)
 
     def _take(self, event: Event) -> None:
-        state = NODE_STATUS.get(event.type)
+        state = shown_status(event)
         if state is None:
             return
         place = (event.node_id, event.scope)
@@ -121,7 +121,7 @@ class Progress:
 def event_line(entry: Mapping[str, Any]) -> str | None:
     """One entry of a log as a plain line; None for those that tell a reader nothing new of a node."""
     state = NODE_STATUS.get(entry["eventType"])
-    if state is None or entry["eventType"] == EventType.LOOP_OPENED:
+    if state is None or not entry["nodeID"] or entry["eventType"] == EventType.LOOP_OPENED:
         return None
     attempt = f" (attempt {entry['nodeAttempt']})" if entry["nodeAttempt"] > 1 else ""
     reason = f": {entry['errorMessage']}" if entry["errorMessage"] else ""

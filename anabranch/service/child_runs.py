@@ -64,7 +64,7 @@ class ChildRuns:
                 parent_waits=parent_waits,
             )
             # No limit of PENDING runs here: work that is under way is not refused halfway.
-            await self._engine.orchestrator.give_birth(head, plan, payload, hold=self._engine.has_room)
+            await self._engine.orchestrator.give_birth(head, plan, payload, hold=self._engine.may_hold(head))
         except (NotFound, InvalidInput) as refusal:
             raise NonRetryable(refusal.message, code=refusal.code) from refusal
         return instance_id

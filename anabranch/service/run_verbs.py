@@ -74,6 +74,7 @@ class RunVerbs(InquiryVerbs):
         head = root_head(
             found,
             plan,
+            tenant_id=tenant_id,
             now=self._engine.clock.now(),
             retention_days_max=self.retention_days_max,
             idempotency_key=idempotency_key,
@@ -81,7 +82,7 @@ class RunVerbs(InquiryVerbs):
             available_at=available_at,
             deadline_at=deadline_at,
         )
-        hold = self._engine.has_room
+        hold = self._engine.may_hold(head)
         if not hold or head.available_at > head.created_at:
             repeated = await self._place_or_first_run(head)
             if repeated is not None:

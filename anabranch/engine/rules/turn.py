@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
-from anabranch.engine.rules.decide import Decision, decide
+from anabranch.engine.rules.decide import decide
+from anabranch.engine.rules.decision import Decision
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.instance import InstanceHead, InstanceState
+from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.iterations import LOOP_WORK_MAX
+from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.stimuli import Stimulus
 
 # 256 turns or 4 MB a commit: throughput stops growing between 100 and 500 turns a batch, and
@@ -89,7 +91,7 @@ class Outcome:
 class Holding:
     """An instance that this worker holds: its state in memory and the row's guard values."""
 
-    state: InstanceState
+    state: AnyState
     version: int
     """0 while it is being born."""
     worker_id: str | None
@@ -231,7 +233,7 @@ def _same_row(event: Event, stored: Event | None) -> bool:
     )
 
 
-def owed_dispatches(state: InstanceState) -> list[Dispatch]:
+def owed_dispatches(state: AnyState) -> list[Dispatch]:
     """The unanswered dispatches of a state, for a worker that has just taken it over."""
     return [Dispatch(node_id, scope, activation.attempt) for (node_id, scope), activation in state.running.items()]
 

@@ -13,6 +13,8 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
+from anabranch.engine.ports import CODE_GRACE_MS
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.store.families import REASON_BEGINS, REASON_ENDS
 from anabranch.engine.store.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
@@ -204,7 +206,7 @@ READ_LOG = text(f"""
 
 
 @cache
-def claim(*, only: bool, steal: bool) -> TextClause:
+def claim(*, only: bool, steal: bool, knows: bool) -> TextClause:
     """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first.
 
     Uses ix_instance_available, or the primary key and ix_instance_root when only some families are
@@ -213,6 +215,9 @@ def claim(*, only: bool, steal: bool) -> TextClause:
     """
     due = f"available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL" if steal else "")
     among = "AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))" if only else ""
+    if knows:
+        mine = "workflow_name || ':' || workflow_version = ANY(CAST(:known_code AS text[]))"
+        among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= {NOW_MS} - {CODE_GRACE_MS})"
     return text(f"""
         WITH due AS (
             SELECT instance_id, available_at,

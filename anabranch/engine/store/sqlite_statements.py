@@ -14,6 +14,8 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
+from anabranch.engine.ports import CODE_GRACE_MS
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.store.families import REASON_BEGINS, REASON_ENDS
 from anabranch.engine.store.rows import (
     EVENT_COLUMNS,
@@ -217,7 +219,7 @@ def doomed(by: str) -> TextClause:
 
 
 @cache
-def claimable(*, only: bool, steal: bool) -> TextClause:
+def claimable(*, only: bool, steal: bool, knows: bool) -> TextClause:
     """Open instances that are due (with `steal` also held ones), longest overdue first.
 
     Uses ix_instance_available, or the primary key and ix_instance_root when only some families
@@ -226,6 +228,9 @@ def claimable(*, only: bool, steal: bool) -> TextClause:
     due = "available_at <= :now" + (" OR worker_id IS NOT NULL" if steal else "")
     ids = "(SELECT value FROM json_each(:ids))"
     among = f"AND (instance_id IN {ids} OR root_id IN {ids})" if only else ""
+    if knows:
+        mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
+        among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= :now - {CODE_GRACE_MS})"
     return text(f"""
         SELECT json_group_array(json_array(instance_id, lapsed_at)) FROM (
             SELECT instance_id,

@@ -1,7 +1,7 @@
 """A page of commands, taken apart: files that it tells its reader to save, commands, and what it shows below each.
 
-Called by the tests beside it. A block whose language is followed by a name is a file. In a `console` block `$ ` begins a
-command, `> ` goes on with it, and every other line is what the command prints.
+Called by the tests beside it. A block whose language is followed by a name is a file. In a `console` block `$ ` begins
+a command, `> ` goes on with it, and every other line is what the command prints.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from aiohttp import ContentTypeError, web

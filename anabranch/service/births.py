@@ -30,6 +30,7 @@ def root_head(
     plan: AnyPlan,
     *,
     tenant_id: str,
+    instance_id: str,
     now: int,
     retention_days_max: int,
     idempotency_key: str | None,
@@ -50,7 +51,7 @@ def root_head(
             message, details=[{"code": "INVALID_VALUE", "pointer": "/retentionDays", "message": message}]
         )
     return InstanceHead(
-        instance_id=new_run_id(now),
+        instance_id=instance_id,
         tenant_id=tenant_id,
         workflow_id=found.workflow_id,
         workflow_name=found.name,

@@ -16,8 +16,8 @@ from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.node_types import NodeTypes
+from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.stimuli import CancelRequested, SignalSent, Started
 from anabranch.engine.rules.values import Payload

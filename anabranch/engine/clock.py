@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-
 # 1 s back is the unevenness of answers' ways under load, and is waited out; more is a clock that somebody has set.
 STEP_BACK_MS = 1_000
 

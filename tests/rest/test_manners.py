@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,9 @@ from tests.rest.drawing import echo
 
 
 @pytest.fixture
-def database_url(tmp_path: Path) -> str:
+def database_url(sqlite_url: str) -> str:
     """One kind is enough: nothing of this depends on the database."""
-    return f"sqlite:///{tmp_path / 'rest.db'}"
+    return sqlite_url
 
 
 async def test_head_is_get_without_the_body(served: Served):

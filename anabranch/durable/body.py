@@ -66,6 +66,7 @@ class BodyRun:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._began_seq = journal.body.began_seq
+        self._called_by = journal.body.called_by
         self._main: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         """Every task of the body that has asked for something."""
@@ -108,7 +109,7 @@ class BodyRun:
 
     def settled(self) -> None:
         """Rows were committed: answer whoever waited for them, in the order of the log."""
-        if self._journal is None or self._leaving is not None:
+        if self._desk.journal is None or self._leaving is not None:
             return
         resting = (*self._resting[Rest.UNSETTLED], *self._resting[Rest.WAITING])
         over = [call for call in resting if call.until()]
@@ -210,12 +211,8 @@ class BodyRun:
         raise Suspended
 
     # -- the journal ----------------------------------------------------------------------
-    @property
-    def _journal(self) -> CodedState | None:
-        return self._desk.journal
-
     def _ongoing(self) -> CodedState:
-        journal = self._journal
+        journal = self._desk.journal
         if self._leaving is not None or journal is None:
             raise Suspended
         return journal
@@ -268,7 +265,7 @@ class BodyRun:
 
     def _look(self) -> None:
         main = self._main
-        if main is None or main.done() or self._leaving is not None or self._journal is None:
+        if main is None or main.done() or self._leaving is not None or self._desk.journal is None:
             return
         if self._answer_allowed():
             self._check_soon()
@@ -340,15 +337,15 @@ class BodyRun:
     # -- leaving --------------------------------------------------------------------------
     def _suspend(self, waits: list[Call]) -> None:
         asked = [call.asked for call in waits if call.asked is not None]
-        self._awaited = BodySuspended([call.place for call in waits], asked)
+        self._awaited = BodySuspended([call.place for call in waits], asked, self._called_by)
         self._leave(Suspended())
 
     def _block(self, why: str) -> None:
-        self._leave(BodyBlocked("NONDETERMINISM", why))
+        self._leave(BodyBlocked("NONDETERMINISM", why, self._called_by))
 
     def _changed(self, what: str) -> BodyBlocked:
         why = f"{what} without having asked for {self._replay.missing}, which its log has: the code has changed"
-        return BodyBlocked("NONDETERMINISM", why)
+        return BodyBlocked("NONDETERMINISM", why, self._called_by)
 
     def _give_up_on_what_is_held_back(self) -> None:
         latest = self._loop.time() - HELD_BACK_S_MAX

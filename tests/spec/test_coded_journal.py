@@ -276,7 +276,7 @@ def test_a_trace_shows_what_followed_from_what():
     for name, after in (("b", {3}), ("c", {3}), ("d", {4, 5}), ("e", {4, 5})):
         run.when(_after(name, frozenset(after)))
     traced = trace(run.log)
-    assert [step.id for step in traced.steps] == ["a", "b", "c", "d", "e", "join@4,5"]
+    assert [step.id for step in traced.steps] == ["start", "a", "b", "c", "d", "e", "join@4,5"]
     join = "join@4,5"
     assert set(traced.edges) == {
         ("start", "a"), ("a", "b"), ("a", "c"), ("b", join), ("c", join), (join, "d"), (join, "e"),

@@ -28,12 +28,14 @@ class Started:
     """The instance is born with this input. Only ever the first stimulus.
 
     `begin` is False when its creator has no room to run it: it stays PENDING for any worker. A test
-    run brings the `definition` that it follows; other runs are pinned to a stored version.
+    run brings the `definition` that it follows; other runs are pinned to a stored version. With
+    `only_newest` it is not born if that is not the workflow's newest version any more.
     """
 
     input: Payload
     begin: bool = True
     definition: Payload | None = None
+    only_newest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ START_ID = "start"
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """A step as a node of the graph; a `join` is no step, but where many branches met before many others began."""
+    """A step as a node of the graph. Two are none: `start`, and a `join` where many branches met before many began."""
 
     id: str
     name: str
@@ -54,7 +54,7 @@ def trace(events: Iterable[Event]) -> Trace:
             after.setdefault(mark.after, []).append(id_)
         if event.type in ENDINGS:
             ended[event.seq] = found[place].id
-    graph = Trace(list(found.values()), [])
+    graph = Trace([TracedStep(START_ID, "", "", START_ID), *found.values()], [])
     for rows, followers in after.items():
         _connect(graph, rows, followers, ended)
     return graph

@@ -323,6 +323,29 @@ class Step(NodeState):
     seq: int
 
 
+class TracedNode(Answer):
+    """A step in the graph of a coded run, or where the body began, or where branches met."""
+
+    id: str
+    nodeID: str
+    scope: str
+    type: str
+
+
+class TracedEdge(Answer):
+    """What followed from what."""
+
+    upstreamNodeID: str
+    downstreamNodeID: str
+
+
+class TracedGraph(Answer):
+    """The graph that a coded run has traced so far; its first 1,000 steps."""
+
+    nodes: list[TracedNode]
+    edges: list[TracedEdge]
+
+
 class Run(RunSummary):
     """One run."""
 
@@ -331,6 +354,7 @@ class Run(RunSummary):
     error: Any
     note: Any
     nodes: list[NodeState]
+    graph: TracedGraph | None = Field(None, description="Of coded runs only.")
 
 
 class LogEntry(Answer):

@@ -108,6 +108,29 @@ class Step(NodeState):
     seq: int
 
 
+class TracedNode(Answer):
+    """A step in the graph of a coded run, or where the body began, or where branches met."""
+
+    id: str
+    nodeID: str
+    scope: str
+    type: str
+
+
+class TracedEdge(Answer):
+    """What followed from what."""
+
+    upstreamNodeID: str
+    downstreamNodeID: str
+
+
+class TracedGraph(Answer):
+    """The graph that a coded run has traced so far; its first 1,000 steps."""
+
+    nodes: list[TracedNode]
+    edges: list[TracedEdge]
+
+
 class Run(RunSummary):
     """One run."""
 
@@ -116,6 +139,7 @@ class Run(RunSummary):
     error: Any
     note: Any
     nodes: list[NodeState]
+    graph: TracedGraph | None = Field(None, description="Of coded runs only.")
 
 
 class LogEntry(Answer):

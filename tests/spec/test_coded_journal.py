@@ -276,11 +276,17 @@ def test_a_trace_shows_what_followed_from_what():
     for name, after in (("b", {3}), ("c", {3}), ("d", {4, 5}), ("e", {4, 5})):
         run.when(_after(name, frozenset(after)))
     traced = trace(run.log)
-    assert [step.id for step in traced.steps] == ["start", "a", "b", "c", "d", "e", "join@4,5"]
+    assert [step.id for step in traced.steps] == ["@start", "a", "b", "c", "d", "e", "join@4,5"]
     join = "join@4,5"
     assert set(traced.edges) == {
-        ("start", "a"), ("a", "b"), ("a", "c"), ("b", join), ("c", join), (join, "d"), (join, "e"),
+        ("@start", "a"), ("a", "b"), ("a", "c"), ("b", join), ("c", join), (join, "d"), (join, "e"),
     }  # fmt: skip
+
+
+def test_a_step_may_be_called_like_the_start_of_the_graph():
+    traced = trace(Coded().then(done("start")).log)
+    assert [step.id for step in traced.steps] == ["@start", "start"]
+    assert traced.edges == [("@start", "start")]
 
 
 def _after(name: str, rows: frozenset[int]) -> StepReport:

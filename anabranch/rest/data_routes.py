@@ -16,12 +16,10 @@ from anabranch.errors import (
     SecretKeyWrong,
     SecretUnknown,
 )
-from anabranch.rest.lists import page_by_name
-from anabranch.rest.models import (
+from anabranch.rest.data_models import (
     KeyForm,
     KeyList,
     MadeKey,
-    Page,
     QueryForm,
     QueryList,
     QuerySummary,
@@ -32,6 +30,8 @@ from anabranch.rest.models import (
     SourceList,
     SourceSummary,
 )
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models import Page
 from anabranch.rest.routes import Body, Call, Checked, Method, Reply, Route
 from anabranch.service.access import Role
 from anabranch.service.data_view import key_as_json, query_as_json, secret_as_json, source_as_json

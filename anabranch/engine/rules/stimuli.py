@@ -120,6 +120,8 @@ class BodySuspended:
 
     awaited: Sequence[tuple[str, str]]
     asked: Sequence[StepReport] = ()
+    called_by: int | None = None
+    """The row that made the body run (`Body.called_by`); None: whichever it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class BodyBlocked:
 
     code: str
     message: str
+    called_by: int | None = None
+    """As in `BodySuspended`."""
 
 
 HandlerOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | Failed | BodySuspended | BodyBlocked

@@ -9,13 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anabranch.durable.client import Client
+    from anabranch.durable.definition import workflow
+    from anabranch.durable.step_error import StepError
+    from anabranch.durable.sync_client import SyncClient
+    from anabranch.durable.worker import Worker
     from anabranch.engine.handling import HandlerResult, Helpers
     from anabranch.errors import NonRetryable
     from anabranch.handlers.declare import node_type
 
-__all__ = ["HandlerResult", "Helpers", "NonRetryable", "node_type"]
+__all__ = [
+    "Client",
+    "HandlerResult",
+    "Helpers",
+    "NonRetryable",
+    "StepError",
+    "SyncClient",
+    "Worker",
+    "node_type",
+    "workflow",
+]
 
 _HOMES = {
+    "Client": "anabranch.durable.client",
+    "StepError": "anabranch.durable.step_error",
+    "SyncClient": "anabranch.durable.sync_client",
+    "Worker": "anabranch.durable.worker",
+    "workflow": "anabranch.durable.definition",
     "HandlerResult": "anabranch.engine.handling",
     "Helpers": "anabranch.engine.handling",
     "NonRetryable": "anabranch.errors",

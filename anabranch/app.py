@@ -10,6 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.durable.definition import DECLARED, Registry
+from anabranch.durable.registration import register
+from anabranch.durable.runner import Runner, WithBodies
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.lifecycle import Engine, EngineOptions
@@ -41,6 +44,7 @@ from anabranch.service import (
     Readiness,
     References,
     ScheduleService,
+    StepSignals,
     TopicService,
     WorkflowService,
 )
@@ -98,15 +102,24 @@ class App:
 
     @asynccontextmanager
     async def opened_house(
-        self, *, works: bool, only: Sequence[str] | None = None, grace_s: float = 0.0, makes_key: bool = False
+        self,
+        *,
+        works: bool,
+        only: Sequence[str] | None = None,
+        grace_s: float = 0.0,
+        makes_key: bool = False,
+        code: Registry = DECLARED,
     ) -> AsyncIterator[House]:
         """The same with everything that doors are built on: data, secrets, keys, readiness.
 
         With `makes_key` a key for secrets is made where that may be: in the embedded database's directory.
+        `code` are the coded workflows that are run here, if it works: all that imported modules have
+        declared, unless others are named.
         """
         tune_interpreter()
         settings = self.settings
-        children = ChildRuns()
+        children, signals = ChildRuns(), StepSignals()
+        runner = Runner(code if works else Registry(), children=children, signals=signals)
         async with (
             self._opened_store() as store,
             self._opened_rooms(store, children, makes_key=makes_key) as rooms,
@@ -123,7 +136,8 @@ class App:
                 only=only,
             )
             line = open_hint_line(settings.database_url)
-            engine = Engine(store=store, handlers=node_types, options=options, line=line)
+            handlers = WithBodies(node_types, runner)
+            engine = Engine(store=store, handlers=handlers, options=options, line=line, known_code=runner.known)
             store.tell(engine.hints)
             service = WorkflowService(
                 engine=engine,
@@ -133,6 +147,9 @@ class App:
                 references=References(workflows=store, queries=rooms.data.saved, secrets=SecretTable(store)),
             )
             children.connect(engine, service)
+            signals.connect(service)
+            runner.connect(engine)
+            await register(store, runner.registry)
             await engine.start()
             try:
                 # Who advances some runs only starts none by the clock.
@@ -150,6 +167,7 @@ class App:
                     )
             finally:
                 await engine.stop(grace_s=grace_s)
+                runner.stop()
 
     async def probe_sandbox(self) -> Mapping[str, str]:
         """What this machine has to seal the code of nodes with: layer → `yes…` or `no (why)`. Opens no database."""

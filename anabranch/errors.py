@@ -39,6 +39,13 @@ class InvalidWorkflow(AnabranchError):
     hint = "Correct the listed problems and save again; `anabranch validate FILE` lists them without saving."
 
 
+class InvalidDefinition(AnabranchError):
+    """A declaration of a coded workflow, or a call of one of its steps, that makes no sense."""
+
+    code = "INVALID_DEFINITION"
+    hint = "Correct the code; nothing was written."
+
+
 class InvalidInput(AnabranchError):
     """The input of a run does not fit its limits or the workflow's inputSchema."""
 
@@ -117,6 +124,19 @@ class RunIsTerminal(AnabranchError):
 
     code = "RUN_IS_TERMINAL"
     hint = "Start a new run."
+
+
+class RunFailed(AnabranchError):
+    """A result was asked for, and the run has none: it failed. `details` is the run's error."""
+
+    code = "RUN_FAILED"
+    hint = "The error says why; the run's log has every step."
+
+
+class RunCancelled(AnabranchError):
+    """A result was asked for, and the run has none: it was cancelled. The message ends with the reason."""
+
+    code = "RUN_CANCELLED"
 
 
 class TooManySignals(AnabranchError):
@@ -384,9 +404,12 @@ class RunError:
     node_id: str = ""
     scope: str = ""
     attempt: int = 0
+    traceback: str = ""
+    """Of coded steps: where in their author's code it happened. Tenants' code leaves none."""
 
     def as_json(self) -> dict[str, Any]:
-        """The public form, in the order that the contract lists."""
+        """The public form; `traceback` only where there is one."""
+        trace = {"traceback": self.traceback} if self.traceback else {}
         return {
             "code": self.code,
             "type": self.type,
@@ -394,9 +417,18 @@ class RunError:
             "nodeID": self.node_id,
             "scope": self.scope,
             "attempt": self.attempt,
+            **trace,
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RunError:
         """Read back what `as_json` wrote."""
-        return cls(value["code"], value["type"], value["message"], value["nodeID"], value["scope"], value["attempt"])
+        return cls(
+            value["code"],
+            value["type"],
+            value["message"],
+            value["nodeID"],
+            value["scope"],
+            value["attempt"],
+            value.get("traceback", ""),
+        )

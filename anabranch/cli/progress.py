@@ -21,13 +21,16 @@ from rich.text import Text
 from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.service.run_view import ENDED, NODE_STATUS, log_entry
+from anabranch.service.run_view import ENDED, NODE_STATUS, log_entry, shown_status
 
 # Ten times a second looks alive; more is only work.
 REFRESH_S = 0.1
 
 # The heading, the line of counts, and room for the prompt that scrolls up.
 LINES_BESIDES_NODES = 4
+
+# How scopes of coded steps begin: the second call of a name is `#2`, one of the body's second attempt `@2`.
+STEP_SCOPES = ("#", "@")
 
 _STYLES = {
     "running": "cyan",
@@ -88,7 +91,7 @@ class Progress:
                 self._live.update(self._table(), refresh=True)
 
     def _take(self, event: Event) -> None:
-        state = NODE_STATUS.get(event.type)
+        state = shown_status(event)
         if state is None:
             return
         place = (event.node_id, event.scope)
@@ -121,7 +124,7 @@ class Progress:
 def event_line(entry: Mapping[str, Any]) -> str | None:
     """One entry of a log as a plain line; None for those that tell a reader nothing new of a node."""
     state = NODE_STATUS.get(entry["eventType"])
-    if state is None or entry["eventType"] == EventType.LOOP_OPENED:
+    if state is None or not entry["nodeID"] or entry["eventType"] == EventType.LOOP_OPENED:
         return None
     attempt = f" (attempt {entry['nodeAttempt']})" if entry["nodeAttempt"] > 1 else ""
     reason = f": {entry['errorMessage']}" if entry["errorMessage"] else ""
@@ -129,4 +132,6 @@ def event_line(entry: Mapping[str, Any]) -> str | None:
 
 
 def _name(node_id: str, scope: str) -> str:
-    return shown(f"{node_id}  {scope}" if scope else node_id)
+    """`review  each[3]` for a node in an iteration, `fetch#2` for a step that was asked for again."""
+    between = "" if not scope or scope.startswith(STEP_SCOPES) else "  "
+    return shown(f"{node_id}{between}{scope}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.rules.node_types import NodeTypes
-from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal
+from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, BodyBlocked, BodySuspended, Failed
 from anabranch.engine.rules.template import compile_template
 
 
@@ -62,7 +62,8 @@ class Helpers:
         return compile_template(text).resolve(self.context)
 
 
-HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal | AwaitsChild
+HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal | AwaitsChild | BodySuspended | BodyBlocked | Failed
+"""What handlers return; the last three only the body of a coded workflow."""
 
 
 class Handler(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import Clock
@@ -68,6 +68,10 @@ class Held:
     """After adoption or a re-read: the next settlement performs everything outstanding, not only what is new."""
     one_at_a_time: bool = False
     """The store refused a turn: its stimuli are decided one by one, to find out which of them it does not take."""
+    settled_seq: int = 0
+    """The last row of the state that is known to be committed; later ones are on their way."""
+    listener: Callable[[], None] | None = None
+    """The body of a coded run, while it is under way: told whenever what it reported is settled."""
     extended_at: float = 0.0
     """Monotonic seconds just before the last request that extended the lease."""
 
@@ -112,6 +116,12 @@ class Held:
             if asked is stimulus and not future.done():
                 future.set_result(Answer(held=True, refused=code))
         self.asked = [(asked, future) for asked, future in self.asked if asked is not stimulus]
+
+    def note_settled(self) -> None:
+        """What the state holds now is committed: let the body of a coded run look at it."""
+        self.settled_seq = self.holding.state.last_seq
+        if self.listener is not None:
+            self.listener()
 
     def forget_answered(self, draft: Draft) -> None:
         """What has its answer is not performed any more."""

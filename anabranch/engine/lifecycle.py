@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
@@ -24,10 +24,11 @@ from anabranch.engine.leases import Leases
 from anabranch.engine.observe import Observers
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.ports import Clock, Store
+from anabranch.engine.ports import Clock, InstanceHead, Store
 from anabranch.engine.prompting import Prompt
 from anabranch.engine.queues import ResultQueue, TaskQueue
 from anabranch.engine.recovery import POLL_MS, Recovery
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.task_worker import TaskWorker
@@ -71,8 +72,13 @@ class Engine:
         clock: Clock | None = None,
         worker_id: str | None = None,
         line: HintLine | None = None,
+        known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
     ) -> None:
-        """`line` joins it with the other processes of the store; the store is to be told of `hints`."""
+        """`line` joins it with the other processes of the store; the store is to be told of `hints`.
+
+        `known_code` gives name and version of the coded workflows that `handlers` can run the bodies of.
+        """
+        self._known_code = known_code
         self.store = store
         self.options = options
         self.clock = clock or SystemClock()
@@ -105,6 +111,7 @@ class Engine:
             clock=self.clock,
             lease_ms=options.lease_ms,
             held_max=options.held_max,
+            known_code=known_code,
             only=options.only,
             poll_ms=options.poll_ms,
         )
@@ -120,6 +127,12 @@ class Engine:
         """Hints from and to other processes (`ChangeHints`, `Notices`); without a line only within this one."""
         self.housekeeping = Housekeeping(store=store, clock=self.clock, sweep_interval_ms=options.sweep_interval_ms)
         self._stopped = False
+
+    def may_hold(self, head: InstanceHead) -> bool:
+        """May this instance be born here? There must be room, and for a coded one its function."""
+        if not self.has_room:
+            return False
+        return head.kind != CODED_KIND or (head.workflow_name, head.workflow_version) in self._known_code()
 
     @property
     def has_room(self) -> bool:

@@ -13,29 +13,28 @@ import logging
 from collections.abc import Sequence
 
 from anabranch.engine.children import AwaitedChildren
+from anabranch.engine.failures import as_refused
 from anabranch.engine.held import Answer, Birth, Held, HeldInstances, why_orphaned
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
 from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceHead, InstanceState
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.states import AnyPlan, new_state
 from anabranch.engine.rules.stimuli import (
     Adopted,
     CancelRequested,
     ChildEnded,
-    Failed,
     NodeResult,
     SignalSent,
     Started,
-    Stimulus,
+    StepReport,
 )
 from anabranch.engine.rules.turn import Draft, Holding, Planned, Settled, Won, owed_dispatches, plan_turns, settle
-from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.unclear import Rereader
-from anabranch.errors import AnabranchError, RunError, StoreUnavailable, ValueNotStorable
+from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -131,15 +130,16 @@ class Orchestrator:
         self._unclear.note_failure(failure)
 
     # -- stimuli --------------------------------------------------------------------------
-    async def give_birth(
-        self, head: InstanceHead, plan: Plan, input_: Payload, *, hold: bool, definition: Payload | None = None
-    ) -> Birth:
-        """Create an instance, held here if `hold` says that there is room. Raises StoreUnavailable."""
+    async def give_birth(self, head: InstanceHead, plan: AnyPlan, started: Started) -> Birth:
+        """Create an instance, held here if it is to `begin`.
+
+        Raises StoreUnavailable; NotFound if its workflow is gone, or not at the version that it must be at.
+        """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
-        holding = Holding(InstanceState(plan, head), 0, self.worker_id if hold else None, 0)
+        holding = Holding(new_state(plan, head), 0, self.worker_id if started.begin else None, 0)
         born: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
-        held = Held(holding, inbox=[Started(input_, hold, definition)], born=born, extended_at=self._clock.monotonic())
+        held = Held(holding, inbox=[started], born=born, extended_at=self._clock.monotonic())
         self._held.add(held)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):
@@ -149,7 +149,7 @@ class Orchestrator:
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
-    def adopt(self, claimed: Claimed, plan: Plan, *, asked_at: float) -> None:
+    def adopt(self, claimed: Claimed, plan: AnyPlan, *, asked_at: float) -> None:
         """Take over an instance that a claim has just given us."""
         row = claimed.loaded.row
         known = self._held.get(row.head.instance_id)
@@ -162,8 +162,8 @@ class Orchestrator:
             Held(holding, inbox=[Adopted(counts, self._recoveries_max)], owes_all=True, extended_at=asked_at)
         )
 
-    def receive_result(self, instance_id: str, result: NodeResult) -> None:
-        """A task worker reports; results for what is not held any more are dropped."""
+    def receive_result(self, instance_id: str, result: NodeResult | StepReport) -> None:
+        """A task worker or the body of a coded run reports; results for what is not held any more are dropped."""
         held = self._held.get(instance_id)
         if held is not None:
             self._held.offer(held, result)
@@ -320,6 +320,7 @@ class Orchestrator:
             return
         held.forget_answered(draft)
         self._dispatch(held, won.dispatches)
+        held.note_settled()
         self._held.delays.schedule(turn.instance_id, won.next_due)
         self._children.look_at(held)
 
@@ -331,6 +332,7 @@ class Orchestrator:
         held.tell_asked(draft)
         held.forget_answered(draft)
         self._dispatch(held, [])
+        held.note_settled()
         self._held.delays.schedule(draft.holding.instance_id, draft.holding.state.next_due())
         self._children.look_at(held)
 
@@ -383,8 +385,8 @@ class Orchestrator:
         elif len(draft.stimuli) > 1:
             held.one_at_a_time = True
             return True
-        elif isinstance(result := draft.stimuli[0], NodeResult):
-            draft.stimuli = [_refused_result(result, reason)]
+        elif isinstance(result := draft.stimuli[0], NodeResult | StepReport):
+            draft.stimuli = [as_refused(result, reason)]
             return True
         elif isinstance(asked := draft.stimuli[0], SignalSent):
             held.refuse_asked(asked, ValueNotStorable.code)
@@ -392,9 +394,3 @@ class Orchestrator:
             return True
         self._held.let_go(held)
         return False
-
-
-def _refused_result(result: NodeResult, reason: str) -> Stimulus:
-    message = f"the database does not take this output: {reason}"
-    error = RunError(ValueNotStorable.code, "ValueNotStorable", message, result.node_id, result.scope, result.attempt)
-    return NodeResult(result.node_id, result.scope, result.attempt, Failed(error, retryable=False))

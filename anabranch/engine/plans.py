@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.ports import Store
+from anabranch.engine.rules.coded.plan import CODED_KIND, coded_plan
 from anabranch.engine.rules.compile import compile_plan
 from anabranch.engine.rules.definition_notes import DEFINITION_SEQ, definition_in
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.states import AnyPlan
 from anabranch.errors import NotFound
 
 # 1,000 versions: a plan of a few dozen nodes takes some 50 KB, so this stays within 50 MB.
@@ -31,10 +33,10 @@ class PlanCache:
     def __init__(self, store: Store, node_types: NodeTypes) -> None:
         self._store = store
         self._node_types = node_types
-        self._plans: OrderedDict[tuple[str, int], Plan] = OrderedDict()
+        self._plans: OrderedDict[tuple[str, int], AnyPlan] = OrderedDict()
         self._reading: dict[tuple[str, int], asyncio.Event] = {}
 
-    async def plan_of(self, head: InstanceHead) -> Plan:
+    async def plan_of(self, head: InstanceHead) -> AnyPlan:
         """The plan that an instance is pinned to, or for a test run that of the definition in its log.
 
         Raises NotFound if that is gone, StoreUnavailable.
@@ -47,7 +49,7 @@ class PlanCache:
         """The plan of a valid definition that is not stored."""
         return compile_plan(definition, self._node_types)
 
-    async def plan(self, workflow_id: str, version: int) -> Plan:
+    async def plan(self, workflow_id: str, version: int) -> AnyPlan:
         """The plan of a workflow version, or with `TEST_VERSION` that of the test run of this id."""
         key = (workflow_id, version)
         while key not in self._plans:
@@ -62,20 +64,22 @@ class PlanCache:
     async def _read(self, key: tuple[str, int]) -> None:
         read = self._reading[key] = asyncio.Event()
         try:
-            self._plans[key] = self.compile(await self._definition_of(*key))
+            self._plans[key] = await self._plan_of_stored(*key)
             if len(self._plans) > PLANS_KEPT_MAX:
                 self._plans.popitem(last=False)
         finally:
             del self._reading[key]
             read.set()
 
-    async def _definition_of(self, key_id: str, version: int) -> Mapping[str, Any]:
+    async def _plan_of_stored(self, key_id: str, version: int) -> AnyPlan:
         if version == TEST_VERSION:
             definition = definition_in(await self._store.read_log(key_id, limit=DEFINITION_SEQ))
             if definition is None:
                 raise NotFound(f"run {key_id} has neither a stored workflow nor a definition in its log")
-            return dict(definition)
+            return self.compile(dict(definition))
         stored = await self._store.get_definition(key_id, version)
         if stored is None:
             raise NotFound(f"version {version} of workflow {key_id} is not stored")
-        return stored.definition
+        if stored.kind == CODED_KIND:
+            return coded_plan(stored.name, stored.version, stored.definition["workflowOptions"])
+        return self.compile(stored.definition)

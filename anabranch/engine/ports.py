@@ -117,6 +117,11 @@ class WorkflowEntry:
     """None unless it was asked for."""
 
 
+# 5 s: time for a worker that knows the code of a run, if there is one, to come before all those that do not. These
+# then find out that nobody does, and write it down.
+CODE_GRACE_MS = 5_000
+
+
 class Store(Protocol):
     """One database (or memory) that keeps instances, their logs and the definitions.
 
@@ -149,7 +154,14 @@ class Store(Protocol):
         """
 
     async def claim(
-        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
 
@@ -157,7 +169,8 @@ class Store(Protocol):
         without knowing must lose its next commit too. Rows another claim holds locked are
         skipped. `only` restricts it to these ids and the families below them (`anabranch run`);
         `steal` takes them from a live lease too (`run --resume`), which does not count as lapsed:
-        its worker had not crashed.
+        its worker had not crashed. With `known_code` (names and versions) coded runs of others are
+        left for `CODE_GRACE_MS` to the workers that know them.
         """
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
@@ -280,7 +293,17 @@ class Store(Protocol):
     async def get_workflow(
         self, *, tenant_id: str, workflow: str, version: int | None = None
     ) -> WorkflowVersion | None:
-        """By id or name; the newest version unless one is named."""
+        """By id or name; the newest version unless one is named.
+
+        The tenant's own, else the coded one of this name, which all tenants see.
+        """
+
+    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """Note what a worker can run: a version of a coded workflow, with the options that it is declared with now.
+
+        From then on no other workflow may be saved under its name; a tenant that has one keeps it,
+        and sees the coded one by its id only. Two workers at once register one.
+        """
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
@@ -37,6 +37,7 @@ class Recovery:
         clock: Clock,
         lease_ms: int,
         held_max: int,
+        known_code: Callable[[], Sequence[tuple[str, int]]],
         only: Sequence[str] | None = None,
         poll_ms: int = POLL_MS,
     ) -> None:
@@ -47,6 +48,7 @@ class Recovery:
         self._clock = clock
         self._lease_ms = lease_ms
         self._held_max = held_max
+        self._known_code = known_code
         self._only = only
         self._poll_ms = poll_ms
         self._task: asyncio.Task[None] | None = None
@@ -92,6 +94,7 @@ class Recovery:
             lease_ms=self._lease_ms,
             only=self._only,
             steal=steal,
+            known_code=self._known_code(),
         )
         for one in claimed:
             await self._adopt(one, asked_at)

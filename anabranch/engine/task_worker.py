@@ -10,60 +10,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from anabranch.engine.failures import failed_by
 from anabranch.engine.handling import HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
+from anabranch.engine.rules.coded.plan import BODY_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.plan import PlanNode
-from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, Completed, Failed, HandlerOutcome, NodeResult
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
-from anabranch.errors import (
-    AnabranchError,
-    EgressRefused,
-    HttpAnswerInvalid,
-    HttpRefused,
-    NodeFailure,
-    NonRetryable,
-    RunError,
-    SecretKeyMissing,
-    SecretKeyWrong,
-    SecretUnknown,
-    TemplateError,
-    ValueNotStorable,
-    ValueTooLarge,
+from anabranch.engine.rules.stimuli import (
+    AwaitsChild,
+    AwaitsSignal,
+    BodyBlocked,
+    BodySuspended,
+    Completed,
+    Failed,
+    HandlerOutcome,
+    NodeResult,
 )
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.errors import NonRetryable, RunError
 
 logger = logging.getLogger("anabranch.handlers")
 
-# 4,096 characters of an error's message: enough to read why; a megabyte of HTML is not a reason.
-MESSAGE_CHARACTERS_MAX = 4_096
-
 # `start` repeats the input, which may be as large as any value, inside an object of its own.
 START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
-
-# The form of an error's code: a handler may bring codes of its own.
-_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
-
-# Errors of ours that another try cannot mend: the same config and context give the same again.
-_FINAL_ERRORS = (
-    EgressRefused,
-    HttpAnswerInvalid,
-    HttpRefused,
-    SecretKeyMissing,
-    SecretKeyWrong,
-    SecretUnknown,
-    TemplateError,
-    ValueNotStorable,
-    ValueTooLarge,
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +145,8 @@ class TaskWorker:
                 outcome = await started
         if outcome is None or execution.limit.expired():  # a handler that catches its cancellation is late all the same
             message = f"the handler did not return within its timeout of {timeout_ms} ms"
-            return Failed(_error(helpers, "NODE_TIMEOUT", "NodeTimeout", message), retryable=True)
+            error = RunError("NODE_TIMEOUT", "NodeTimeout", message, helpers.node_id, helpers.scope, helpers.attempt)
+            return Failed(error, retryable=True)
         return outcome
 
 
@@ -208,6 +186,8 @@ async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers
     """Execute a node's handler once, without a time limit: what it returned, checked, or why it failed."""
     try:
         handler = handlers.handler(node.type)
+        if handler is None and node.type == BODY_TYPE:
+            return BodyBlocked("UNKNOWN_WORKFLOW", "this worker runs no coded workflows")
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
         bytes_max = START_OUTPUT_BYTES_MAX if node.type == "start" else VALUE_BYTES_MAX
@@ -225,7 +205,7 @@ async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers
 
 def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
     """What a handler returned, as a value that may enter the log. Raises what makes it unfit."""
-    if isinstance(returned, AwaitsSignal | AwaitsChild):
+    if isinstance(returned, AwaitsSignal | AwaitsChild | BodySuspended | BodyBlocked | Failed):
         return returned
     if not isinstance(returned, HandlerResult):
         raise NonRetryable(f"the handler returned a {type(returned).__name__}, not a HandlerResult")
@@ -244,32 +224,4 @@ def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
 
 
 def _failed(helpers: Helpers, failure: BaseException) -> Failed:
-    if isinstance(failure, NonRetryable):
-        cause = failure.__cause__ or failure
-        code = str(failure.code)  # a stranger's: it may be anything
-        code = code if _CODE.fullmatch(code) else "HANDLER_ERROR"
-        return Failed(_error(helpers, code, type(cause).__name__, _message(failure)), retryable=False)
-    if isinstance(failure, NodeFailure):
-        error = _error(helpers, failure.code, failure.type_name, _message(failure))
-        return Failed(error, failure.retryable, failure.retry_after_ms)
-    if isinstance(failure, AnabranchError):
-        error = _error(helpers, failure.code, type(failure).__name__, failure.message)
-        return Failed(error, retryable=not isinstance(failure, _FINAL_ERRORS))
-    return Failed(_error(helpers, "HANDLER_ERROR", type(failure).__name__, _message(failure)), retryable=True)
-
-
-def _message(failure: BaseException) -> str:
-    try:
-        return str(failure)
-    except Exception:  # noqa: BLE001 -- a stranger's __str__
-        return "its message cannot be read"
-
-
-def _error(helpers: Helpers, code: str, type_name: str, message: str) -> RunError:
-    return RunError(code, _storable(type_name), _storable(message), helpers.node_id, helpers.scope, helpers.attempt)
-
-
-def _storable(message: str) -> str:
-    """Text that every database takes: no NUL, no lone surrogates, not endless."""
-    text = message[:MESSAGE_CHARACTERS_MAX].replace("\x00", "\ufffd")
-    return text.encode("utf-8", "replace").decode()
+    return failed_by(failure, node_id=helpers.node_id, scope=helpers.scope, attempt=helpers.attempt)

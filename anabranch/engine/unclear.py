@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from anabranch.engine.held import Birth, Held, HeldInstances
 from anabranch.engine.ports import Clock, Loaded, Observer, Store
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.states import new_state
 from anabranch.engine.rules.stimuli import TailLoaded
 from anabranch.engine.rules.turn import Draft, Holding, was_written
 from anabranch.engine.task_worker import TaskWorker
@@ -124,13 +124,15 @@ class Rereader:
             if held.born is None:
                 self._held.let_go(held)  # its rows were removed
             else:
-                held.holding = Holding(InstanceState(old.state.plan, old.state.head), 0, old.worker_id, 0)
+                held.holding = Holding(new_state(old.state.plan, old.state.head), 0, old.worker_id, 0)
             return
         row = loaded.row
         self._tell_unseen(held, draft, loaded)
         if held.born is not None:
             held.tell_birth(Birth(row.head.instance_id, row.status, created=True))
-        if row.worker_id != self._worker_id or row.status.is_terminal:
+        # A birth that was offered twice may be stored as the first one was decided, by a plan that is not ours.
+        has_our_plan = row.head.workflow_version == old.state.head.workflow_version
+        if row.worker_id != self._worker_id or row.status.is_terminal or not has_our_plan:
             self._held.let_go(held)
             return
         state = fold(old.state.plan, row.head, loaded.events)

@@ -45,8 +45,8 @@ SILENCE_S_MAX = 620.0
 _no_news = logging.getLogger("anabranch.process.http")
 _no_news.setLevel(logging.CRITICAL)
 
-# 2 s for threads: everything is handed over by then, and nobody waits for what they return.
-THREADS_S_MAX = 2.0
+# 0.5 s for threads: everything is handed over by then, and nobody waits for what they return.
+THREADS_S_MAX = 0.5
 
 
 def run(living: Coroutine[Any, Any, None]) -> None:

@@ -21,14 +21,14 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from anabranch import pages
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
 from anabranch.intake import TEXT_BYTES_MAX
-from anabranch.rest.bodies import bearer_key, read_body, read_query
+from anabranch.rest.bodies import read_body, read_query
 from anabranch.rest.failures import fault_response, json_bytes, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.neighbours import Neighbours
 from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes import PUBLIC, Call, Reply, Route
 from anabranch.rest.table import ROUTES
-from anabranch.service.access import Principal, Role
+from anabranch.service.access import Principal, Role, bearer_key
 from anabranch.service.house import House
 
 logger = logging.getLogger("anabranch.rest")
@@ -137,7 +137,7 @@ def _canonical(name: str, text: str) -> str:
 async def _principal(house: House, route: Route, request: web.Request) -> Principal:
     if route.needs is PUBLIC:
         return _NOBODY
-    key = bearer_key(request.headers)
+    key = bearer_key(request.headers.get("Authorization", ""))
     principal = None if key is None else await house.access.authenticate(key)
     if principal is None:
         raise NotAuthenticated("there is no API key in the request" if key is None else "the API key is not valid")

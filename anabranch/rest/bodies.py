@@ -1,4 +1,4 @@
-"""Reading requests: the key, the query, the body, each with its limit, before anything is done with them."""
+"""Reading requests: the query and the body, each with its limit, before anything is done with them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ BODY_PATIENCE_S = 30.0
 # 100 problems of one request are named; further ones are found when these are mended.
 PROBLEMS_MAX = 100
 
-
 Form = TypeVar("Form", bound=BaseModel)
-
-
-def bearer_key(headers: Mapping[str, str]) -> str | None:
-    """The API key of a request, from `Authorization: Bearer KEY`."""
-    scheme, _, key = headers.get("Authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" and key.strip() else None
 
 
 async def read_body(request: web.Request, body: Body, *, required: bool = True) -> Any:

@@ -21,7 +21,8 @@ from anabranch.errors import (
 from anabranch.intake import parse_json
 from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.lists import page_of
-from anabranch.rest.models import (
+from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.rest.run_models import (
     CancelRun,
     Delivered,
     LogPage,
@@ -37,7 +38,6 @@ from anabranch.rest.models import (
     Widget,
     WidgetQuery,
 )
-from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
 from anabranch.service.admission import KEY_CHARACTERS_MAX
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, ShuttingDown, TooManyPending
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models import (
-    Page,
+from anabranch.rest.models import Page
+from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.rest.trigger_models import (
     PublishedMessage,
     ScheduleForm,
     ScheduleList,
@@ -14,7 +15,6 @@ from anabranch.rest.models import (
     SubscriptionList,
     SubscriptionSummary,
 )
-from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service import message_as_json, schedule_as_json, subscription_as_json
 from anabranch.service.access import Role
 from anabranch.service.admission import KEY_CHARACTERS_MAX

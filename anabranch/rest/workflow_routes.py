@@ -13,12 +13,12 @@ from anabranch.errors import (
     WorkflowIsCoded,
 )
 from anabranch.rest.lists import page_of
-from anabranch.rest.models import (
-    AnyDocument,
+from anabranch.rest.models import AnyDocument, Page
+from anabranch.rest.routes import Call, Checked, Header, Reply, Route
+from anabranch.rest.workflow_models import (
     DrawnWorkflow,
     Forced,
     OfVersion,
-    Page,
     SavedWorkflow,
     Verdict,
     VersionList,
@@ -26,7 +26,6 @@ from anabranch.rest.models import (
     WorkflowList,
     WorkflowPage,
 )
-from anabranch.rest.routes import Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 from anabranch.service.workflow_view import saved_summary

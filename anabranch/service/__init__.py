@@ -10,6 +10,7 @@ from anabranch.service.readiness import Readiness
 from anabranch.service.references import References
 from anabranch.service.schedule_documents import schedule_as_json
 from anabranch.service.schedule_service import ScheduleService
+from anabranch.service.step_signals import StepSignals
 from anabranch.service.topic_service import TopicService, message_as_json, subscription_as_json
 from anabranch.service.workflow_service import WorkflowService
 
@@ -26,6 +27,7 @@ __all__ = [
     "References",
     "Role",
     "ScheduleService",
+    "StepSignals",
     "TopicService",
     "WorkflowService",
     "message_as_json",

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.json_schema import ValueSchema
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
 
@@ -26,7 +26,7 @@ INPUT_FILTERS_MAX = 8
 INPUT_PATH_STEPS_MAX = 32
 
 
-async def input_payload(input_: Any, plan: Plan) -> Payload:
+async def input_payload(input_: Any, plan: AnyPlan) -> Payload:
     """A run's input, checked against its limits and the workflow's `inputSchema`. Raises InvalidInput."""
     payload = checked_payload(input_, "the input")
     if plan.input_schema is not None:

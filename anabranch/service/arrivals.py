@@ -17,7 +17,7 @@ from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve
-from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.values import Payload
 
 # 16 runs: a folded run may hold 16 MB, and whoever sends many signals sends them to few runs at a time.
@@ -29,7 +29,7 @@ ReadLog = Callable[[InstanceRow, int], Awaitable[list[Event]]]
 
 @dataclass(slots=True)
 class _Folded:
-    state: InstanceState
+    state: AnyState
     delivered: dict[int, bool] = field(default_factory=dict)
     """By the signal's `seq`: was a fitting wait open when it arrived?"""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -62,7 +62,7 @@ class Arrivals:
     async def _folded_of(self, row: InstanceRow) -> _Folded:
         instance_id = row.head.instance_id
         if instance_id not in self._folded:
-            fresh = _Folded(InstanceState(await self._plans.plan_of(row.head), row.head))
+            fresh = _Folded(new_state(await self._plans.plan_of(row.head), row.head))
             self._folded.setdefault(instance_id, fresh)  # somebody may have been quicker while we looked for the plan
             if len(self._folded) > RUNS_MAX:
                 self._folded.popitem(last=False)

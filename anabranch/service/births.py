@@ -12,7 +12,7 @@ from anabranch.engine.plans import TEST_VERSION
 from anabranch.engine.ports import InstanceHead, WorkflowVersion
 from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.states import AnyPlan
 from anabranch.errors import InvalidRequest
 from anabranch.service.admission import new_run_id
 
@@ -27,8 +27,10 @@ _DAY_MS = 86_400_000
 
 def root_head(
     found: WorkflowVersion,
-    plan: Plan,
+    plan: AnyPlan,
     *,
+    tenant_id: str,
+    instance_id: str,
     now: int,
     retention_days_max: int,
     idempotency_key: str | None,
@@ -49,8 +51,8 @@ def root_head(
             message, details=[{"code": "INVALID_VALUE", "pointer": "/retentionDays", "message": message}]
         )
     return InstanceHead(
-        instance_id=new_run_id(now),
-        tenant_id=found.tenant_id,
+        instance_id=instance_id,
+        tenant_id=tenant_id,
         workflow_id=found.workflow_id,
         workflow_name=found.name,
         workflow_version=found.version,
@@ -63,7 +65,7 @@ def root_head(
     )
 
 
-def test_head(document: Mapping[str, Any], plan: Plan, *, tenant_id: str, now: int) -> InstanceHead:
+def test_head(document: Mapping[str, Any], plan: AnyPlan, *, tenant_id: str, now: int) -> InstanceHead:
     """The head of a test run of a definition that is not stored."""
     return InstanceHead(
         instance_id=new_run_id(now),
@@ -81,7 +83,7 @@ def test_head(document: Mapping[str, Any], plan: Plan, *, tenant_id: str, now: i
 
 def child_head(
     found: WorkflowVersion,
-    plan: Plan,
+    plan: AnyPlan,
     *,
     now: int,
     retention_days_max: int,
@@ -97,7 +99,7 @@ def child_head(
     """
     return InstanceHead(
         instance_id=instance_id,
-        tenant_id=found.tenant_id,
+        tenant_id=parent.tenant_id,
         workflow_id=found.workflow_id,
         workflow_name=found.name,
         workflow_version=found.version,
@@ -116,9 +118,9 @@ def child_head(
     )
 
 
-def _deadline(plan: Plan, begins_at: int) -> int | None:
+def _deadline(plan: AnyPlan, begins_at: int) -> int | None:
     return None if plan.deadline_ms is None else begins_at + plan.deadline_ms
 
 
-def _retention_days(plan: Plan) -> int:
+def _retention_days(plan: AnyPlan) -> int:
     return 30 if plan.retention_ms is None else -(-plan.retention_ms // _DAY_MS)

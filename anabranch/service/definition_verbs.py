@@ -14,10 +14,11 @@ from typing import Any
 from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.validate import Report, validate
-from anabranch.errors import InvalidRequest, InvalidWorkflow, NameTaken, NotFound
+from anabranch.errors import InvalidRequest, InvalidWorkflow, NameTaken, NotFound, WorkflowIsCoded
 from anabranch.service.admission import is_storable
 from anabranch.service.references import References
 from anabranch.service.run_counts import RunCounts
@@ -80,6 +81,7 @@ class DefinitionVerbs:
         """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
         report = await self._refuse_invalid(document, tenant_id)
         known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        _refuse_code(known)
         saved = await self._save(
             document,
             document.get("name") or known.name,
@@ -99,7 +101,8 @@ class DefinitionVerbs:
 
         async def save_under_this_name() -> WorkflowVersion:
             known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
-            workflow_id = None if known is None else known.workflow_id
+            # A coded one is not the tenant's to go on with: saving under its name is refused as taken.
+            workflow_id = None if known is None or known.kind == CODED_KIND else known.workflow_id
             return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id, actor=actor)
 
         return await _despite_rivals(save_under_this_name), report
@@ -158,6 +161,7 @@ class DefinitionVerbs:
         an outage leaves running then, the next sweep of a worker cancels.
         """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        _refuse_code(found)
         await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, force=force, actor=actor)
         if force:
             await cancel_runs_of_deleted_workflows(self._store, workflow_id=found.workflow_id)
@@ -201,6 +205,11 @@ class DefinitionVerbs:
     async def _read_version(self, key: tuple[str, str, int | None]) -> WorkflowVersion | None:
         tenant_id, workflow, version = key
         return await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
+
+
+def _refuse_code(known: WorkflowVersion) -> None:
+    if known.kind == CODED_KIND:
+        raise WorkflowIsCoded(f"workflow {known.name} is code: workers register what they run")
 
 
 async def _despite_rivals(save: Callable[[], Awaitable[WorkflowVersion]]) -> WorkflowVersion:

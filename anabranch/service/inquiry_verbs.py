@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.engine.ports import InputFilter, InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.instance import InstanceState
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.admission import check_input_filters, is_run_id
 from anabranch.service.definition_verbs import DefinitionVerbs
@@ -131,8 +132,8 @@ class InquiryVerbs(DefinitionVerbs):
         run = run_details(loaded.row, loaded.events)
         head = loaded.row.head
         if loaded.row.status is not Status.COMPLETED and head.kind == "drawn":
-            plan = await self._engine.plans.plan_of(head)
-            run["output"] = fold(plan, head, loaded.events).output()
+            state = fold(await self._engine.plans.plan_of(head), head, loaded.events)
+            run["output"] = state.output() if isinstance(state, InstanceState) else None
         return shape(run, widget_type, widget_config)
 
     # -- within ---------------------------------------------------------------------------

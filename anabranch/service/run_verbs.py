@@ -6,14 +6,19 @@ durable; what the engine of this process holds goes through it, everything else 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ports import InstanceRow
+from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.node_types import NodeTypes
-from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.states import AnyPlan
+from anabranch.engine.rules.stimuli import CancelRequested, SignalSent, Started
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -23,10 +28,11 @@ from anabranch.errors import (
     TooManySignals,
     ValueNotStorable,
 )
-from anabranch.service.admission import check_key, checked_payload, input_payload, is_key
+from anabranch.service.admission import check_key, checked_payload, input_payload, is_key, new_run_id
 from anabranch.service.arrivals import Arrivals
 from anabranch.service.births import root_head
 from anabranch.service.inquiry_verbs import InquiryVerbs
+from anabranch.service.newest_versions import NewestVersions
 from anabranch.service.pending_limit import PendingLimit
 from anabranch.service.references import References
 
@@ -55,6 +61,7 @@ class RunVerbs(InquiryVerbs):
         super().__init__(engine=engine, node_types=node_types, references=references)
         self.retention_days_max = retention_days_max
         self._arrivals = Arrivals(engine.plans, self._log_after)
+        self._newest = NewestVersions()
         self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
 
     async def execute_workflow(
@@ -76,17 +83,25 @@ class RunVerbs(InquiryVerbs):
         """
         if idempotency_key is not None:
             check_key(idempotency_key, "an idempotency key")
-        try:
-            return await self._start(
-                workflow,
-                input_,
+        now = self._engine.clock.now()
+        start = partial(
+            self._start,
+            input_=input_,
+            make_head=partial(
+                root_head,
                 tenant_id=tenant_id,
-                version=version,
+                # One id for both attempts: a first one that is written in spite of its answer is met by the second.
+                instance_id=new_run_id(now),
+                now=now,
+                retention_days_max=self.retention_days_max,
                 idempotency_key=idempotency_key,
                 retention_days=retention_days,
                 available_at=available_at,
                 deadline_at=deadline_at,
-            )
+            ),
+        )
+        try:
+            return await self._start_version(workflow, version, start, tenant_id=tenant_id)
         except (NotFound, InvalidInput, InvalidRequest, TooManyPending):
             # Looked up here and not before: a start with a new key, which is nearly every one, pays nothing for it.
             first = await self.find_first_run(workflow, idempotency_key, tenant_id=tenant_id)
@@ -107,38 +122,41 @@ class RunVerbs(InquiryVerbs):
         )
         return None if first is None else StartedRun(first.head.instance_id, first.status, created=False)
 
+    async def _start_version(
+        self, workflow: str, version: int | None, start: Callable[..., Awaitable[StartedRun]], *, tenant_id: str
+    ) -> StartedRun:
+        """Start the version that is asked for, or the newest, which need not be read where it is known already."""
+        known = self._newest.get(tenant_id, workflow) if version is None else None
+        if known is not None:
+            # Only a run that was born says that what we know is still so. Any other answer is given by what is read.
+            with suppress(NotFound, InvalidInput, InvalidRequest, TooManyPending):
+                started = await start(known, only_newest=True)
+                if started.created:
+                    return started
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        if version is None and found.tenant_id == tenant_id:  # a coded one has options that change with its code
+            self._newest.note(tenant_id, workflow, found)
+        return await start(found, only_newest=False)
+
     async def _start(
         self,
-        workflow: str,
-        input_: Any,
+        found: WorkflowVersion,
         *,
-        tenant_id: str,
-        version: int | None,
-        idempotency_key: str | None,
-        retention_days: int | None,
-        available_at: int | None,
-        deadline_at: int | None,
+        only_newest: bool,
+        input_: Any,
+        make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
     ) -> StartedRun:
-        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
         payload = await input_payload(input_, plan)
-        head = root_head(
-            found,
-            plan,
-            now=self._engine.clock.now(),
-            retention_days_max=self.retention_days_max,
-            idempotency_key=idempotency_key,
-            retention_days=retention_days,
-            available_at=available_at,
-            deadline_at=deadline_at,
-        )
-        hold = self._engine.has_room
+        head = make_head(found, plan)
+        hold = self._engine.may_hold(head)
         if not hold or head.available_at > head.created_at:
             await self._pending_limit.take_place()
-        birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold)
+        started = Started(payload, begin=hold, only_newest=only_newest)
+        birth = await self._engine.orchestrator.give_birth(head, plan, started)
         status = birth.status
         if not birth.created:
-            existing = await self._store.get_instance(birth.instance_id, tenant_id=tenant_id)
+            existing = await self._store.get_instance(birth.instance_id, tenant_id=head.tenant_id)
             status = status if existing is None else existing.status
         return StartedRun(birth.instance_id, status, birth.created)
 

@@ -6,12 +6,15 @@ are ISO 8601 with an offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, is_mark, read_mark
+from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.definition_notes import is_definition
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.instants import to_iso
 
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
@@ -56,23 +59,33 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
 def run_details(row: InstanceRow, events: Sequence[Event]) -> dict[str, Any]:
     """A run with its input, how it ended, and its first 1,000 activations. `events` is the whole log."""
     first, last = events[0], events[-1]
-    notes = (event for event in reversed(events) if event.type is EventType.SYSTEM_SET and not is_definition(event))
-    note = next((event.payload.value for event in notes), None)
+    traced = {"graph": _graph(events)} if row.head.kind == CODED_KIND else {}
     return {
         **run_summary(row),
         "input": first.payload.value["input"],
         "output": last.payload.value if last.type is EventType.INSTANCE_COMPLETED else None,
         "error": last.payload.value if last.type is EventType.INSTANCE_FAILED else None,
-        "note": last.payload.value if last.type is EventType.INSTANCE_CANCELLED else note,
+        "note": last.payload.value if last.type is EventType.INSTANCE_CANCELLED else _note(events),
         "nodes": [brief(step) for step in activations(events, row.status)[:NODES_SHOWN_MAX]],
+        **traced,
     }
+
+
+def shown_status(event: Event) -> str | None:
+    """The status that an event gives the activation it is about; None: it is about none that is shown.
+
+    The body of a coded run is no node: what is shown of it are its steps, and the status of the run.
+    """
+    return NODE_STATUS.get(event.type) if event.node_id != BODY_NODE_ID else None
 
 
 def activations(events: Iterable[Event], status: Status) -> list[dict[str, Any]]:
     """Every activation that was reached, in the order of its first event, with timings, output and error."""
     steps: dict[tuple[str, str], dict[str, Any]] = {}
+    times: dict[int, int] = {}
     for event in events:
-        shown = NODE_STATUS.get(event.type)
+        times[event.seq] = event.created_at
+        shown = shown_status(event)
         if shown is None:
             continue
         step = steps.get((event.node_id, event.scope))
@@ -82,7 +95,7 @@ def activations(events: Iterable[Event], status: Status) -> list[dict[str, Any]]
                 "scope": event.scope,
                 "status": shown,
                 "attempt": event.attempt,
-                "startedAt": to_iso(event.created_at) if event.type is EventType.NODE_DISPATCHED else None,
+                "startedAt": _iso_or_none(_began_at(event, times)),
                 "endedAt": None,
                 "output": None,
                 "error": None,
@@ -119,6 +132,38 @@ def log_entry(event: Event) -> dict[str, Any]:
         "payload": event.payload.value,
         "errorMessage": event.error_message,
         "createdAt": to_iso(event.created_at),
+    }
+
+
+def _began_at(first: Event, times: Mapping[int, int]) -> int | None:
+    """When an activation began, by its first row. A coded step has none for that: it began when its body could ask."""
+    if first.type is EventType.NODE_DISPATCHED:
+        return first.created_at
+    if first.output_variable is None or not is_mark(first.output_variable):
+        return None
+    rows = read_mark(first.output_variable).rows
+    return times.get(rows[-1]) if rows else None
+
+
+def _note(events: Sequence[Event]) -> Any:
+    """The last note; why a coded run could not go on is none any more once it has."""
+    for event in reversed(events):
+        if event.type is EventType.SYSTEM_SET:
+            is_over = events[-1].type in TERMINALS and "dueAt" in event.payload.value
+            return None if is_definition(event) or is_over else event.payload.value
+        if event.output_variable is not None and is_mark(event.output_variable):
+            return None
+    return None
+
+
+def _graph(events: Sequence[Event]) -> dict[str, Any]:
+    """What a coded run has traced, in the form of a drawn one."""
+    traced = trace(events)
+    return {
+        "nodes": [
+            {"id": step.id, "nodeID": step.name, "scope": step.scope, "type": step.kind} for step in traced.steps
+        ],
+        "edges": [{"upstreamNodeID": before, "downstreamNodeID": after} for before, after in traced.edges],
     }
 
 

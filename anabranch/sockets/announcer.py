@@ -206,6 +206,9 @@ class Announcer:
                 logger.info("%s", failure.message, extra={"instance_id": room.instance_id})
                 self._unread.add(room)  # until the next look
                 return
+            except Exception:
+                logger.exception("a watched run could not be read", extra={"instance_id": room.instance_id})
+                return
             if loaded is None:
                 room.run_removed()
             else:

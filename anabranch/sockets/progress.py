@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, is_mark
 from anabranch.engine.rules.events import ERROR_HANDLE, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.values import Payload
@@ -133,7 +134,8 @@ class RunProgress:
     def _take_one(self, event: Event, updates: list[Update]) -> None:
         status = NODE_STATUS.get(event.type)
         if status is not None:
-            updates.append(self._node_moved(event, status))
+            if event.node_id != BODY_NODE_ID:
+                updates.append(self._node_moved(event, status))
             if self.status is _PENDING or (event.type is _DISPATCHED and self.status is not _RUNNING):
                 updates.append(self._moved_to(_RUNNING))
         elif event.type in TERMINALS:
@@ -234,7 +236,7 @@ class RunProgress:
         else:
             return
         self._remember(f"__node_{event.node_id}", value, len(event.payload.raw))
-        if event.output_variable is not None:
+        if event.output_variable is not None and not is_mark(event.output_variable):
             self._remember(event.output_variable, value, 0)
 
     def _remember(self, name: str, value: Any, size: int) -> None:

@@ -26,7 +26,7 @@ from anabranch.errors import (
     TooManyJoins,
     TooManyRequests,
 )
-from anabranch.service.access import AccessService, Principal, Role
+from anabranch.service.access import AccessService, Principal, Role, bearer_key
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.sockets.announcer import Announcer
 from anabranch.sockets.clients import Client
@@ -130,7 +130,6 @@ class SocketDoor:
     async def _stop_test(self, member: Member, arguments: Arguments) -> dict[str, Any]:
         request = read_request(RunRequest, arguments)
         await self._workflows.stop_test_workflow(request.run_id, tenant_id=member.principal.tenant_id)
-        self.announcer.changed(request.run_id)
         return {"ok": True, "instanceID": request.run_id}
 
     def _check_room_for(self, member: Member, run_id: str) -> None:
@@ -274,9 +273,7 @@ def _key_of(environ: Any, auth: Any) -> str | None:
     """The API key of a handshake: `auth {key}`, else the header `Authorization: Bearer KEY`."""
     if isinstance(auth, dict) and "key" in auth:
         return auth["key"] if isinstance(auth["key"], str) else None
-    header: str = environ["aiohttp.request"].headers.get("Authorization", "")
-    scheme, _, key = header.partition(" ")
-    return key.strip() if scheme.lower() == "bearer" and key.strip() else None
+    return bearer_key(environ["aiohttp.request"].headers.get("Authorization", ""))
 
 
 def _check_role(principal: Principal, needed: Role) -> None:

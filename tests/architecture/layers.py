@@ -67,7 +67,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "settings": ("engine.rules", "errors"),
     "intake": ("engine.rules", "errors"),
     # upwards
-    "durable": _ENGINE,
+    "durable": ("durable.step_error", *_ENGINE),
+    # a client needs nothing of what workers need: what opens a database is imported when one is opened
+    "durable.transport": (),
+    "durable.step_error": (),
+    "durable.client": ("durable.transport", "errors"),
+    "durable.sync_client": ("durable.client",),
+    # the embedded process: `app` with a handle to it, for programs that import us
+    "durable.local": ("app", "service", "settings", "durable.transport", "engine.rules", "errors"),
+    "durable.remote": ("remote", "settings", "durable.transport", "errors"),
+    "durable.worker": ("app", "service", "settings", "durable"),
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
     "service": ("durable", "triggers", "intake", "queries", "secrets", *_ENGINE),
@@ -101,7 +110,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # for authors of node types: a handler alone, as the engine would run it
     "testing": ("handlers", "engine.handling", "engine.rules", "errors"),
     # the public door: what users of the library import
-    "": ("durable", "handlers", "engine.handling", "errors"),
+    "": (
+        "durable",
+        "durable.client",
+        "durable.sync_client",
+        "durable.step_error",
+        "durable.worker",
+        "handlers",
+        "engine.handling",
+        "errors",
+    ),
 }
 
 _DATABASE_MODULES = ("sqlalchemy", "sqlite3", "psycopg", "alembic", "pymysql", "aiosqlite", "asyncpg")

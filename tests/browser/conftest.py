@@ -7,6 +7,7 @@ nobody caught, requests that leave this machine) fails the test at its end, what
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -43,6 +44,9 @@ FLAGS = [
 # Twenty seconds: where much else goes on a server takes ten to start. Expectations are met in a fraction of it.
 PATIENCE_MS = 20_000
 
+# The grace of a server that is told to end is 30 s; it has no run here that needs it.
+STOP_SECONDS_MAX = 40
+
 
 @dataclass(frozen=True)
 class Server:
@@ -50,7 +54,6 @@ class Server:
 
     url: str
     key: str
-    process: subprocess.Popen[str]
 
     @property
     def entrance(self) -> str:
@@ -93,8 +96,9 @@ class Complaints:
         return [said for said in self.said if not any(part in said for part in self.allowed)]
 
 
-def start_server(folder: Path, *, port: int = 0, key: str | None = None) -> Server:
-    """`anabranch dev` in a folder, listening."""
+@contextlib.contextmanager
+def running_server(folder: Path, *, port: int = 0, key: str | None = None) -> Iterator[Server]:
+    """`anabranch dev` in a folder, listening; ended as an operator does, and gone, when it is left."""
     folder.mkdir(exist_ok=True)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
     if key is not None:
@@ -108,26 +112,23 @@ def start_server(folder: Path, *, port: int = 0, key: str | None = None) -> Serv
             stderr=log,
             text=True,
         )
-    assert process.stdout is not None
-    words = process.stdout.readline().split()
-    entrance = next((word for word in words if word.startswith("http://")), None)
-    assert entrance, f"no address in {words}: {(folder / 'dev.log').read_text()}"
-    parts = urlsplit(entrance)
-    return Server(f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query)["key"][0], process)
-
-
-def stop_server(server: Server) -> None:
-    """End a server as an operator does, and wait until it is gone."""
-    server.process.terminate()
-    server.process.communicate(timeout=40)
+    try:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        entrance = next((word for word in words if word.startswith("http://")), None)
+        assert entrance, f"no address in {words}: {(folder / 'dev.log').read_text()}"
+        parts = urlsplit(entrance)
+        yield Server(f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query)["key"][0])
+    finally:
+        process.terminate()
+        process.communicate(timeout=STOP_SECONDS_MAX)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server for the tests of one file."""
-    running = start_server(tmp_path_factory.mktemp("dev"))
-    yield running
-    stop_server(running)
+    with running_server(tmp_path_factory.mktemp("dev")) as running:
+        yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")

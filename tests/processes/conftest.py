@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.hardening.command_line import EXECUTABLE
+from anabranch.app import build
+from anabranch.service import Role
+from anabranch.settings import Settings
 from tests.hardening.drawing import EFFECTS
 from tests.processes.launching import Staying
 
@@ -25,22 +26,16 @@ class Place:
         self.folder = folder
         self.environment = {"ANABRANCH_DATABASE_URL": database_url, "PYTHONUNBUFFERED": "1"}
 
-    def command(self, *arguments: str | Path) -> Any:
-        """The JSON document that a short command prints."""
-        done = subprocess.run(
-            [EXECUTABLE, *arguments, "--json"],
-            cwd=self.folder,
-            env={**_environ(), **self.environment},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(done.stdout)
+    def make_key(self) -> str:
+        """A new key of the default tenant; brings an empty database to its schema, as every command does."""
 
-    def save(self, document: dict[str, Any]) -> None:
-        path = self.folder / "workflow.json"
-        path.write_text(json.dumps(document))
-        self.command("workflows", "import", path, "--import", EFFECTS)
+        async def make() -> str:
+            async with build(
+                Settings(database_url=self.environment["ANABRANCH_DATABASE_URL"])
+            ).opened_access() as access:
+                return (await access.create_key(tenant_id="default", role=Role.ADMIN, actor="test")).key
+
+        return asyncio.run(make())
 
     def begun(self) -> list[dict[str, Any]]:
         """Every execution that ever began."""
@@ -49,10 +44,6 @@ class Place:
 
     def open_gate(self, name: str) -> None:
         (self.folder / name).touch()
-
-
-def _environ() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -88,7 +79,7 @@ def served(launch: Launch) -> Callable[..., Staying]:
     """Starts a server with a key of the default tenant, on a free port; ready."""
 
     def start(place: Place, *arguments: str | Path, **environment: str) -> Staying:
-        key = place.command("keys", "create", "--tenant", "default", "--role", "admin")["key"]
+        key = place.make_key()
         server = launch(place, "serve", "--port", "0", "--import", EFFECTS, *arguments, **environment).ready()
         server.key = key
         return server

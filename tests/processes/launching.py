@@ -132,6 +132,11 @@ class Staying:
             with refusal:
                 return _answer(refusal, refusal.code)
 
+    def save(self, document: dict[str, Any]) -> None:
+        """Save a workflow."""
+        answer = self.ask("POST", "/v1/workflows", document)
+        assert answer.status == 201, answer
+
     def start(self, workflow: str, input_: Any = None) -> str:
         """Start a run; its id."""
         answer = self.ask("POST", f"/v1/workflows/{workflow}/runs", {"input": input_ or {}})

@@ -7,8 +7,9 @@ import signal
 import socket
 import urllib.error
 from collections.abc import Callable
+from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.hardening.drawing import EFFECTS, chain, effect
@@ -16,6 +17,8 @@ from tests.processes.conftest import Launch, Place
 from tests.processes.launching import Staying, until
 
 Serve = Callable[..., Staying]
+
+DEAF = Path(__file__).with_name("deaf.py")
 
 HELD = chain("held", effect("first"), effect("held", gate="gate"), effect("last"))
 
@@ -27,8 +30,8 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def test_sigterm_hands_a_run_over_to_another_worker_at_once(launch: Launch, served: Serve, place: Place) -> None:
-    place.save(HELD)
     server = served(place, "--no-worker")
+    server.save(HELD)
     leaving = launch(place, "worker", "--import", EFFECTS, ANABRANCH_GRACE="0s", **LONG_LEASE).ready()
     run_id = server.start("held")
     until(lambda: [line["node"] for line in place.begun()] == ["first", "held"])
@@ -45,8 +48,8 @@ def test_sigterm_hands_a_run_over_to_another_worker_at_once(launch: Launch, serv
 
 
 def test_an_execution_under_way_has_its_grace(launch: Launch, served: Serve, place: Place) -> None:
-    place.save(HELD)
     server = served(place, "--no-worker")
+    server.save(HELD)
     leaving = launch(place, "worker", "--import", EFFECTS).ready()
     run_id = server.start("held")
     until(lambda: len(place.begun()) == 2)
@@ -60,9 +63,18 @@ def test_an_execution_under_way_has_its_grace(launch: Launch, served: Serve, pla
     assert [line["node"] for line in place.begun()] == ["first", "held", "last"], "nothing was executed twice"
 
 
+def test_a_thread_that_does_not_end_keeps_no_process_from_ending(served: Serve, sqlite_place: Place) -> None:
+    server = served(sqlite_place, "--import", DEAF, ANABRANCH_GRACE="1s")
+    server.save(chain("deaf", {"id": "deaf", "type": "deaf"}))
+    server.start("deaf")
+    until(sqlite_place.begun)
+
+    assert server.stop() == 0
+
+
 def test_a_worker_that_is_killed_loses_nothing(launch: Launch, served: Serve, place: Place) -> None:
-    place.save(HELD)
     server = served(place, "--no-worker")
+    server.save(HELD)
     doomed = launch(place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
     run_id = server.start("held")
     until(lambda: len(place.begun()) == 2)
@@ -76,8 +88,8 @@ def test_a_worker_that_is_killed_loses_nothing(launch: Launch, served: Serve, pl
 
 
 def test_a_second_signal_ends_a_process_at_once(launch: Launch, served: Serve, sqlite_place: Place) -> None:
-    sqlite_place.save(HELD)
     server = served(sqlite_place)
+    server.save(HELD)
     server.start("held")
     until(lambda: len(sqlite_place.begun()) == 2)
 
@@ -89,8 +101,8 @@ def test_a_second_signal_ends_a_process_at_once(launch: Launch, served: Serve, s
 
 
 def test_a_stopping_server_says_so_and_then_closes_its_port(served: Serve, sqlite_place: Place) -> None:
-    sqlite_place.save(HELD)
     server = served(sqlite_place)
+    server.save(HELD)
     assert server.ask("GET", "/readyz").status == 200
     run_id = server.start("held")
     until(lambda: len(sqlite_place.begun()) == 2)
@@ -110,13 +122,23 @@ def test_a_stopping_server_says_so_and_then_closes_its_port(served: Serve, sqlit
         server.ask("GET", "/readyz")
 
 
+def test_an_idle_server_keeps_its_port_until_who_asks_was_told(served: Serve, sqlite_place: Place) -> None:
+    server = served(sqlite_place)
+    assert server.ask("GET", "/readyz").status == 200
+
+    server.tell(signal.SIGTERM)
+    until(lambda: server.ask("GET", "/readyz").status == 503)
+
+    assert server.ended() == 0
+
+
 def test_ctrl_c_ends_an_idle_server_in_order(served: Serve, place: Place) -> None:
     assert served(place).stop(signal.SIGINT) == 0
 
 
 def test_two_servers_share_one_database(served: Serve, place: Place) -> None:
-    place.save(HELD)
     one, other = served(place), served(place)
+    one.save(HELD)
     run_id = one.start("held")
     until(lambda: len(place.begun()) == 2)
 
@@ -135,7 +157,7 @@ def test_serve_is_not_reached_by_others_before_there_is_a_key(launch: Launch, sq
     assert error["code"] == "NO_API_KEY"
     assert "anabranch keys create" in error["hint"]
 
-    sqlite_place.command("keys", "create", "--tenant", "default")
+    sqlite_place.make_key()
     launch(sqlite_place, "serve", "--host", "0.0.0.0", "--port", "0").ready()
 
 
@@ -178,8 +200,10 @@ def test_dev_prints_one_line_that_lets_its_owner_in_and_has_something_to_run(
     assert len(process.out) == 1, "one line and no more"
 
 
-def test_dev_takes_a_chosen_key_and_keeps_what_is_there(launch: Launch, sqlite_place: Place) -> None:
-    sqlite_place.save(chain("mine", effect("only")))
+def test_dev_takes_a_chosen_key_and_keeps_what_is_there(launch: Launch, served: Serve, sqlite_place: Place) -> None:
+    before = served(sqlite_place)
+    before.save(chain("mine", effect("only")))
+    assert before.stop() == 0
     environment = {"ANABRANCH_API_KEY": "chosen&kept"}
     process = launch(sqlite_place, "dev", "--port", "0", "--import", EFFECTS, "--json", **environment)
     document = json.loads(process.line())

@@ -66,7 +66,7 @@ MUTANTS = (
     _mutant(
         "attempt-ignored",
         "a late result of attempt 1 is taken for attempt 2's",
-        ("rules.instance:InstanceState.awaits", " and activation.attempt == attempt", ""),
+        ("rules.run_state:RunState.awaits", " and activation.attempt == attempt", ""),
     ),
     _mutant(
         "version-ignored",
@@ -150,7 +150,7 @@ MUTANTS = (
     _mutant(
         "given-up-at-the-first-takeover",
         "whoever takes over somebody's run at a start-up fails it",
-        ("rules.decide:_adopt", "recoveries > adopted.recoveries_max", "recoveries"),
+        ("rules.upkeep:taken_over", "recoveries > adopted.recoveries_max", "recoveries"),
     ),
     _mutant(
         "given-up-for-its-troubles",
@@ -187,12 +187,16 @@ MUTANTS = (
     _mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
-        ("rules.evolve:_take_signal", "    del signals[seq]\n", ""),
+        ("rules.waiting:take_signal", "    del signals[seq]\n", ""),
     ),
     _mutant(
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
-        ("rules.decide:_receive", "signal.key is not None and signal.key in state.signal_answers", "False"),
+        (
+            "rules.upkeep:signal_known_or_refused",
+            "signal.key is not None and signal.key in state.signal_answers",
+            "False",
+        ),
         (f"{_DATABASE}.append_signal", 'key is not None and ("signal", key) in record.unique', "False"),
     ),
     _mutant(

@@ -169,10 +169,19 @@ class Connection(MemoryStore):
         return loaded
 
     async def claim(
-        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
     ) -> list[Claimed]:
         """Count where claimed instances come from."""
-        claimed = await super().claim(worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal)
+        claimed = await super().claim(
+            worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal, known_code=known_code
+        )
         for one in claimed:
             self._weather.rarities["lapsed lease claimed" if one.lapsed else "free instance claimed"] += 1
         return claimed

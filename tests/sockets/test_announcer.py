@@ -1,219 +1,18 @@
-"""The announcer without a network: whatever happens in whatever order, each client hears each update once, in order.
-
-Driven by a log that grows behind its back, by an engine that tells it of some events and not of
-others, and by clients that join, leave, lag and come back. Time is the test's.
-"""
+"""The announcer without a network: whatever happens in whatever order, each client hears each update once, in order."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import random
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import orjson
 import pytest
 
-from anabranch.engine.ports import InstanceRow, Loaded
-from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.instance import InstanceHead
-from anabranch.engine.rules.values import Payload
 from anabranch.errors import NotFound, StoreUnavailable
-from anabranch.sockets.announcer import LOOK_S, Announcer
-from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client
-from anabranch.sockets.rooms import BATCH_S, BATCH_UPDATES_MAX, SNAPSHOT_S
-from anabranch.sockets.wire import Parcel
-
-RUN = "0190b5a0-0000-7000-8000-000000000001"
-
-
-class TestTimer:
-    """Time that passes when the test says so."""
-
-    __test__ = False
-
-    def __init__(self) -> None:
-        self._now = 0.0
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = itertools.count()
-
-    def now(self) -> float:
-        return self._now
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (self._now + delay_s, next(self._numbers), callback))
-
-    async def sleep(self, delay_s: float) -> None:
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.call_later(delay_s, lambda: None if woken.done() else woken.set_result(None))
-        await woken
-
-    async def pass_(self, seconds: float) -> None:
-        """Let so much time pass, and everybody do what is due."""
-        until = self._now + seconds
-        while True:
-            await settle()
-            if not self._due or self._due[0][0] > until:
-                break
-            self._now, _, callback = heapq.heappop(self._due)
-            callback()
-        self._now = until
-
-
-async def settle() -> None:
-    """Let all tasks come to rest."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
-class Log:
-    """The store, as far as the announcer knows it: the log of one run."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.status = Status.PENDING
-        self.version = 0
-        self.removed = False
-        self.away = False
-        self.loads = 0
-
-    def append(self, *types: tuple[EventType, str, Any], status: Status) -> list[Event]:
-        """Commit one turn; its events."""
-        new = [
-            Event(
-                seq=len(self.events) + 1 + offset,
-                type=type_,
-                node_id=node_id,
-                scope="",
-                attempt=1 if node_id else 0,
-                payload=Payload.of(value),
-                created_at=1_700_000_000_000,
-            )
-            for offset, (type_, node_id, value) in enumerate(types)
-        ]
-        self.events += new
-        self.status = status
-        self.version += 1
-        return new
-
-    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
-        self.loads += 1
-        await asyncio.sleep(0)
-        self._check()
-        if self.removed or not self.events:
-            return {}
-        head = InstanceHead(RUN, "default", "w", "w", 1, 0, 0)
-        row = InstanceRow(head, self.status, self.version, len(self.events), None, None)
-        loaded = Loaded(row, self.events[after_seq:])
-        await asyncio.sleep(0)
-        return {RUN: loaded}
-
-    async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
-        self._check()
-        return {} if self.removed else {RUN: (self.version, None)}
-
-    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
-        await asyncio.sleep(0)
-        self._check()
-        return self.events[after_seq : after_seq + limit]
-
-    def _check(self) -> None:
-        if self.away:
-            raise StoreUnavailable("away")
-
-
-class Line:
-    """A connection that takes what is put in, or (with `stuck`) nothing."""
-
-    def __init__(self) -> None:
-        self.parcels: list[Parcel] = []
-        self.stuck = False
-        self._taken = 0
-        self._news = asyncio.Event()
-
-    def waiting(self) -> int:
-        return len(self.parcels) - self._taken if self.stuck else 0
-
-    def put(self, parcel: Parcel) -> None:
-        self.parcels.append(parcel)
-        if not self.stuck:
-            self._taken = len(self.parcels)
-
-    async def cleared(self) -> None:
-        while self.stuck:
-            self._news.clear()
-            await self._news.wait()
-
-    def get_stuck(self) -> None:
-        self.stuck, self._taken = True, len(self.parcels)
-
-    def get_loose(self) -> None:
-        self.stuck, self._taken = False, len(self.parcels)
-        self._news.set()
-
-    def heard(self) -> list[dict[str, Any]]:
-        """All messages; updates of batches one by one."""
-        found: list[dict[str, Any]] = []
-        for parcel in self.parcels:
-            event, data = orjson.loads(parcel.packet.data[1:])
-            found += data["updates"] if event == "workflow_updates" else [{"event": event, **data}]
-        return found
-
-
-class House:
-    """An announcer on a log, and its clients."""
-
-    def __init__(self, *, held: bool = False) -> None:
-        self.log = Log()
-        self.timer = TestTimer()
-        self.held = held
-        self.announcer = Announcer(store=self.log, holds=lambda _: self.held, timer=self.timer)  # type: ignore[arg-type]  # as much of a store as it needs
-        self.tasks: list[asyncio.Task[Any]] = []
-
-    async def __aenter__(self) -> House:
-        await self.announcer.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.announcer.stop()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    def client(self) -> tuple[Client, Line]:
-        """One more client."""
-        line = Line()
-        client = Client(line)
-        self.tasks.append(asyncio.create_task(client.deliver()))
-        return client, line
-
-    def commit(self, *types: tuple[EventType, str, Any], status: Status = Status.RUNNING, told: bool = True) -> None:
-        """Commit a turn, here (`told`) or in another process."""
-        events = self.log.append(*types, status=status)
-        if told:
-            self.announcer.committed(RUN, events, status)
-
-    def begin(self) -> None:
-        """Start the run."""
-        self.commit((EventType.INPUT_SET, "", {"input": 1}), dispatched("a"))
-
-    def end(self, *, told: bool = True) -> None:
-        """Complete it."""
-        self.commit((EventType.INSTANCE_COMPLETED, "", {"r": 1}), status=Status.COMPLETED, told=told)
-
-
-def dispatched(node_id: str) -> tuple[EventType, str, Any]:
-    return EventType.NODE_DISPATCHED, node_id, {}
-
-
-def completed(node_id: str, output: Any = None) -> tuple[EventType, str, Any]:
-    return EventType.NODE_COMPLETED, node_id, output
-
-
-def node_seqs(heard: Sequence[dict[str, Any]]) -> list[int]:
-    return [each["seq"] for each in heard if each["event"] == "workflow_node_update"]
+from anabranch.sockets.announcer import LOOK_S
+from anabranch.sockets.clients import UPDATES_BEHIND_MAX
+from anabranch.sockets.rooms import BATCH_S, BATCH_UPDATES_MAX, EVENTS_ASIDE_MAX, SNAPSHOT_S
+from tests.sockets.house import RUN, House, completed, dispatched, node_seqs
 
 
 async def test_where_nobody_watches_nothing_is_kept_or_read() -> None:
@@ -283,6 +82,21 @@ async def test_a_store_that_was_away_is_asked_again() -> None:
         house.log.away = False
         await house.timer.pass_(LOOK_S + BATCH_S)
         assert node_seqs(line.heard()) == [3]
+
+
+async def test_a_flood_that_was_not_kept_is_read_once_the_store_is_back() -> None:
+    async with House(held=True) as house:
+        house.begin()
+        client, line = house.client()
+        joined = asyncio.create_task(house.announcer.join(client, RUN))
+        await house.timer.pass_(0)
+        await joined
+        house.log.away = True
+        house.commit(*(dispatched(f"n{number}") for number in range(EVENTS_ASIDE_MAX + 1)))
+        await house.timer.pass_(LOOK_S)
+        house.log.away = False
+        await house.timer.pass_(LOOK_S + BATCH_S)
+        assert [each["seq"] for each in line.heard()] == [len(house.log.events)]
 
 
 async def test_a_run_that_is_not_there_leaves_no_room() -> None:

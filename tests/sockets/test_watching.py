@@ -175,6 +175,7 @@ async def test_an_ended_run_can_be_joined_and_replayed(served: Served, connect: 
     watcher = await connect(served)
     plain = await watcher.ask("workflow_run_join", {"runId": run_id})
     assert plain["status"] == "COMPLETED" and {each["status"] for each in plain["nodes"]} == {"success"}
+    await until(lambda: served.door.announcer.rooms_count == 0)
     await watcher.ask("workflow_run_join", {"runId": run_id, "since": 0})
     end = await watcher.ended(run_id)
     log = await served.service.get_log(run_id, tenant_id=TENANT)

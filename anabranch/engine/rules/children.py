@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from anabranch.engine.rules.commands import AwaitChild
 from anabranch.engine.rules.endings import complete, fail
-from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType, Status
+from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
 from anabranch.engine.rules.instance import Activation
 from anabranch.engine.rules.stimuli import AwaitsChild, ChildEnded
 from anabranch.engine.rules.thought import Thought, error_about
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.engine.rules.upkeep import worth_of_child
+from anabranch.engine.rules.values import Payload
 
 
 def open_child_wait(thought: Thought, activation: Activation, asked: AwaitsChild) -> None:
@@ -25,21 +26,8 @@ def open_child_wait(thought: Thought, activation: Activation, asked: AwaitsChild
 
 def close_child_wait(thought: Thought, activation: Activation, ended: ChildEnded) -> None:
     """The child's output is the node's; a bad end is the node's failure, and no other try is made."""
-    if ended.status is Status.COMPLETED:
-        _complete(thought, activation, ended)
-    elif ended.status is Status.FAILED:
-        error = ended.outcome.value
-        message = f"the child run {ended.child_id} failed with {error['code']}: {error['message']}"
-        fail(thought, activation, error_about(activation, "CHILD_FAILED", "ChildFailed", message))
+    worth = worth_of_child(ended)
+    if isinstance(worth, Payload):
+        complete(thought, activation, worth, DEFAULT_HANDLE)
     else:
-        message = f"the child run {ended.child_id} was cancelled: {ended.outcome.value}"
-        fail(thought, activation, error_about(activation, "CHILD_CANCELLED", "ChildCancelled", message))
-
-
-def _complete(thought: Thought, activation: Activation, ended: ChildEnded) -> None:
-    size = len(ended.outcome.raw)
-    if size > VALUE_BYTES_MAX:  # several End nodes may have made it larger than any one output
-        message = f"the output of the child run {ended.child_id} has {size} bytes of JSON, a node's {VALUE_BYTES_MAX}"
-        fail(thought, activation, error_about(activation, "VALUE_TOO_LARGE", "ValueTooLarge", message))
-    else:
-        complete(thought, activation, ended.outcome, DEFAULT_HANDLE)
+        fail(thought, activation, error_about(activation, *worth))

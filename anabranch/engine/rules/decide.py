@@ -8,31 +8,32 @@ sense any more changes nothing.
 
 This room tells the stimuli apart and draws the consequences of what has ended. `outcomes`
 judges a handler's answer, `endings` ends activations, `iterations` runs loops, `children` waits
-for other runs; all of them write into one `Thought`.
+for other runs; all of them write into one `Thought`. `coded.decide` does the same for coded runs, and
+`upkeep` is what both have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from anabranch.engine.rules.children import close_child_wait, open_child_wait
-from anabranch.engine.rules.commands import Command, Dispatch, Wake
-from anabranch.engine.rules.definition_notes import definition_note
+from anabranch.engine.rules.coded.decide import decide_coded
+from anabranch.engine.rules.decision import NOTHING, Decision
 from anabranch.engine.rules.endings import complete
-from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, Event, EventType
+from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.instance import Activation, InstanceState, Phase, Scope
-from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.iterations import LOOP_WORK_MAX, go_on
 from anabranch.engine.rules.outcomes import attempt_failed, open_wait, returned
 from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.scheduling import Readiness, calculate_next_nodes
-from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
+from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.stimuli import (
     Adopted,
     AwaitsChild,
     AwaitsSignal,
+    BodyBlocked,
+    BodySuspended,
     CancelRequested,
     ChildEnded,
     Completed,
@@ -41,43 +42,31 @@ from anabranch.engine.rules.stimuli import (
     NodeResult,
     SignalSent,
     Started,
+    StepReport,
     Stimulus,
     TailLoaded,
     TimersDue,
 )
 from anabranch.engine.rules.thought import Thought
+from anabranch.engine.rules.upkeep import (
+    born,
+    concluded,
+    deadline_passed,
+    may_begin,
+    signal_known_or_refused,
+    take_in,
+    taken_over,
+    taking,
+)
 from anabranch.engine.rules.values import NULL, Payload
-from anabranch.errors import RunError
 
-
-@dataclass(slots=True, eq=False)
-class Decision:
-    """What follows from one stimulus. Never changed once it is made (not `frozen`: see `Event`)."""
-
-    events: Sequence[Event] = ()
-    commands: Sequence[Command] = ()
-    """To perform once the events are committed: what this decision added to `outstanding`."""
-    stops: Sequence[Dispatch] = ()
-    """Attempts that nobody awaits any more: their handlers are told to stop."""
-    cancels: Sequence[str] = ()
-    """Children that nobody awaits any more, if there are any of these ids: they end with the same commit."""
-    not_before: int | None = None
-    """The latest due time that fired: the commit must find it passed by the store's own clock."""
-    delivered: bool | None = None
-    """For a signal: was a fitting wait open when it (or the first one with its key) arrived?"""
-    refused: str | None = None
-    """For a signal: the code of why it was not taken."""
-    worked: int = 0
-    """What running loops has cost, in the units of `template_work`."""
-
-
-NOTHING = Decision()
+__all__ = ["NOTHING", "Decision", "decide"]
 
 # Looked up once: see `scheduling`.
 _DISPATCH = Readiness.DISPATCH
 
 
-def decide(state: InstanceState, stimulus: Stimulus, now: int, *, work_max: int = LOOP_WORK_MAX) -> Decision:
+def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOOP_WORK_MAX) -> Decision:
     """What follows from a stimulus at `now` (ms): events, commands, what to stop. Evolves `state` by those events.
 
     Once loops have cost `work_max` they open no more iterations: the state owes a wake-up that is
@@ -87,8 +76,10 @@ def decide(state: InstanceState, stimulus: Stimulus, now: int, *, work_max: int 
         return NOTHING  # late results are not an error: someone finished first
     if isinstance(stimulus, Started) and state.last_seq > 0:
         return NOTHING  # an earlier try to be born, thought to be lost, has reached the store after all
+    if not isinstance(state, InstanceState):
+        return decide_coded(state, stimulus, now)
     thought = Thought(state, now, work_max)
-    if _deadline_passed(thought):
+    if deadline_passed(thought):
         return _concluded(thought)
     match stimulus:
         case Started():
@@ -116,6 +107,8 @@ def decide(state: InstanceState, stimulus: Stimulus, now: int, *, work_max: int 
             thought.end_instance(EventType.INSTANCE_CANCELLED, Payload.trusted(stimulus.reason))
         case Adopted():
             _adopt(thought, stimulus)
+        case StepReport():
+            return NOTHING  # nodes have no steps
         case _:
             assert_never(stimulus)
     return _concluded(thought)
@@ -123,35 +116,16 @@ def decide(state: InstanceState, stimulus: Stimulus, now: int, *, work_max: int 
 
 def _start(thought: Thought, started: Started) -> None:
     """Birth: the input, and `start` unless its time has not come or its creator has no room."""
-    head = thought.state.head
-    raw = b'{"input":' + started.input.raw + b"}"
-    thought.emit(EventType.INPUT_SET, payload=Payload({"input": started.input.value}, raw))
-    if started.definition is not None:
-        thought.emit(EventType.SYSTEM_SET, payload=definition_note(started.definition))
-    if head.deadline_at is not None:
-        thought.commands.append(Wake("", "", 0, head.deadline_at))
-    overdue = head.deadline_at is not None and head.deadline_at <= thought.now
-    # A time that was asked for is a timer, also when it has come while the birth was on its way: only
-    # a timer's turn is held against the store's own clock.
-    if started.begin and head.available_at <= head.created_at and not overdue:
+    if born(thought, started):
         thought.dispatch(thought.state.plan.start, "")
-    else:
-        thought.commands.append(Wake("", "", 0, head.available_at))
 
 
 def _adopt(thought: Thought, adopted: Adopted) -> None:
     """A takeover: counted if a worker was lost; then whatever became due or arrived meanwhile."""
-    state = thought.state
-    if adopted.lapsed:
-        recoveries = state.recoveries + 1 if state.running else state.recoveries
-        if recoveries > adopted.recoveries_max:
-            message = f"{adopted.recoveries_max} workers in a row were lost while running this, without any progress"
-            thought.fail_instance(RunError("RECOVERY_LIMIT", "RecoveryLimit", message))
-            return
-        thought.emit(EventType.INSTANCE_RECOVERED, payload=Payload.trusted({"recoveries": recoveries}))
-    _begin_if_due(thought)
-    _fire_timers(thought)
-    _finish_loops(thought)
+    if taken_over(thought, adopted):
+        _begin_if_due(thought)
+        _fire_timers(thought)
+        _finish_loops(thought)
 
 
 def _answer(thought: Thought, activation: Activation, outcome: HandlerOutcome) -> None:
@@ -165,26 +139,24 @@ def _answer(thought: Thought, activation: Activation, outcome: HandlerOutcome) -
             open_child_wait(thought, activation, outcome)
         case Failed():
             attempt_failed(thought, activation, outcome)
+        case BodySuspended() | BodyBlocked():
+            return  # nodes have no bodies
     _draw_consequences(thought)
 
 
 def _receive(thought: Thought, signal: SignalSent) -> Decision:
     """Keep a signal, and feed it to the wait that it fits."""
-    state = thought.state
-    if signal.key is not None and signal.key in state.signal_answers:
-        return Decision(delivered=state.signal_answers[signal.key])
-    waited_for = state.oldest_wait(signal.event, signal.payload) is not None
-    if not waited_for and state.kept_count >= SIGNALS_KEPT_MAX:
-        return Decision(refused="TOO_MANY_SIGNALS")
-    thought.emit(EventType.SIGNAL_RECEIVED, payload=signal_payload(signal.event, signal.payload, signal.key))
+    known = signal_known_or_refused(thought, signal)
+    if known is not None:
+        return known
+    waited_for = take_in(thought, signal)
     _draw_consequences(thought)
     return replace(_concluded(thought), delivered=waited_for)
 
 
 def _begin_if_due(thought: Thought) -> None:
     """Dispatch `start` if the instance has not begun and may."""
-    if not thought.state.started and thought.state.head.available_at <= thought.now and not thought.state.is_terminal:
-        thought.fired(thought.state.head.available_at)
+    if may_begin(thought):
         thought.dispatch(thought.state.plan.start, "")
 
 
@@ -213,17 +185,6 @@ def _finish_loops(thought: Thought) -> None:
             return
         go_on(thought, loop)
         _draw_consequences(thought)
-
-
-def _deadline_passed(thought: Thought) -> bool:
-    """Fail the instance if its deadline has come; nothing else happens then."""
-    deadline = thought.state.head.deadline_at
-    if deadline is None or deadline > thought.now or thought.state.last_seq == 0:
-        return False
-    thought.fired(deadline)
-    message = f"the run was not done by {to_iso(deadline)}"
-    thought.fail_instance(RunError("DEADLINE_EXCEEDED", "DeadlineExceeded", message))
-    return True
 
 
 def _draw_consequences(thought: Thought) -> None:
@@ -256,19 +217,15 @@ def _follow(thought: Thought, scope: Scope, node: PlanNode) -> None:
 
 def _take_promise(thought: Thought, wait: Activation) -> None:
     """Record which signal the wait takes, and complete it with the payload."""
-    signal = wait.promised
-    assert signal is not None
-    note = Payload.trusted({"event": signal.event, "signalSeq": signal.seq})
+    note, payload = taking(wait)
     thought.emit(EventType.NODE_WAITING, wait, payload=note)
-    complete(thought, wait, signal.payload, DEFAULT_HANDLE)
+    complete(thought, wait, payload, DEFAULT_HANDLE)
 
 
 def _concluded(thought: Thought) -> Decision:
-    """What the thought came to, without commands that it made and unmade itself."""
-    if not thought.events:
-        return Decision(worked=thought.worked) if thought.worked else NOTHING
-    for place, loop in thought.state.unfinished.items():
-        if place not in thought.unfinished_before:
-            thought.wake(loop)
-    commands = [command for command in thought.commands if thought.state.owes(command)]
-    return Decision(thought.events, commands, thought.stops, thought.cancels, thought.not_before, worked=thought.worked)
+    """What the thought came to; loops that it left unfinished are to be gone on with."""
+    if thought.state.unfinished:
+        for place, loop in thought.state.unfinished.items():
+            if place not in thought.unfinished_before:
+                thought.wake(loop)
+    return concluded(thought, worked=thought.worked)

@@ -11,16 +11,26 @@ sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, overload
 
 from anabranch.engine.rules import loops
+from anabranch.engine.rules.coded.evolve import EVOLVE_CODED
+from anabranch.engine.rules.coded.plan import CodedPlan
+from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
-from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType, Status
+from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.instance import Activation, InstanceHead, InstanceState, Phase, Scope
-from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.plan import Plan, PlanNode
-from anabranch.engine.rules.signals import KeptSignal
+from anabranch.engine.rules.states import AnyPlan, AnyState, new_state
 from anabranch.engine.rules.values import NULL, Payload
+from anabranch.engine.rules.waiting import (
+    close_wait,
+    instance_ended,
+    instance_recovered,
+    set_timer,
+    signal_received,
+    take_signal,
+)
 from anabranch.errors import RunError
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
@@ -28,38 +38,50 @@ _RECOVERED = EventType.INSTANCE_RECOVERED
 _DISPATCHED = Phase.DISPATCHED
 
 
-def fold(plan: Plan, head: InstanceHead, events: Iterable[Event]) -> InstanceState:
+@overload
+def fold(plan: Plan, head: InstanceHead, events: Iterable[Event]) -> InstanceState: ...
+
+
+@overload
+def fold(plan: CodedPlan, head: InstanceHead, events: Iterable[Event]) -> CodedState: ...
+
+
+def fold(plan: AnyPlan, head: InstanceHead, events: Iterable[Event]) -> AnyState:
     """The state that a log implies. Events must be the whole log, in seq order."""
-    state = InstanceState(plan, head)
+    state = new_state(plan, head)
     for event in events:
         evolve(state, event)
     return state
 
 
-def outstanding(state: InstanceState) -> set[Command]:
+def outstanding(state: AnyState) -> set[Command]:
     """What the log still owes an answer to: unanswered dispatches, due times, children. Empty once terminal."""
     if state.terminal is not None or state.last_seq == 0:
         return set()
-    owed: set[Command] = {Dispatch(a.node.id, a.scope.path, a.attempt) for a in state.running.values()}
+    owed: set[Command] = {Dispatch(*place, activation.attempt) for place, activation in state.running.items()}
     for due_at, seq, activation in state.timers:
         if activation.due_at is not None and activation.due_seq == seq:
-            owed.add(Wake(activation.node.id, activation.scope.path, activation.attempt, due_at))
-    for loop in state.unfinished.values():
-        if loop.due_at is not None:
-            owed.add(Wake(loop.node.id, loop.scope.path, loop.attempt, loop.due_at))
-    for child_id, activation in state.children.items():
-        owed.add(AwaitChild(activation.node.id, activation.scope.path, child_id))
+            owed.add(Wake(*activation.place, activation.attempt, due_at))
+    if isinstance(state, InstanceState):
+        for loop in state.unfinished.values():
+            if loop.due_at is not None:
+                owed.add(Wake(*loop.place, loop.attempt, loop.due_at))
+    for child_id, waiting in state.children.items():
+        owed.add(AwaitChild(*waiting.place, child_id))
     owed.update(Wake("", "", 0, due_at) for due_at in state.own_due_times())
     return owed
 
 
-def evolve(state: InstanceState, event: Event) -> None:
+def evolve(state: AnyState, event: Event) -> None:
     """Fold one event into a state that we own. The event's seq must be the next one."""
     assert event.seq == state.last_seq + 1, f"seq {event.seq} after {state.last_seq}: rows are missing or doubled"
     state.last_seq = event.seq
     if event.type is not _RECOVERED:
         state.recoveries = 0
-    _EVOLVE[event.type](state, event)
+    if isinstance(state, InstanceState):
+        _EVOLVE[event.type](state, event)
+    else:
+        EVOLVE_CODED[event.type](state, event)
 
 
 def failure_handle(node: PlanNode) -> str | None:
@@ -98,11 +120,11 @@ def _node_waiting(state: InstanceState, event: Event) -> None:
     state.running.pop((event.node_id, event.scope), None)
     note = event.payload.value
     if "signalSeq" in note:
-        _take_signal(state, activation, note["event"], note["signalSeq"])
+        take_signal(state, activation, note["event"], note["signalSeq"])
     if activation.phase is Phase.WAITING:
         return
     activation.phase = Phase.WAITING
-    _set_timer(state, activation, note.get("dueAt"), event.seq)
+    set_timer(state, activation, note.get("dueAt"), event.seq)
     if "event" in note:
         activation.event = note["event"]
         activation.match = Payload.trusted(note["match"]) if "match" in note else None
@@ -120,7 +142,7 @@ def _node_attempt_failed(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
     state.running.pop((event.node_id, event.scope), None)
     activation.phase = Phase.RETRYING
-    _set_timer(state, activation, event.payload.value["dueAt"], event.seq)
+    set_timer(state, activation, event.payload.value["dueAt"], event.seq)
 
 
 def _loop_opened(state: InstanceState, event: Event) -> None:
@@ -171,34 +193,6 @@ def _node_skipped(state: InstanceState, event: Event) -> None:
     _leave(state, scope, node, None)
 
 
-def _signal_received(state: InstanceState, event: Event) -> None:
-    note = event.payload.value
-    payload = Payload.trusted(note["payload"])
-    signal = KeptSignal(event.seq, note["event"], payload)
-    wait = state.oldest_wait(signal.event, payload)
-    if wait is None:
-        _keep(state, signal)
-    else:
-        _promise(state, signal, wait)
-    if note.get("key") is not None:
-        state.signal_answers[note["key"]] = wait is not None
-
-
-def _instance_recovered(state: InstanceState, event: Event) -> None:
-    state.recoveries = event.payload.value["recoveries"]
-
-
-def _instance_ended(state: InstanceState, event: Event) -> None:
-    state.terminal = _TERMINAL_OF[event.type]
-    state.outcome = event.payload
-
-
-_TERMINAL_OF = {
-    EventType.INSTANCE_COMPLETED: Status.COMPLETED,
-    EventType.INSTANCE_FAILED: Status.FAILED,
-    EventType.INSTANCE_CANCELLED: Status.CANCELLED,
-}
-
 _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
     EventType.INPUT_SET: _input_set,
     EventType.SYSTEM_SET: _nothing,
@@ -209,11 +203,11 @@ _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
     EventType.NODE_COMPLETED: _node_completed,
     EventType.NODE_FAILED: _node_failed,
     EventType.NODE_SKIPPED: _node_skipped,
-    EventType.SIGNAL_RECEIVED: _signal_received,
-    EventType.INSTANCE_RECOVERED: _instance_recovered,
-    EventType.INSTANCE_COMPLETED: _instance_ended,
-    EventType.INSTANCE_FAILED: _instance_ended,
-    EventType.INSTANCE_CANCELLED: _instance_ended,
+    EventType.SIGNAL_RECEIVED: signal_received,
+    EventType.INSTANCE_RECOVERED: instance_recovered,
+    EventType.INSTANCE_COMPLETED: instance_ended,
+    EventType.INSTANCE_FAILED: instance_ended,
+    EventType.INSTANCE_CANCELLED: instance_ended,
 }
 
 
@@ -240,7 +234,7 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
         state.running.pop((event.node_id, event.scope), None)
         activation.due_at = None
         if activation.event is not None:
-            _close_wait(state, activation)
+            close_wait(state, activation)
         if activation.child_id is not None:
             del state.children[activation.child_id]
         if activation.loop is not None:
@@ -280,57 +274,3 @@ def _note_room(state: InstanceState, loop: Activation) -> None:
     else:
         state.unfinished.pop(key, None)
         loop.due_at = None
-
-
-def _set_timer(state: InstanceState, activation: Activation, due_at: str | None, seq: int) -> None:
-    activation.due_at = None if due_at is None else from_iso(due_at)
-    activation.due_seq = seq
-    if activation.due_at is not None:
-        state.add_timer(activation, activation.due_at, seq)
-
-
-def _keep(state: InstanceState, signal: KeptSignal) -> None:
-    signals = state.kept.setdefault(signal.event, {})
-    signals[signal.seq] = signal
-    state.kept_count += 1
-    if signal.seq != state.last_seq:  # handed back by a wait that ended: it is older than its neighbours
-        state.kept[signal.event] = dict(sorted(signals.items()))
-
-
-def _take_signal(state: InstanceState, activation: Activation, event: str, seq: int) -> None:
-    if activation.promised is not None and activation.promised.seq == seq:
-        activation.promised = None
-        del state.promises[seq]
-        return
-    signals = state.kept[event]
-    del signals[seq]
-    if not signals:
-        del state.kept[event]
-    state.kept_count -= 1
-
-
-def _close_wait(state: InstanceState, activation: Activation) -> None:
-    """Forget an ended wait; a signal promised to it and not taken goes to the next wait or is kept."""
-    _stop_waiting(state, activation)
-    signal, activation.promised = activation.promised, None
-    if signal is not None:
-        heir = state.oldest_wait(signal.event, signal.payload)
-        if heir is None:
-            del state.promises[signal.seq]
-            _keep(state, signal)
-        else:
-            _promise(state, signal, heir)
-
-
-def _promise(state: InstanceState, signal: KeptSignal, wait: Activation) -> None:
-    """Set a signal aside for a wait, which waits for no other then: thousands may be promised before one is served."""
-    wait.promised = signal
-    state.promises[signal.seq] = wait
-    _stop_waiting(state, wait)
-
-
-def _stop_waiting(state: InstanceState, activation: Activation) -> None:
-    assert activation.event is not None
-    waits = state.waits.get(activation.event, {})
-    if waits.pop((activation.node.id, activation.scope.path), None) is not None and not waits:
-        del state.waits[activation.event]

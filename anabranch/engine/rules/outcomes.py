@@ -14,9 +14,9 @@ from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
 from anabranch.engine.rules.instance import Activation
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.iterations import open_loop
-from anabranch.engine.rules.retry import RETRY_AFTER_MS_MAX
 from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed
 from anabranch.engine.rules.thought import Thought, error_about
+from anabranch.engine.rules.upkeep import next_try, signal_wait
 from anabranch.engine.rules.values import Payload
 
 
@@ -44,33 +44,20 @@ def returned(thought: Thought, activation: Activation, outcome: Completed) -> No
 
 def open_wait(thought: Thought, activation: Activation, asked: AwaitsSignal) -> None:
     """A node asks for a signal: one that was kept completes it at once."""
-    note: dict[str, Any] = {"event": asked.event}
-    if asked.match is not None:
-        note["match"] = asked.match.value
-    if asked.timeout_ms is not None:
-        note["dueAt"] = to_iso(thought.now + asked.timeout_ms)
-    signal = thought.state.oldest_signal(asked.event, asked.match)
+    note, signal = signal_wait(thought, asked)
+    thought.emit(EventType.NODE_WAITING, activation, payload=note)
     if signal is None:
-        thought.emit(EventType.NODE_WAITING, activation, payload=Payload.trusted(note))
         thought.wake(activation)
-        return
-    note["signalSeq"] = signal.seq
-    thought.emit(EventType.NODE_WAITING, activation, payload=Payload.trusted(note))
-    complete(thought, activation, signal.payload, DEFAULT_HANDLE)
+    else:
+        complete(thought, activation, signal.payload, DEFAULT_HANDLE)
 
 
 def attempt_failed(thought: Thought, activation: Activation, failed: Failed) -> None:
     """A try failed: another is due later, or that was the last."""
-    policy = activation.node.retry
-    if not failed.retryable or activation.attempt >= policy.max_attempts:
+    key = f"{activation.scope.path}/{activation.node.id}"
+    note = next_try(thought, activation.node.retry, activation.attempt, failed, key=key)
+    if note is None:
         fail(thought, activation, failed.error)
         return
-    key = f"{thought.state.head.instance_id}/{activation.scope.path}/{activation.node.id}"
-    delay_ms = policy.delay_ms(activation.attempt, key=key)
-    if failed.retry_after_ms is not None:
-        delay_ms = max(delay_ms, min(failed.retry_after_ms, RETRY_AFTER_MS_MAX))
-    note = {"error": failed.error.as_json(), "dueAt": to_iso(thought.now + delay_ms)}
-    thought.emit(
-        EventType.NODE_ATTEMPT_FAILED, activation, payload=Payload.trusted(note), error_message=failed.error.message
-    )
+    thought.emit(EventType.NODE_ATTEMPT_FAILED, activation, payload=note, error_message=failed.error.message)
     thought.wake(activation)

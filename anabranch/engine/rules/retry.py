@@ -48,20 +48,32 @@ class RetryPolicy:
 
         What is left out has its default. Raises ValueError naming the field that is wrong.
         """
+        return cls._parse(value, "maxAttempts", DEFAULT_RETRY)
+
+    @classmethod
+    def parse_of_code(cls, value: Any) -> RetryPolicy:
+        """The policy of `{"attempts": 5, "backoff": {…}}`, as code writes it; null is the default of steps.
+
+        What is left out has that default. Raises ValueError naming the field that is wrong.
+        """
+        return cls._parse(value, "attempts", DEFAULT_STEP_RETRY)
+
+    @classmethod
+    def _parse(cls, value: Any, attempts: str, default: RetryPolicy) -> RetryPolicy:
         if value is None:
-            return DEFAULT_RETRY
-        fields = _object(value, "retry", ("maxAttempts", "backoff"))
+            return default
+        fields = _object(value, "retry", (attempts, "backoff"))
         backoff = fields.get("backoff")
         waits = {} if backoff is None else _object(backoff, "retry.backoff", ("kind", "base", "max", "jitter"))
-        kind = waits.get("kind", DEFAULT_RETRY.kind)
+        kind = waits.get("kind", default.kind)
         if kind not in KINDS:
             raise ValueError(f"retry.backoff.kind must be one of {', '.join(KINDS)}")
         return cls(
-            max_attempts=_attempts(fields.get("maxAttempts", DEFAULT_RETRY.max_attempts)),
+            max_attempts=_attempts(fields.get(attempts, default.max_attempts), attempts),
             kind=kind,
-            base_ms=_duration(waits, "base", DEFAULT_RETRY.base_ms),
-            max_ms=_duration(waits, "max", DEFAULT_RETRY.max_ms),
-            jitter=_fraction(waits.get("jitter", DEFAULT_RETRY.jitter)),
+            base_ms=_duration(waits, "base", default.base_ms),
+            max_ms=_duration(waits, "max", default.max_ms),
+            jitter=_fraction(waits.get("jitter", default.jitter)),
         )
 
     def delay_ms(self, attempt: int, *, key: str) -> int:
@@ -85,6 +97,9 @@ class RetryPolicy:
 DEFAULT_RETRY = RetryPolicy()
 """Three tries, one and two seconds apart."""
 
+DEFAULT_STEP_RETRY = RetryPolicy(jitter=0.2)
+"""The same, a fifth of it by chance: thousands of runs of one function fail together, and shall not come back so."""
+
 
 def _object(value: Any, place: str, known: tuple[str, ...]) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
@@ -95,9 +110,9 @@ def _object(value: Any, place: str, known: tuple[str, ...]) -> Mapping[str, Any]
     return value
 
 
-def _attempts(value: Any) -> int:
+def _attempts(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= ATTEMPTS_MAX:
-        raise ValueError(f"retry.maxAttempts must be a whole number from 1 to {ATTEMPTS_MAX}")
+        raise ValueError(f"retry.{name} must be a whole number from 1 to {ATTEMPTS_MAX}")
     return value
 
 

@@ -9,10 +9,12 @@ the reason that `Event` gives.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
@@ -26,12 +28,14 @@ class Started:
     """The instance is born with this input. Only ever the first stimulus.
 
     `begin` is False when its creator has no room to run it: it stays PENDING for any worker. A test
-    run brings the `definition` that it follows; other runs are pinned to a stored version.
+    run brings the `definition` that it follows; other runs are pinned to a stored version. With
+    `only_newest` it is not born if that is not the workflow's newest version any more.
     """
 
     input: Payload
     begin: bool = True
     definition: Payload | None = None
+    only_newest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,56 @@ class Failed:
     """What the other side asked for: the next try is due no sooner, unless that is more than `RETRY_AFTER_MS_MAX`."""
 
 
-HandlerOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | Failed
+@dataclass(frozen=True, slots=True)
+class AwaitsTime:
+    """A coded step sleeps for so long, counted from the decision."""
+
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A coded step is about to do what must be in the log before it is done: starting a child."""
+
+
+StepOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | AwaitsTime | Begun | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What a step of a coded run came to, or asks for. Nothing of it is answered before it is committed."""
+
+    name: str
+    scope: str
+    attempt: int
+    mark: str
+    """What its rows are to say of it (`coded.places.mark`)."""
+    body_attempt: int
+    outcome: StepOutcome
+    retry: RetryPolicy = DEFAULT_STEP_RETRY
+
+
+@dataclass(frozen=True, slots=True)
+class BodySuspended:
+    """The body of a coded run only waits, and has been unwound: for these places, of which it just asked for some."""
+
+    awaited: Sequence[tuple[str, str]]
+    asked: Sequence[StepReport] = ()
+    called_by: int | None = None
+    """The row that made the body run (`Body.called_by`); None: whichever it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyBlocked:
+    """The body cannot go on here: nobody knows its function, or it does not do any more what its log says it did."""
+
+    code: str
+    message: str
+    called_by: int | None = None
+    """As in `BodySuspended`."""
+
+
+HandlerOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | Failed | BodySuspended | BodyBlocked
 
 
 @dataclass(slots=True)
@@ -131,5 +184,5 @@ class CancelRequested:
 
 
 Stimulus: TypeAlias = (
-    Started | Adopted | NodeResult | TimersDue | SignalSent | ChildEnded | TailLoaded | CancelRequested
+    Started | Adopted | NodeResult | StepReport | TimersDue | SignalSent | ChildEnded | TailLoaded | CancelRequested
 )

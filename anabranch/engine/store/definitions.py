@@ -15,6 +15,7 @@ import orjson
 from sqlalchemy import Connection
 
 from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
+from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.store import statements
 from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
@@ -72,11 +73,28 @@ class Definitions(SqlRoom):
         def find(connection: Connection) -> WorkflowVersion | None:
             if is_uuid(workflow):
                 found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow, version=version)
+                found = found or _find_live(
+                    connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow, version=version
+                )
                 if found is not None:
                     return found
-            return _find_live(connection, tenant_id=tenant_id, name=workflow, version=version)
+            own = _find_live(connection, tenant_id=tenant_id, name=workflow, version=version)
+            return own or _find_code(connection, tenant_id=tenant_id, name=workflow, version=version)
 
         return await self.read(find)
+
+    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """Note what a worker can run: a version of a coded workflow, with the options that it is declared with now."""
+        text = orjson.dumps(definition).decode()
+
+        def register(connection: Connection) -> WorkflowVersion:
+            with self.dialect.transaction(connection):
+                return _register(connection, name, version, text, now=self.dialect.now(connection))
+
+        try:
+            return await self.write(register)
+        except DuplicateRefused:  # another worker has registered it at the same moment: now it is there
+            return await self.write(register)
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""
@@ -136,6 +154,7 @@ class Definitions(SqlRoom):
         self, connection: Connection, wanted: WorkflowVersion, text: bytes, actor: str | None
     ) -> WorkflowVersion:
         with self.dialect.transaction(connection):
+            _refuse_name_of_code(connection, wanted)
             now = self.dialect.now(connection)
             connection.execute(
                 statements.insert_workflow(
@@ -165,6 +184,8 @@ class Definitions(SqlRoom):
             same_head = (newest.name, newest.title, newest.kind) == (wanted.name, wanted.title, wanted.kind)
             if same_head and orjson.dumps(newest.definition) == text:
                 return newest
+            if newest.name != wanted.name:
+                _refuse_name_of_code(connection, wanted)
             version = newest.version + 1
             connection.execute(
                 statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
@@ -236,6 +257,52 @@ def _find_live(
     query = statements.live_version(tenant_id=tenant_id, workflow_id=workflow_id, name=name, version=version)
     values = connection.execute(query).one_or_none()
     return None if values is None else _version(values)
+
+
+def _find_code(connection: Connection, *, tenant_id: str, name: str, version: int | None) -> WorkflowVersion | None:
+    query = statements.live_code(tenant_id=tenant_id, name=name, version=version)
+    values = connection.execute(query).one_or_none()
+    return None if values is None else _version(values)
+
+
+def _refuse_name_of_code(connection: Connection, wanted: WorkflowVersion) -> None:
+    """Names of coded workflows are nobody's to take, whichever worker runs them."""
+    if _find_live(connection, tenant_id=CODED_TENANT_ID, name=wanted.name) is not None:
+        raise NameTaken(f"{wanted.name} is the name of a coded workflow, which every tenant sees")
+
+
+def _register(connection: Connection, name: str, version: int, text: str, *, now: int) -> WorkflowVersion:
+    newest = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name)
+    workflow_id = str(uuid.uuid4()) if newest is None else newest.workflow_id
+    known = None
+    if newest is None:
+        connection.execute(
+            statements.insert_workflow(
+                workflow_id=workflow_id, tenant_id=CODED_TENANT_ID, name=name, newest_version=version, created_at=now
+            )
+        )
+    else:
+        newest = _lock(connection, CODED_TENANT_ID, workflow_id, against_births=False)
+        known = _find_live(connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow_id, version=version)
+    if known is None:
+        connection.execute(
+            statements.insert_version(
+                workflow_id=workflow_id,
+                version=version,
+                name=name,
+                kind=CODED_KIND,
+                title=None,
+                definition=text,
+                created_at=now,
+            )
+        )
+    elif orjson.dumps(known.definition).decode() != text:
+        connection.execute(statements.update_version(workflow_id=workflow_id, version=version, definition=text))
+    if newest is not None and newest.version < version:
+        connection.execute(statements.update_workflow(workflow_id=workflow_id, newest_version=version))
+    registered = _find_live(connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow_id, version=version)
+    assert registered is not None, "it has just been written"
+    return registered
 
 
 def _version(values: Sequence[Any]) -> WorkflowVersion:

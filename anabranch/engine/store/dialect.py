@@ -122,6 +122,7 @@ class Dialect(Protocol):
         lease_ms: int,
         only: Sequence[str] | None,
         steal: bool,
+        known_code: Sequence[str] | None,
     ) -> list[Taken]:
         """Raise the version of due instances and give them to the worker."""
 

@@ -93,12 +93,21 @@ class MemoryStore:
         return outcome
 
     async def claim(
-        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
     ) -> list[Claimed]:
         """See `ports.Store.claim`."""
         await self.faults.before("claim")
         writes = self.database.writes
-        claimed = self.database.claim(worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal)
+        claimed = self.database.claim(
+            worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal, known_code=known_code
+        )
         self._own_writes += self.database.writes - writes
         await self.faults.after("claim")
         return claimed
@@ -294,6 +303,13 @@ class MemoryStore:
         """See `ports.Store.get_workflow`."""
         await self.faults.before("get_workflow")
         return self.database.definitions.get(tenant_id=tenant_id, workflow=workflow, version=version)
+
+    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """See `ports.Store.register_code`."""
+        await self.faults.before("register_code")
+        registered = self.database.definitions.register(name=name, version=version, definition=definition)
+        await self.faults.after("register_code")
+        return registered
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
         """See `ports.Store.get_definition`."""

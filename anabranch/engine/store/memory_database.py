@@ -11,7 +11,17 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch.engine.ports import Claimed, ForeignResult, InstanceHead, InstanceRow, Loaded, Outcome, Turn
+from anabranch.engine.ports import (
+    CODE_GRACE_MS,
+    Claimed,
+    ForeignResult,
+    InstanceHead,
+    InstanceRow,
+    Loaded,
+    Outcome,
+    Turn,
+)
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.stimuli import ChildEnded
@@ -107,7 +117,9 @@ class MemoryDatabase:
                     existing[turn.instance_id] = holder
                 if holder is not None or record is not None:
                     continue
-                if not (self.definitions.may_have_runs(turn.birth.workflow_id) and self._is_wanted(turn.birth)):
+                newest = turn.birth.workflow_version if turn.only_newest else None
+                may_be = self.definitions.may_have_runs(turn.birth.workflow_id, newest=newest)
+                if not (may_be and self._is_wanted(turn.birth)):
                     orphaned.add(turn.instance_id)
                     continue
             elif record is None or not _guard_holds(record.row, turn, now) or skip(turn):
@@ -125,11 +137,20 @@ class MemoryDatabase:
         return Outcome(won, now, existing, refused, orphaned, woken, cancelled)
 
     def claim(
-        self, *, worker_id: str, limit: int, lease_ms: int, only: Collection[str] | None, steal: bool
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Collection[str] | None,
+        steal: bool,
+        known_code: Collection[tuple[str, int]] | None = None,
     ) -> list[Claimed]:
         """Give due instances (with `steal` held ones too) to this worker, longest overdue first."""
         now = self.now()
         due = [row for row in self._family_rows(only) if _is_due(row, now) or (steal and row.worker_id is not None)]
+        if known_code is not None:
+            due = [row for row in due if _is_for(row, known_code, now)]
         claimed: list[Claimed] = []
         changes: list[Change] = []
         for row in heapq.nsmallest(limit, due, key=_overdue_order):
@@ -382,6 +403,13 @@ def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, availabl
 
 def _is_due(row: InstanceRow, now: int) -> bool:
     return row.available_at is not None and row.available_at <= now
+
+
+def _is_for(row: InstanceRow, known_code: Collection[tuple[str, int]], now: int) -> bool:
+    """May a worker that knows this code claim it, or has nobody who does come for too long?"""
+    head = row.head
+    known = head.kind != CODED_KIND or (head.workflow_name, head.workflow_version) in known_code
+    return known or (row.available_at is not None and row.available_at <= now - CODE_GRACE_MS)
 
 
 def _overdue_order(row: InstanceRow) -> tuple[int, str]:

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
 
 
@@ -60,6 +61,8 @@ class MemoryDefinitions:
             raise VersionMismatch(f"workflow {latest.name} is at version {latest.version}, not {expected_version}")
         if self._names.get((tenant_id, name), workflow_id) != workflow_id:
             raise NameTaken(f"another workflow is already named {name}")
+        if (latest is None or latest.name != name) and (CODED_TENANT_ID, name) in self._names:
+            raise NameTaken(f"{name} is the name of a coded workflow, which every tenant sees")
         # Through text and back: what is kept shares nothing with what was given.
         text = orjson.dumps(definition)
         if (
@@ -87,10 +90,32 @@ class MemoryDefinitions:
         self._workflows[workflow_id] = workflow
         return version
 
+    def register(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """A version of a coded workflow, with the options that it has now."""
+        workflow_id = self._names.setdefault((CODED_TENANT_ID, name), self._new_id())
+        workflow = self._workflows.setdefault(workflow_id, _Workflow())
+        known = _numbered(workflow, version)
+        now = self._now()
+        registered = WorkflowVersion(
+            workflow_id=workflow_id,
+            tenant_id=CODED_TENANT_ID,
+            name=name,
+            title=None,
+            kind=CODED_KIND,
+            version=version,
+            definition=orjson.loads(orjson.dumps(definition)),
+            created_at=workflow.versions[0].created_at if workflow.versions else now,
+            updated_at=now if known is None else known.updated_at,
+        )
+        others = [each for each in workflow.versions if each.version != version]
+        workflow.versions[:] = sorted([*others, registered], key=lambda each: each.version)
+        return registered
+
     def get(self, *, tenant_id: str, workflow: str, version: int | None) -> WorkflowVersion | None:
         """By id or name, of this tenant, unless deleted."""
-        found = self._workflows.get(workflow) or self._workflows.get(self._names.get((tenant_id, workflow), ""))
-        if found is None or found.deleted or found.newest.tenant_id != tenant_id:
+        named = self._names.get((tenant_id, workflow)) or self._names.get((CODED_TENANT_ID, workflow), "")
+        found = self._workflows.get(workflow) or self._workflows.get(named)
+        if found is None or found.deleted or found.newest.tenant_id not in (tenant_id, CODED_TENANT_ID):
             return None
         return found.newest if version is None else _numbered(found, version)
 
@@ -99,20 +124,23 @@ class MemoryDefinitions:
         found = self._workflows.get(workflow_id)
         return None if found is None else _numbered(found, version)
 
-    def may_have_runs(self, workflow_id: str | None) -> bool:
-        """False for a workflow that is not there (any more); test runs (None) need none."""
-        workflow = None if workflow_id is None else self._workflows.get(workflow_id)
-        return workflow_id is None or (workflow is not None and not workflow.deleted)
+    def may_have_runs(self, workflow_id: str | None, *, newest: int | None = None) -> bool:
+        """False for a workflow that is not there (any more), or not at this version; test runs (None) need none."""
+        if workflow_id is None:
+            return True
+        workflow = self._workflows.get(workflow_id)
+        return workflow is not None and not workflow.deleted and newest in (None, workflow.newest.version)
 
     def newest(self, *, tenant_id: str) -> list[WorkflowVersion]:
         """The newest version of each workflow of the tenant, by name."""
-        names = sorted(name for tenant, name in self._names if tenant == tenant_id)
-        return [self._workflows[self._names[tenant_id, name]].newest for name in names]
+        seen = {name: id_ for (tenant, name), id_ in self._names.items() if tenant == CODED_TENANT_ID}
+        seen |= {name: id_ for (tenant, name), id_ in self._names.items() if tenant == tenant_id}
+        return [self._workflows[seen[name]].newest for name in sorted(seen)]
 
     def versions_of(self, *, tenant_id: str, workflow_id: str) -> list[WorkflowVersion]:
         """All versions of a workflow of the tenant, oldest first; none if it is deleted."""
         workflow = self._workflows.get(workflow_id)
-        if workflow is None or workflow.deleted or workflow.newest.tenant_id != tenant_id:
+        if workflow is None or workflow.deleted or workflow.newest.tenant_id not in (tenant_id, CODED_TENANT_ID):
             return []
         return list(workflow.versions)
 
@@ -132,4 +160,4 @@ class MemoryDefinitions:
 
 
 def _numbered(workflow: _Workflow, version: int) -> WorkflowVersion | None:
-    return workflow.versions[version - 1] if 1 <= version <= len(workflow.versions) else None
+    return next((each for each in workflow.versions if each.version == version), None)

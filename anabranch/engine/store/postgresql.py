@@ -214,12 +214,17 @@ class PostgresqlDialect:
         lease_ms: int,
         only: Sequence[str] | None,
         steal: bool,
+        known_code: Sequence[str] | None,
     ) -> list[Taken]:
         """See `Dialect.claim`."""
         parameters: dict[str, Any] = {"worker_id": worker_id, "limit": limit, "lease_ms": lease_ms}
         if only is not None:
             parameters["ids"] = self.ids(only)
-        rows = connection.execute(statements.claim(only=only is not None, steal=steal), parameters)
+        if known_code is not None:
+            parameters["known_code"] = list(known_code)
+        rows = connection.execute(
+            statements.claim(only=only is not None, steal=steal, knows=known_code is not None), parameters
+        )
         return [Taken(*row) for row in rows]
 
     def append_foreign(self, connection: Connection, event: ForeignEvent, *, signals_max: int) -> InstanceRow | None:

@@ -166,14 +166,17 @@ class SqliteDialect:
         lease_ms: int,
         only: Sequence[str] | None,
         steal: bool,
+        known_code: Sequence[str] | None,
     ) -> list[Taken]:
         """See `Dialect.claim`."""
         with self.transaction(connection):
             now = self.now(connection)
-            due = statements.claimable(only=only is not None, steal=steal)
+            due = statements.claimable(only=only is not None, steal=steal, knows=known_code is not None)
             parameters: dict[str, Any] = {"worker_id": worker_id, "now": now, "limit": limit}
             if only is not None:
                 parameters["ids"] = self.ids(only)
+            if known_code is not None:
+                parameters["known_code"] = orjson.dumps(known_code).decode()
             taken = [Taken(*row) for row in _one_list(connection, due, **parameters)]
             if taken:
                 ids = self.ids([one.instance_id for one in taken])
@@ -301,8 +304,9 @@ def _hindered(connection: Connection, births: Sequence[Turn]) -> list[_Hindered]
             head.parent_id,
             head.parent_node_id,
             head.parent_scope,
+            head.workflow_version if only_newest else None,
         ]
-        for head in (turn.birth for turn in births)
+        for head, only_newest in ((turn.birth, turn.only_newest) for turn in births)
         if head is not None
     ]
     return _one_list(connection, statements.BIRTHS_HINDERED, births=orjson.dumps(keys).decode())

@@ -14,6 +14,8 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
+from anabranch.engine.ports import CODE_GRACE_MS
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.store.families import REASON_BEGINS, REASON_ENDS
 from anabranch.engine.store.rows import (
     EVENT_COLUMNS,
@@ -113,7 +115,9 @@ BIRTHS_HINDERED = text(f"""
                   AND k.idempotency_key = b.value ->> 3 AND k.idempotency_key IS NOT NULL) AS holder,
                (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.value ->> 0) AS present,
                (b.value ->> 4 IS NULL OR EXISTS (
-                   SELECT 1 FROM workflows AS w WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL))
+                   SELECT 1 FROM workflows AS w
+                   WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL
+                     AND w.newest_version = coalesce(b.value ->> 8, w.newest_version)))
                AND (b.value ->> 5 IS NULL OR EXISTS (
                    SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.value ->> 5 AND p.{IS_OPEN}))
                AND (b.value ->> 5 IS NULL OR NOT EXISTS (
@@ -123,10 +127,11 @@ BIRTHS_HINDERED = text(f"""
         FROM json_each(:births) AS b)
     WHERE holder IS NOT NULL OR present IS NOT NULL OR NOT living
 """)
-"""The births (id, tenant, name, key, workflow, parent with node and scope) that cannot be.
+"""The births (id, tenant, name, key, workflow, parent with node and scope, version if it must be the newest)
+that cannot be.
 
 With who holds their key, and whether they are orphans: those that are new, but whose workflow is
-gone, whose parent has ended, or whose parent's activation has. Uses ux_instance_idempotency,
+gone or has moved on, whose parent has ended, or whose parent's activation has. Uses ux_instance_idempotency,
 ux_log_ending and the primary keys.
 """
 
@@ -217,7 +222,7 @@ def doomed(by: str) -> TextClause:
 
 
 @cache
-def claimable(*, only: bool, steal: bool) -> TextClause:
+def claimable(*, only: bool, steal: bool, knows: bool) -> TextClause:
     """Open instances that are due (with `steal` also held ones), longest overdue first.
 
     Uses ix_instance_available, or the primary key and ix_instance_root when only some families
@@ -226,6 +231,9 @@ def claimable(*, only: bool, steal: bool) -> TextClause:
     due = "available_at <= :now" + (" OR worker_id IS NOT NULL" if steal else "")
     ids = "(SELECT value FROM json_each(:ids))"
     among = f"AND (instance_id IN {ids} OR root_id IN {ids})" if only else ""
+    if knows:
+        mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
+        among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= :now - {CODE_GRACE_MS})"
     return text(f"""
         SELECT json_group_array(json_array(instance_id, lapsed_at)) FROM (
             SELECT instance_id,

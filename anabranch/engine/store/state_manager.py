@@ -124,12 +124,26 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         )
 
     async def claim(
-        self, *, worker_id: str, limit: int, lease_ms: int, only: Sequence[str] | None = None, steal: bool = False
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them."""
+        known = None if known_code is None else [f"{name}:{version}" for name, version in known_code]
         taken = await self.write(
             lambda connection: self.dialect.claim(
-                connection, worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal
+                connection,
+                worker_id=worker_id,
+                limit=limit,
+                lease_ms=lease_ms,
+                only=only,
+                steal=steal,
+                known_code=known,
             )
         )
         if not taken:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from sqlalchemy import Select, TextClause, insert, null, select, text, update
+from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, insert, not_, null, or_, select, text, update
 from sqlalchemy.sql.dml import Insert, Update
 
+from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.store.rows import INSTANCE_COLUMNS
 from anabranch.engine.store.schema import (
@@ -138,9 +139,13 @@ def _entries(*, with_definitions: bool) -> Select[tuple[object, ...]]:
 def newest_versions(
     *, tenant_id: str, limit: int, after: str | None, with_definitions: bool
 ) -> Select[tuple[object, ...]]:
-    """The newest version of each workflow of a tenant, by name, strictly after that one. Uses ux_workflow_name."""
+    """The newest version of each workflow that a tenant sees, by name, strictly after that one.
+
+    Uses ux_workflow_name.
+    """
+    visible = or_(workflows.c.tenant_id == tenant_id, _is_code_unhidden_for(tenant_id))
     query = _entries(with_definitions=with_definitions).where(
-        workflows.c.tenant_id == tenant_id, _LIVE, workflow_versions.c.version == workflows.c.newest_version
+        visible, _LIVE, workflow_versions.c.version == workflows.c.newest_version
     )
     if after is not None:
         query = query.where(workflows.c.name > after)
@@ -150,11 +155,28 @@ def newest_versions(
 def versions_of(*, tenant_id: str, workflow_id: str, limit: int, before: int | None) -> Select[tuple[object, ...]]:
     """The versions of a workflow that is not deleted, newest first, strictly before that one. Uses the primary keys."""
     query = _entries(with_definitions=False).where(
-        workflows.c.tenant_id == tenant_id, _LIVE, workflow_versions.c.workflow_id == workflow_id
+        workflows.c.tenant_id.in_((tenant_id, CODED_TENANT_ID)),
+        _LIVE,
+        workflow_versions.c.workflow_id == workflow_id,
     )
     if before is not None:
         query = query.where(workflow_versions.c.version < before)
     return query.order_by(workflow_versions.c.version.desc()).limit(limit)
+
+
+def live_code(*, tenant_id: str, name: str, version: int | None) -> Select[tuple[object, ...]]:
+    """One version of a coded workflow by name, unless a workflow of the tenant has it. Uses ux_workflow_name."""
+    number = workflows.c.newest_version if version is None else version
+    return _VERSIONS.where(
+        _is_code_unhidden_for(tenant_id), _LIVE, workflows.c.name == name, workflow_versions.c.version == number
+    )
+
+
+def _is_code_unhidden_for(tenant_id: str) -> ColumnElement[bool]:
+    """Coded workflows belong to everybody; who had the name before one was registered keeps it."""
+    own = workflows.alias("own")
+    hidden = exists().where(own.c.tenant_id == tenant_id, own.c.name == workflows.c.name, own.c.deleted_at.is_(None))
+    return and_(workflows.c.tenant_id == CODED_TENANT_ID, not_(hidden))
 
 
 def live_version(
@@ -193,6 +215,12 @@ def insert_workflow(**values: object) -> Insert:
 def insert_version(**values: object) -> Insert:
     """A new version of a workflow that is locked."""
     return insert(workflow_versions).values(**values)
+
+
+def update_version(*, workflow_id: str, version: int, definition: str) -> Update:
+    """The options that a coded workflow is declared with now; drawn versions never change."""
+    which = (workflow_versions.c.workflow_id == workflow_id, workflow_versions.c.version == version)
+    return update(workflow_versions).where(*which).values(definition=definition)
 
 
 def update_workflow(*, workflow_id: str, **values: object) -> Update:

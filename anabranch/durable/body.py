@@ -1,0 +1,398 @@
+"""One call of the body of a coded run: what it asks for, and when it is answered, suspended or told to stop.
+
+Made by `runner` for each job, asked by `steps` on behalf of the author's code. The rules of its
+answers: what has ended is answered in the order of the log, so that branches meet as they met
+before; nothing new is done while the body has not asked for everything that the log has of this
+attempt; and when nothing but waits can move it, it is unwound.
+
+It knows the engine by its desk alone, and decides nothing: the journal's rules do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import orjson
+
+from anabranch.durable import branches
+from anabranch.durable.calls import Call, Rest, RestingCalls, is_short
+from anabranch.durable.replay import Replay
+from anabranch.durable.resting import rests
+from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
+from anabranch.engine.desk import Desk
+from anabranch.engine.ports import Clock
+from anabranch.engine.rules.coded.places import StepKind, is_step_name, mark, scope_of_call
+from anabranch.engine.rules.coded.state import CodedState, Step
+from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
+from anabranch.engine.rules.run_state import Phase
+from anabranch.engine.rules.stimuli import (
+    AwaitsChild,
+    AwaitsSignal,
+    AwaitsTime,
+    BodyBlocked,
+    BodySuspended,
+    StepOutcome,
+    StepReport,
+)
+from anabranch.errors import InvalidDefinition
+
+# 10 s for `finally` blocks to end when the body is unwound: time to close a connection.
+UNWIND_PATIENCE_S = 10.0
+
+# 100 ms between looks at a body that waits for something else than its steps: nobody tells us when it has come.
+LOOK_AGAIN_S = 0.1
+
+# 60 s: a body that asked for something new is waited for so long to ask for what the log has, if it does
+# something outside of its steps meanwhile that we cannot see the end of.
+HELD_BACK_S_MAX = 60.0
+
+# 20 turns of the event loop: what a task was told passes through gathers and groups to whoever waits for
+# it, two or three turns a level. Two answers at once would look to the body as if they had come together.
+TURNS_BETWEEN = 20
+
+Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
+"""One attempt of a step: what it came to, and the exception that it failed with."""
+
+
+class BodyRun:
+    """One call of a body, from its first line to its end, or to where it has nothing to do but wait."""
+
+    def __init__(self, desk: Desk, journal: CodedState, clock: Clock) -> None:
+        assert journal.body is not None, "a body is called when it was dispatched"
+        self.attempt = journal.body.attempt
+        self.now_ms = journal.body.began_at
+        """The time of the latest row that the body was answered from (ms)."""
+        self._desk = desk
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._began_seq = journal.body.began_seq
+        self._called_by = journal.body.called_by
+        self._main: asyncio.Task[Any] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Every task of the body that has asked for something."""
+        self._calls: dict[str, int] = {}
+        self._resting = RestingCalls()
+        self._pause = 0
+        """Turns of the event loop before the next thing is told."""
+        self._executing = 0
+        self._leaving: BodyBlocked | Suspended | None = None
+        self._awaited: BodySuspended | None = None
+        self._check: asyncio.Handle | None = None
+        self._overdue: asyncio.Future[None] = self._loop.create_future()
+        """Set when the body was told to leave and has not for too long."""
+        self._patience: asyncio.Handle | None = None
+        settled = [step for step in journal.steps.values() if step.seq <= desk.settled_seq]
+        self._replay = Replay(settled, attempt=self.attempt)
+
+    # -- the runner's side ----------------------------------------------------------------
+    async def run(self, body: Coroutine[Any, Any, Any]) -> Any:
+        """What the body returns, or how it came not to. Raises what it raises."""
+        self._main = asyncio.create_task(self._first_branch(body), name="coded-body")
+        try:
+            await asyncio.wait({self._main, self._overdue}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self._unwind()
+            raise
+        finally:
+            self._forget_check()
+            self._overdue.cancel()
+            if self._patience is not None:
+                self._patience.cancel()  # else it would keep all of this in memory until it is due
+        if self._leaving is None and not self._replay.is_complete:
+            self._leaving = self._changed("it ended")
+        if isinstance(self._leaving, BodyBlocked):
+            await self._unwind()
+            return self._leaving
+        if self._awaited is not None:
+            return await self._suspended(self._awaited)
+        await self._unwind()
+        return self._main.result()
+
+    def settled(self) -> None:
+        """Rows were committed: answer whoever waited for them, in the order of the log."""
+        if self._desk.journal is None or self._leaving is not None:
+            return
+        over = [call for call in self._resting.of(Rest.UNSETTLED, Rest.WAITING) if call.until()]
+        for call in sorted(over, key=self._seq_of):
+            record = self._record(call)
+            if record is not None and record.has_ended:
+                self._replay.ended(call.place)
+                self._resting.put(call, Rest.REPLAYED)
+            else:
+                self._resting.answer(call)
+        self._check_soon()
+
+    # -- the author's side ----------------------------------------------------------------
+    def call(self, name: str, kind: StepKind) -> Call:
+        """Number a call of a step. Raises InvalidDefinition for a name that cannot be, before anything is written."""
+        journal = self._ongoing()
+        if not is_step_name(name):
+            raise InvalidDefinition(f"{name!r} cannot name a step: write 1 to 128 letters, digits, `.`, `_`, `-`")
+        task = asyncio.current_task()
+        assert task is not None, "the body runs in a task"
+        if task not in self._tasks:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        number = self._calls[name] = self._calls.get(name, 0) + 1
+        first_scope = scope_of_call(number)
+        scope = journal.scope_for(name, first_scope, attempt=self.attempt)
+        call = Call(name, scope, kind, branches.present())
+        self._replay.ask(call.place, (name, first_scope))
+        return call
+
+    async def answer(self, call: Call, try_once: Try, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Any:
+        """What the step came to; until then it is tried, waited for, or both. Raises StepError."""
+        await self._rest(call, Rest.UNSETTLED, lambda: self._is_settled(call), unless_already=True)
+        if self._record(call) is None:
+            await self._rest(call, Rest.HELD, lambda: self._replay.is_complete, unless_already=True)
+        cause: BaseException | None = None
+        while True:
+            record = self._record(call)
+            if record is not None and record.kind is not call.kind:
+                await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
+            elif record is not None and record.has_ended:
+                return await self._deliver(call, record, cause)
+            elif record is not None and record.phase is not Phase.DISPATCHED:
+                await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
+            else:
+                cause = await self._try(call, 1 if record is None else record.attempt, try_once, policy) or cause
+
+    # -- steps ----------------------------------------------------------------------------
+    async def _try(self, call: Call, attempt: int, try_once: Try, policy: RetryPolicy) -> BaseException | None:
+        """One attempt, reported; returns once that is committed, or once a wait that it opens is over."""
+        known = mark(call.kind, call.branch.known)
+        self._executing += 1
+        try:
+            outcome, cause = await try_once(attempt)
+        finally:
+            self._executing -= 1
+            self._check_soon()
+        report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy)
+        if isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
+            call.asked = report
+            await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
+            return None
+        record = self._record(call)
+        seq = 0 if record is None else record.seq
+        self._desk.report(report)
+        await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
+        return cause
+
+    async def _deliver(self, call: Call, record: Step, cause: BaseException | None) -> Any:
+        """Answer from the log, when it is this row's turn."""
+        if not self._replay.was_told(call.place):
+            self._replay.ended(call.place)
+            if self._replay.may_tell(call.place) and not self._pause:
+                self._tell(call)
+            else:
+                await self._rest(call, Rest.REPLAYED, bool)
+        self.now_ms = max(self.now_ms, record.ended_at)
+        call.branch.saw(record.ended_seq)
+        if record.error is not None:
+            error = record.error
+            failure = StepError(error.type, error.message, error.code, error.attempt)
+            failure.stored = error
+            raise failure from cause
+        # A copy of its own: the journal's value is answered again when the body is called again.
+        return orjson.loads(record.output.raw)
+
+    async def _rest(self, call: Call, rest: Rest, until: Callable[[], bool], *, unless_already: bool = False) -> None:
+        """Return when it is so; what is cancelled because the body leaves is unwound by Suspended."""
+        if unless_already and until():
+            return
+        call.until = until
+        call.future, call.since = self._loop.create_future(), self._loop.time()
+        self._resting.put(call, rest)
+        self._check_soon()
+        try:
+            await call.future
+        except asyncio.CancelledError:
+            if self._leaving is not None:
+                raise Suspended from None
+            raise
+        finally:
+            self._resting.remove(call)
+            call.asked = None
+
+    async def _stay_blocked(self, why: str) -> None:
+        self._block(why)
+        await asyncio.sleep(UNWIND_PATIENCE_S)  # cancelled at once: the body is unwound
+        raise Suspended
+
+    # -- the journal ----------------------------------------------------------------------
+    def _ongoing(self) -> CodedState:
+        journal = self._desk.journal
+        if self._leaving is not None or journal is None:
+            raise Suspended
+        return journal
+
+    def has_begun(self, call: Call) -> bool:
+        """Has the step a row?"""
+        return self._record(call) is not None
+
+    def _record(self, call: Call) -> Step | None:
+        return self._ongoing().steps.get(call.place)
+
+    def _is_settled(self, call: Call) -> bool:
+        record = self._record(call)
+        return record is None or record.seq <= self._desk.settled_seq
+
+    def _has_news(self, call: Call, seq: int) -> bool:
+        record = self._record(call)
+        return record is not None and seq < record.seq <= self._desk.settled_seq
+
+    def _is_over(self, call: Call) -> bool:
+        """Has the wait ended, or has the next try begun?"""
+        record = self._record(call)
+        if record is None or record.seq > self._desk.settled_seq:
+            return False
+        return record.has_ended or record.phase is Phase.DISPATCHED
+
+    def _seq_of(self, call: Call) -> int:
+        record = self._record(call)
+        return 0 if record is None else record.seq
+
+    # -- what can move the body -----------------------------------------------------------
+    def _tell(self, call: Call) -> None:
+        """Tell the body what this step came to; the next one is told when the body has drawn its conclusions."""
+        self._replay.tell(call.place)
+        if len(self._tasks) > (self._main in self._tasks):  # else it does one thing at a time
+            self._pause = TURNS_BETWEEN
+        self._check_soon()
+
+    def _check_soon(self) -> None:
+        """Look, when all that may run now has run, whether the body has anything to do but wait."""
+        self._forget_check()
+        self._check = self._loop.call_soon(self._look)
+
+    def _check_later(self) -> None:
+        self._forget_check()
+        self._check = self._loop.call_later(LOOK_AGAIN_S, self._look)
+
+    def _forget_check(self) -> None:
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+
+    def _look(self) -> None:
+        main = self._main
+        if main is None or main.done() or self._leaving is not None or self._desk.journal is None:
+            return
+        if self._pause:
+            self._pause -= 1
+            self._check_soon()
+            return
+        if self._answer_allowed():
+            self._check_soon()
+            return
+        ours = {call.future for call in self._resting.of(*Rest) if call.future is not None}
+        if self._executing:
+            self._report_waits()  # we are told when it is done
+        elif not rests(main, ours):
+            self._report_waits()
+            self._give_up_on_what_is_held_back()
+            self._check_later()
+        else:
+            self._only_waits()
+
+    def _answer_allowed(self) -> bool:
+        """Answer what nothing stands before any more; was there something?"""
+        held = self._resting.of(Rest.HELD) if self._replay.is_complete else []
+        for call in held:
+            self._resting.answer(call)
+        place = self._replay.next
+        told = None if place is None else self._resting.at(Rest.REPLAYED, place)
+        if told is None:
+            free = (call for call in self._resting.of(Rest.REPLAYED) if self._replay.may_tell(call.place))
+            told = next(free, None)
+        if told is not None:
+            self._tell(told)
+            self._resting.answer(told)
+        return bool(held) or told is not None
+
+    def _only_waits(self) -> None:
+        """Nothing moves the body but what we answer."""
+        held, waits = self._resting.of(Rest.HELD), self._resting.of(Rest.WAITING)
+        if self._resting.of(Rest.UNSETTLED):
+            return  # we are told when it is settled
+        if self._resting.of(Rest.REPLAYED):
+            # What ended before it is not asked for any more: go on with what is, and see where that leads.
+            call = min(self._resting.of(Rest.REPLAYED), key=self._seq_of)
+            self._tell(call)
+            self._resting.answer(call)
+        elif held:
+            self._block(self._changed(f"it asks for {held[0].shown}").message)
+        elif any(is_short(call, self._ongoing(), now=self._clock.now()) for call in waits):
+            self._report_waits()
+        else:
+            self._suspend(waits)
+
+    def _report_waits(self) -> None:
+        for call in self._resting.of(Rest.WAITING):
+            if call.asked is not None:
+                self._desk.report(call.asked)
+                call.asked = None
+
+    # -- leaving --------------------------------------------------------------------------
+    def _suspend(self, waits: list[Call]) -> None:
+        asked = [call.asked for call in waits if call.asked is not None]
+        self._awaited = BodySuspended([call.place for call in waits], asked, self._called_by)
+        self._leave(Suspended())
+
+    def _block(self, why: str) -> None:
+        self._leave(BodyBlocked("NONDETERMINISM", why, self._called_by))
+
+    def _changed(self, what: str) -> BodyBlocked:
+        why = f"{what} without having asked for {self._replay.missing}, which its log has: the code has changed"
+        return BodyBlocked("NONDETERMINISM", why, self._called_by)
+
+    def _give_up_on_what_is_held_back(self) -> None:
+        latest = self._loop.time() - HELD_BACK_S_MAX
+        for call in self._resting.of(Rest.HELD):
+            if call.since < latest:
+                self._block(self._changed(f"it asks for {call.shown}").message)
+                return
+
+    def _leave(self, reason: BodyBlocked | Suspended) -> None:
+        self._leaving = reason
+        self._patience = self._loop.call_later(UNWIND_PATIENCE_S, self._set_overdue)
+        if self._main is not None:
+            self._main.cancel()
+        for call in self._resting.of(*Rest):
+            if call.future is not None:
+                call.future.cancel()
+
+    def _set_overdue(self) -> None:
+        if not self._overdue.done():
+            self._overdue.set_result(None)
+
+    async def _suspended(self, suspended: BodySuspended) -> BodySuspended:
+        """It was told to unwind: did it? Raises what it did instead."""
+        main = self._main
+        assert main is not None
+        await self._unwind()
+        if main.done() and (main.cancelled() or was_unwound(main.exception())):
+            return suspended
+        raise SuspensionSwallowed
+
+    async def _unwind(self) -> None:
+        """End every task of the body, and wait for that as long as it is reasonable."""
+        if self._leaving is None:
+            self._leaving = Suspended()
+        tasks = {task for task in {*self._tasks, self._main} if task is not None and not task.done()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            with suppress(TimeoutError):
+                await asyncio.wait(tasks, timeout=UNWIND_PATIENCE_S)
+
+    async def _first_branch(self, body: Coroutine[Any, Any, Any]) -> Any:
+        branches.begin(self._began_seq)
+        try:
+            return await body
+        except (SystemExit, KeyboardInterrupt) as exit_:
+            # A task that ends so would end the event loop, and all other runs with it.
+            raise RuntimeError(f"the body ended with {type(exit_).__name__}") from exit_

@@ -1,0 +1,52 @@
+"""Which task of a body knows what: so that the graph that a run traces shows what followed from what.
+
+A body that gathers runs in several tasks. Each is a branch; it knows what the branch that began it
+knew then, and what it was answered since; when it ends, the branch that began it knows that too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+
+from anabranch.engine.rules.coded.places import Rows
+
+
+class Branch:
+    """One task of a body, and the rows that it knows last: several where branches have met."""
+
+    __slots__ = ("inherited", "known", "task")
+
+    def __init__(self, task: asyncio.Task[object] | None, known: Rows) -> None:
+        self.task = task
+        self.inherited = known
+        self.known = known
+
+    def saw(self, seq: int) -> None:
+        """It was answered from this row; whatever it knew before led there."""
+        self.known = frozenset((seq,))
+
+    def meet(self, ended: Branch) -> None:
+        """A branch that it has begun has ended."""
+        if ended.known != ended.inherited:
+            self.known = self.known - ended.inherited | ended.known
+
+
+_branch: ContextVar[Branch] = ContextVar("branch")
+
+
+def begin(seq: int) -> None:
+    """The present task is the first branch of a body that was dispatched by this row."""
+    _branch.set(Branch(asyncio.current_task(), frozenset((seq,))))
+
+
+def present() -> Branch:
+    """The branch that calls; a task that was begun since has its own."""
+    branch = _branch.get()
+    task = asyncio.current_task()
+    if branch.task is not task and task is not None:
+        parent = branch
+        branch = Branch(task, parent.known)
+        _branch.set(branch)
+        task.add_done_callback(lambda _: parent.meet(branch))
+    return branch

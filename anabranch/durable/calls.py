@@ -1,0 +1,95 @@
+"""Calls of steps that are not answered yet, and why they are not. Known to `body` and `steps`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+
+from anabranch.durable.branches import Branch
+from anabranch.engine.rules.coded.places import StepKind
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.stimuli import AwaitsSignal, AwaitsTime, StepReport
+from anabranch.engine.rules.turn import PARK_AFTER_MS
+
+
+class Rest(Enum):
+    """Why a call is not answered yet."""
+
+    UNSETTLED = "its rows are on their way"
+    HELD = "nothing new is done before all that the log has was asked for"
+    REPLAYED = "it has ended, and its turn in the order of the log has not come"
+    WAITING = "a timer, a signal, a child or another try"
+
+
+class Call:
+    """One call of a step by the author's code, until it is answered."""
+
+    __slots__ = ("asked", "branch", "future", "kind", "name", "rest", "scope", "since", "until")
+
+    def __init__(self, name: str, scope: str, kind: StepKind, branch: Branch) -> None:
+        self.name = name
+        self.scope = scope
+        self.kind = kind
+        self.branch = branch
+        self.asked: StepReport | None = None
+        """A wait that is not reported yet."""
+        self.future: asyncio.Future[None] | None = None
+        self.rest = Rest.UNSETTLED
+        self.until: Callable[[], bool] = bool
+        self.since = 0.0
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Name and scope."""
+        return self.name, self.scope
+
+    @property
+    def shown(self) -> str:
+        """As people see it: `fetch#2`."""
+        return f"{self.name}{self.scope}"
+
+
+class RestingCalls:
+    """Calls of one body that are not answered, in the order in which they came to rest."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Rest, dict[tuple[str, str], Call]] = {rest: {} for rest in Rest}
+
+    def of(self, *rests: Rest) -> list[Call]:
+        """Those that rest for one of these reasons."""
+        return [call for rest in rests for call in self._calls[rest].values()]
+
+    def at(self, rest: Rest, place: tuple[str, str]) -> Call | None:
+        """The one that rests for this reason at this place."""
+        return self._calls[rest].get(place)
+
+    def put(self, call: Call, rest: Rest) -> None:
+        """It rests for this reason now, and for no other."""
+        self.remove(call)
+        call.rest = rest
+        self._calls[rest][call.place] = call
+
+    def remove(self, call: Call) -> None:
+        """It does not rest any more."""
+        self._calls[call.rest].pop(call.place, None)
+
+    def answer(self, call: Call) -> None:
+        """Let it go on."""
+        if call.future is not None and not call.future.done():
+            call.future.set_result(None)
+        self.remove(call)
+
+
+def is_short(call: Call, journal: CodedState, *, now: int) -> bool:
+    """Will this wait be over so soon that its body had better stay?"""
+    if call.asked is None:
+        record = journal.steps.get(call.place)
+        return record is not None and record.due_at is not None and record.due_at - now <= PARK_AFTER_MS
+    match call.asked.outcome:
+        case AwaitsTime(duration_ms):
+            return duration_ms <= PARK_AFTER_MS
+        case AwaitsSignal(event, wanted, timeout_ms):
+            kept = journal.oldest_signal(event, wanted) is not None
+            return kept or (timeout_ms is not None and timeout_ms <= PARK_AFTER_MS)
+    return False

@@ -1,0 +1,165 @@
+"""The client: starts, signals and watches runs, from a program that runs none of them.
+
+Importing it needs nothing of the engine; what opens a database is imported when one is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Self
+
+from anabranch.durable.transport import Transport
+from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
+
+# By the scheme of the URL: where the function is that opens it, `open_transport(url, tenant_id=…, key=…)`.
+_OPENERS = {
+    "sqlite": "anabranch.durable.local",
+    "postgresql": "anabranch.durable.local",
+    "http": "anabranch.durable.remote",
+    "https": "anabranch.durable.remote",
+}
+
+
+class RunHandle:
+    """One run, for whoever started it or knows its id."""
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self._client = client
+        self.run_id = run_id
+
+    async def get(self) -> dict[str, Any]:
+        """The run with input, output, error and steps, as REST shows it. Raises NotFound."""
+        return await self._client.get(self.run_id)
+
+    async def result(self, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 -- as the contract has it
+        """The run's output, once it is there. `timeout` in seconds.
+
+        Raises RunFailed, RunCancelled, NotFound, TimeoutError (the run goes on).
+        """
+        return await self._client.result(self.run_id, timeout=timeout)
+
+    async def signal(self, event: str, payload: Any = None, *, key: str | None = None) -> bool:
+        """Send a signal; True if a fitting wait was open, else it is kept. A repeated key is delivered once.
+
+        Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
+        """
+        return await self._client.signal(self.run_id, event, payload, key=key)
+
+    async def cancel(self, *, reason: str = "cancelled by a client") -> None:
+        """Return once CANCELLED is committed. Raises NotFound; RunIsTerminal if it ended otherwise."""
+        await self._client.cancel(self.run_id, reason=reason)
+
+
+class Client:
+    """A connection for one tenant: to a database (`sqlite:///path`, `postgresql://…`) or a server (`https://…`).
+
+    `async with Client(url) as client:` A database is told the `tenant`; a server takes an API `key`
+    (`ANABRANCH_TOKEN` unless given), which decides the tenant. All verbs do the same on both; to a server
+    they may also raise NotAuthenticated, NotPermitted and ServerUnreachable.
+    """
+
+    def __init__(self, url: str, *, tenant: str = "default", key: str | None = None) -> None:
+        self._url = url
+        self._tenant = tenant
+        self._key = key
+        self._transport: Transport | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the connection. Raises StoreUnavailable, SchemaMismatch, InvalidRequest for a URL of no known kind."""
+        self._transport = await _open(self._url, tenant_id=self._tenant, key=self._key)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it; runs go on."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
+
+    async def start(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        idempotency_key: str | None = None,
+        available_at: datetime | None = None,
+        deadline_at: datetime | None = None,
+        retention_days: int | None = None,
+        version: int | None = None,
+    ) -> RunHandle:
+        """Start a run of a workflow, drawn or coded; it is durable when this returns.
+
+        A repeated `idempotency_key` gives the first run. Times are aware datetimes; `version` is
+        the newest unless given, and pinned. Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
+        """
+        run_id = await self._open_transport.start(
+            workflow,
+            input,
+            version=version,
+            idempotency_key=idempotency_key,
+            retention_days=retention_days,
+            available_at=_aware(available_at, "available_at"),
+            deadline_at=_aware(deadline_at, "deadline_at"),
+        )
+        return RunHandle(self, run_id)
+
+    def handle(self, run_id: str) -> RunHandle:
+        """A handle of a run that was started elsewhere."""
+        return RunHandle(self, run_id)
+
+    async def get(self, run_id: str) -> dict[str, Any]:
+        """A run with input, output, error and steps, as REST shows it. Raises NotFound."""
+        return await self._open_transport.get(run_id)
+
+    async def list(
+        self, *, workflow: str | None = None, status: str | Sequence[str] = (), limit: int = 50
+    ) -> Sequence[Mapping[str, Any]]:
+        """The newest runs first, of one workflow or status if they are named. Raises NotFound, InvalidRequest."""
+        if limit < 1:
+            raise InvalidRequest(f"a list has at least 1 item, not {limit}")
+        statuses = [status] if isinstance(status, str) else list(status)
+        return await self._open_transport.list(workflow=workflow, statuses=statuses, limit=limit)
+
+    async def result(self, run_id: str, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 -- see RunHandle
+        """A run's output, once it is there; see `RunHandle.result`."""
+        async with asyncio.timeout(timeout):
+            run = await self._open_transport.ended(run_id)
+        if run["status"] == "FAILED":
+            error = run["error"]
+            raise RunFailed(f"run {run_id} failed with {error['code']}: {error['message']}", details=error)
+        if run["status"] == "CANCELLED":
+            raise RunCancelled(f"run {run_id} was cancelled: {run['note']}")
+        return run["output"]
+
+    async def signal(self, run_id: str, event: str, payload: Any = None, *, key: str | None = None) -> bool:
+        """Send a signal to a run; see `RunHandle.signal`."""
+        return await self._open_transport.signal(run_id, event, payload, key=key)
+
+    async def cancel(self, run_id: str, *, reason: str = "cancelled by a client") -> None:
+        """Cancel a run; see `RunHandle.cancel`."""
+        await self._open_transport.cancel(run_id, reason=reason)
+
+    @property
+    def _open_transport(self) -> Transport:
+        if self._transport is None:
+            raise InvalidRequest("the client is not open", hint="Use it in `async with Client(url) as client:`.")
+        return self._transport
+
+
+async def _open(url: str, *, tenant_id: str, key: str | None) -> Transport:
+    scheme = url.partition(":")[0].partition("+")[0]
+    if scheme not in _OPENERS:
+        raise InvalidRequest(f"a client cannot open {scheme!r} URLs; it knows {', '.join(_OPENERS)}")
+    transport: Transport = await import_module(_OPENERS[scheme]).open_transport(url, tenant_id=tenant_id, key=key)
+    return transport
+
+
+def _aware(at: datetime | None, name: str) -> datetime | None:
+    if at is not None and at.tzinfo is None:
+        raise InvalidRequest(f"{name} has no time zone", hint="Write datetime.now(UTC), or give it a tzinfo.")
+    return at

@@ -1,0 +1,57 @@
+"""`ctx`: what the body of a coded workflow knows and may ask for, the same on every replay."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from datetime import UTC, datetime
+
+from anabranch.durable.body import BodyRun
+from anabranch.durable.steps import Steps
+
+
+class Cancelled:
+    """True once the run is cancelled or given up here; threads may look, tasks may wait."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event = event
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def is_set(self) -> bool:
+        """The same, by the name that events have."""
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        """Return once it is so."""
+        await self._event.wait()
+
+
+class Context:
+    """One call of a body: its run, and `step` for everything that must not happen twice."""
+
+    def __init__(self, *, run_id: str, version: int, body: BodyRun, steps: Steps, cancelled: asyncio.Event) -> None:
+        self.run_id = run_id
+        self.version = version
+        self.attempt = body.attempt
+        """Of the workflow: 1, and more if it has a `retry` of its own."""
+        self.step = steps
+        self.cancelled = Cancelled(cancelled)
+        self._body = body
+        # Not dice but a function of the run: a replay throws the same.
+        self._numbers = random.Random(f"{run_id}/numbers")  # noqa: S311
+        self._ids = random.Random(f"{run_id}/ids")  # noqa: S311
+
+    def now(self) -> datetime:
+        """The time (UTC) of the latest thing that the log has told this body: it moves when a step ends."""
+        return datetime.fromtimestamp(self._body.now_ms / 1000, UTC)
+
+    def random(self) -> float:
+        """The next number from 0 to 1 of a series that belongs to the run. No source of secrets."""
+        return self._numbers.random()
+
+    def uuid4(self) -> uuid.UUID:
+        """The next UUID of a series that belongs to the run. No source of secrets."""
+        return uuid.UUID(int=self._ids.getrandbits(128), version=4)

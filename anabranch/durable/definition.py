@@ -1,0 +1,122 @@
+"""`@workflow`: how a function becomes a coded workflow, and the registries that workers look into."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from anabranch.engine.rules.coded.plan import coded_plan
+from anabranch.errors import InvalidDefinition
+
+Body: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+"""`async def body(ctx, input)`."""
+
+# The form of every workflow's name.
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+# As large as the column of versions.
+VERSION_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workflow:
+    """A coded workflow in one version. Calling it calls the function, without any durability."""
+
+    name: str
+    version: int
+    body: Body
+    options: Mapping[str, Any]
+    """`retention`, `retry`, `deadline`, as they were written."""
+
+    def __call__(self, ctx: Any, input: Any) -> Awaitable[Any]:
+        """What the function itself returns, for tests with a context of their own."""
+        return self.body(ctx, input)
+
+    @property
+    def origin(self) -> str:
+        """Where the function is, to tell two declarations apart."""
+        return f"{self.body.__module__}.{self.body.__qualname__}"
+
+
+class Registry:
+    """Coded workflows by name and version."""
+
+    def __init__(self, workflows: Iterable[Workflow] = ()) -> None:
+        self._workflows: dict[tuple[str, int], Workflow] = {}
+        for each in workflows:
+            self.add(each)
+
+    def add(self, declared: Workflow) -> None:
+        """Know it from now on. Raises InvalidDefinition if another function has its name and version."""
+        known = self._workflows.setdefault((declared.name, declared.version), declared)
+        if known.origin != declared.origin:
+            raise InvalidDefinition(
+                f"workflow {declared.name!r} version {declared.version} is declared by {known.origin} already,"
+                f" and now by {declared.origin}",
+                hint="Give the changed function the next version.",
+            )
+        # The same function again is a module that was imported twice, or reloaded.
+        self._workflows[declared.name, declared.version] = declared
+
+    def find(self, name: str, version: int) -> Workflow | None:
+        """The workflow, or None: it is not known here in this version."""
+        return self._workflows.get((name, version))
+
+    def clear(self) -> None:
+        """Forget all of them. Bodies under way go on."""
+        self._workflows.clear()
+
+    def __iter__(self) -> Iterator[Workflow]:
+        """All of them, by name and version."""
+        return iter([self._workflows[key] for key in sorted(self._workflows)])
+
+    def __len__(self) -> int:
+        return len(self._workflows)
+
+
+DECLARED = Registry()
+"""Every workflow that a module declared when it was imported; it grows as modules are."""
+
+
+def workflow(
+    *,
+    name: str,
+    version: int = 1,
+    retention: str | int | None = None,
+    retry: Mapping[str, Any] | None = None,
+    deadline: str | int | None = None,
+) -> Callable[[Body], Workflow]:
+    """Declare an async function `body(ctx, input)` as a coded workflow.
+
+    `name` has up to 64 characters of `a-z`, `0-9`, `_`, `-`; a changed function gets the next
+    `version`. `retention` is how long an ended run is kept, `deadline` how long a run may take (both
+    durations), `retry` (`{"attempts": 3, "backoff": {…}}`) how often the whole function is tried. Raises
+    InvalidDefinition for a declaration that makes no sense, or a version that another function has.
+    """
+    options = {"retention": retention, "retry": None if retry is None else dict(retry), "deadline": deadline}
+    _check(name, version, options)
+
+    def declare(body: Body) -> Workflow:
+        if not inspect.iscoroutinefunction(body):
+            raise InvalidDefinition(f"workflow {name!r}: {body!r} is not an `async def body(ctx, input)`")
+        declared = Workflow(name, version, body, options)
+        DECLARED.add(declared)
+        return declared
+
+    return declare
+
+
+def _check(name: object, version: object, options: Mapping[str, Any]) -> None:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise InvalidDefinition(
+            f"{name!r} cannot name a workflow: write up to 64 of a-z, 0-9, `_`, `-`, beginning with a letter or digit"
+        )
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION_MAX:
+        raise InvalidDefinition(f"workflow {name!r}: a version is a whole number from 1 up, not {version!r}")
+    try:
+        coded_plan(name, version, options)
+    except ValueError as refusal:
+        raise InvalidDefinition(f"workflow {name!r}: {refusal}") from None

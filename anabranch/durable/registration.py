@@ -1,0 +1,14 @@
+"""Registration: a worker writes down what it can run, so that servers without the code list and start it."""
+
+from __future__ import annotations
+
+from anabranch.durable.definition import Registry
+from anabranch.engine.ports import Store
+
+
+async def register(store: Store, registry: Registry) -> None:
+    """Note every workflow of the registry in the table of definitions. Raises StoreUnavailable."""
+    for each in registry:
+        await store.register_code(
+            name=each.name, version=each.version, definition={"workflowOptions": dict(each.options)}
+        )

@@ -1,0 +1,70 @@
+"""What a body has to be told again, in which order, and what it has to ask for before anything new is done.
+
+Made by `body` for each call of a body, from the journal as it is committed then. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from anabranch.engine.rules.coded.state import Step
+
+Place = tuple[str, str]
+
+
+class Replay:
+    """The steps that had rows when the body was called, in its attempt of the workflow, and what ended since."""
+
+    def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
+        known = list(steps)
+        self._unasked = {step.place for step in known if step.born_in == attempt}
+        ended = sorted((step for step in known if step.has_ended), key=lambda step: step.ended_seq)
+        self._free = {step.place for step in ended if step.born_in < attempt}
+        """What ended in earlier attempts: this one may go another way and never ask, so nothing waits for it."""
+        self._order = deque(step.place for step in ended if step.place not in self._free)
+        self._untold = set(self._order)
+        self._told: set[Place] = set()
+
+    # -- what must be asked for -----------------------------------------------------------
+    @property
+    def is_complete(self) -> bool:
+        """True once the body has asked for all that the log has of this attempt."""
+        return not self._unasked
+
+    @property
+    def missing(self) -> str:
+        """Something that it has not asked for, as people see it."""
+        name, scope = min(self._unasked)
+        return f"{name}{scope}"
+
+    def ask(self, *places: Place) -> None:
+        """The body has asked for these."""
+        self._unasked.difference_update(places)
+
+    # -- what is told, in the order of the log --------------------------------------------
+    def ended(self, place: Place) -> None:
+        """It has ended while the body is called, after all that is known to have ended: it is told after them."""
+        if place not in self._untold and place not in self._told and place not in self._free:
+            self._order.append(place)
+            self._untold.add(place)
+
+    @property
+    def next(self) -> Place | None:
+        """What is to be told first; None: everything is told."""
+        while self._order and self._order[0] not in self._untold:
+            self._order.popleft()
+        return self._order[0] if self._order else None
+
+    def may_tell(self, place: Place) -> bool:
+        """Stands nothing before it that the body is going to be told?"""
+        return place in self._free or self.next == place
+
+    def tell(self, place: Place) -> None:
+        """It is told now."""
+        self._untold.discard(place)
+        self._told.add(place)
+
+    def was_told(self, place: Place) -> bool:
+        """Is the body told already?"""
+        return place in self._told

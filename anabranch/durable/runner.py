@@ -1,0 +1,140 @@
+"""The runner: calls the bodies of coded workflows, as the task worker calls handlers.
+
+The composition root makes one, hands it to the engine as the handler of bodies and connects it with
+the engine once that exists. What a body came to, the runner says in the words of the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+
+from anabranch.durable.body import BodyRun
+from anabranch.durable.context import Context
+from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.execution import lines_of_the_author
+from anabranch.durable.step_error import StepError, SuspensionSwallowed, qualified_name
+from anabranch.durable.steps import Children, Signals, Steps
+from anabranch.engine.desk import Desk, desk_of
+from anabranch.engine.failures import failed_by
+from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.coded.plan import BODY_TYPE
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.node_types import NodeType
+from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, Failed
+from anabranch.errors import AnabranchError, NonRetryable, RunError
+
+# 256 threads for steps that are not async: they wait for others for most of their time, and one
+# that hangs, and cannot be stopped, must not keep the rest from their turn.
+THREADS_MAX = 256
+
+
+class Runner:
+    """Runs bodies of the workflows that this process knows."""
+
+    def __init__(self, registry: Registry, *, children: Children, signals: Signals) -> None:
+        self.registry = registry
+        self._children = children
+        self._signals = signals
+        self._engine: Engine | None = None
+        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="coded-step")
+
+    def connect(self, engine: Engine) -> None:
+        """Run the bodies of this engine's runs from now on."""
+        self._engine = engine
+
+    def stop(self) -> None:
+        """Take no more threads; those that still run are left behind."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def known(self) -> Sequence[tuple[str, int]]:
+        """Name and version of every workflow whose function is here."""
+        return [(each.name, each.version) for each in self.registry]
+
+    async def execute(self, config: Mapping[str, Any], context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
+        """Call the body that the config names, once."""
+        name, version = config["workflow"], config["version"]
+        found = self.registry.find(name, version)
+        if found is None:
+            message = f"no worker that has looked at this run knows workflow {name!r} in version {version}"
+            return BodyBlocked("UNKNOWN_WORKFLOW", message)
+        assert self._engine is not None, "connect comes before any run"
+        desk = desk_of(self._engine.orchestrator.held, helpers.instance_id)
+        journal = None if desk is None else desk.journal
+        if desk is None or journal is None or journal.body is None:
+            raise NonRetryable(f"run {helpers.instance_id} is not advanced here any more")  # nobody reads this
+        return await self._call(found, desk, journal, helpers)
+
+    async def _call(self, found: Workflow, desk: Desk, journal: CodedState, helpers: Helpers) -> HandlerReturn:
+        assert self._engine is not None, "connect comes before any run"
+        run = BodyRun(desk, journal, self._engine.clock)
+        steps = Steps(run, helpers=helpers, children=self._children, signals=self._signals, threads=self._threads)
+        context = Context(
+            run_id=helpers.instance_id, version=found.version, body=run, steps=steps, cancelled=helpers.cancelled
+        )
+        input_ = orjson.loads(journal.input.raw)["input"]
+        desk.listen(run.settled)
+        try:
+            returned = await run.run(_coroutine(found, context, input_))
+        except SuspensionSwallowed:
+            message = "the body caught the exception that unwinds it (Suspended) and went on; raise it again"
+            return Failed(RunError("SUSPENSION_SWALLOWED", "SuspensionSwallowed", message), retryable=False)
+        except StepError as failure:
+            return _uncaught(failure)
+        except Exception as failure:  # noqa: BLE001 -- whatever a body raises is its outcome
+            return _failed(failure, helpers)
+        finally:
+            desk.stop_listening(run.settled)
+        if isinstance(returned, BodySuspended | BodyBlocked):
+            return returned
+        return HandlerResult(returned)
+
+
+class WithBodies:
+    """The node types of a process, and its coded bodies, as the engine asks for their handlers."""
+
+    def __init__(self, nodes: HandlerRegistry, runner: Runner) -> None:
+        self._nodes = nodes
+        self._runner = runner
+
+    def get(self, type_name: str) -> NodeType | None:
+        """The node type, or None if nobody registered it. Bodies are no type that a node can have."""
+        return self._nodes.get(type_name)
+
+    def names(self) -> Sequence[str]:
+        """Every registered node type."""
+        return self._nodes.names()
+
+    def handler(self, type_name: str) -> Handler | None:
+        """The handler of a node type, or of bodies."""
+        return self._runner if type_name == BODY_TYPE else self._nodes.handler(type_name)
+
+
+async def _coroutine(found: Workflow, context: Context, input_: Any) -> Any:
+    return await found.body(context, input_)
+
+
+def _uncaught(failure: StepError) -> Failed:
+    """A step failed for good and the body let it pass: the run's error is the step's."""
+    stored = failure.stored
+    if not isinstance(stored, RunError):
+        stored = RunError(failure.code, failure.type, failure.message, attempt=failure.attempt)
+    return Failed(stored, retryable=True)
+
+
+def _failed(failure: Exception, helpers: Helpers) -> Failed:
+    failed = failed_by(
+        failure,
+        node_id=helpers.node_id,
+        scope=helpers.scope,
+        attempt=helpers.attempt,
+        name_of=qualified_name,
+        traceback=lines_of_the_author(failure),
+    )
+    if isinstance(failure, AnabranchError):
+        return Failed(failed.error, retryable=False)  # a declaration that makes no sense is none the better next time
+    return failed

@@ -1,0 +1,67 @@
+"""What the body of a coded workflow sees of a step that failed for good. Known to clients too: imports no engine."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+class StepError(Exception):
+    """A step failed, and will not be tried again.
+
+    The same on the first run and on every replay: it is made from what the log keeps. `type` is the
+    qualified name of the exception's class (`ValueError`, `shop.errors.Declined`), `code` a stable
+    word for programs, `attempt` the try that was the last one. On the first run `__cause__` is the
+    exception itself.
+    """
+
+    def __init__(self, type: str, message: str, code: str = "HANDLER_ERROR", attempt: int = 1) -> None:
+        super().__init__(message)
+        self.type = type
+        self.message = message
+        self.code = code
+        self.attempt = attempt
+        self.stored: Any = None
+        """The error as the log keeps it, with the step that it is of; None: it was made by somebody else."""
+
+    def is_a(self, kind: str | type[BaseException]) -> bool:
+        """Was the exception of this class? By qualified name, by bare name, or the class itself; not its subclasses."""
+        wanted = kind if isinstance(kind, str) else qualified_name(kind)
+        return wanted in (self.type, self.type.rpartition(".")[2])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StepError) and self._picture == other._picture
+
+    def __hash__(self) -> int:
+        return hash(self._picture)
+
+    def __repr__(self) -> str:
+        return f"StepError({self.type!r}, {self.message!r}, code={self.code!r}, attempt={self.attempt})"
+
+    @property
+    def _picture(self) -> tuple[str, str, str, int]:
+        return self.type, self.message, self.code, self.attempt
+
+
+class Suspended(asyncio.CancelledError):
+    """Unwinds the body of a workflow that only waits: it is called again when a wait is over.
+
+    A BaseException on purpose: `except Exception` lets it pass, and whoever catches everything must
+    raise it again. (It is a cancellation, so task groups, gathers and timeouts pass it on too.)
+    """
+
+
+class SuspensionSwallowed(Exception):
+    """A body caught its own unwinding and went on."""
+
+
+def was_unwound(failure: BaseException | None) -> bool:
+    """Is this how a body ends that let itself be unwound? Task groups wrap what they pass on."""
+    if isinstance(failure, BaseExceptionGroup):
+        return all(was_unwound(each) for each in failure.exceptions)
+    return isinstance(failure, asyncio.CancelledError)
+
+
+def qualified_name(kind: type) -> str:
+    """`module.Class`, or `Class` for the built-in ones."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

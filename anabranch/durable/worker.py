@@ -1,0 +1,52 @@
+"""The worker: a process, or a part of one, that runs coded workflows and whatever else is to be run.
+
+Embeds the application with its engine, as `anabranch worker` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from anabranch.app import build
+from anabranch.durable.definition import DECLARED, Registry, Workflow
+from anabranch.service import House
+from anabranch.settings import Settings
+
+
+class Worker:
+    """Runs workflows of one database while it is open.
+
+    `async with Worker(url, workflows=[onboard], concurrency=64):` `workflows` are the coded ones that it
+    runs, all that imported modules have declared unless given; it runs drawn ones too. `concurrency`
+    is how many bodies and nodes it executes at once. Further settings by their names, such as `lease="30s"`.
+    """
+
+    def __init__(
+        self, url: str, *, workflows: Iterable[Workflow] | None = None, concurrency: int | None = None, **settings: Any
+    ) -> None:
+        self._url = url
+        self._code = DECLARED if workflows is None else Registry(workflows)
+        self._chosen = {"concurrency": concurrency, **settings}
+        self._opened = AsyncExitStack()
+        self.house: House | None = None
+        """What the process has open, while it is open."""
+
+    async def __aenter__(self) -> Self:
+        """Return when it works: the database is open, and what it can run is registered there.
+
+        Raises StoreUnavailable, SchemaMismatch, SettingsError.
+        """
+        settings = Settings.load(database_url=self._url, **self._chosen)
+        opening = build(settings).opened_house(works=True, code=self._code, grace_s=settings.grace_ms / 1000)
+        self.house = await self._opened.enter_async_context(opening)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let what executes end, within the grace; hand everything else over to other workers."""
+        self.house = None
+        await self._opened.aclose()

@@ -1,0 +1,55 @@
+"""The desk: what the body of one coded run has of the engine while it is under way.
+
+Called by the runner of coded workflows, once for each time that a body is called. It reads the
+journal, hands in reports, and is told when something is settled; all of it ends by itself when
+the run is not advanced here any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.engine.held import Held, HeldInstances
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.stimuli import StepReport
+
+
+class Desk:
+    """One coded run, as long as it is held under this very adoption."""
+
+    def __init__(self, held_instances: HeldInstances, held: Held) -> None:
+        self._held_instances = held_instances
+        self._held = held
+
+    @property
+    def journal(self) -> CodedState | None:
+        """What is known of the run, and what is about to be committed. None: it is not advanced here any more."""
+        state = self._held.holding.state
+        if not self._held_instances.still_has(self._held) or not isinstance(state, CodedState):
+            return None
+        return state
+
+    def report(self, report: StepReport) -> None:
+        """Hand in what a step came to; the listener is called once it is settled."""
+        if self._held_instances.still_has(self._held):
+            self._held_instances.offer(self._held, report)
+
+    @property
+    def settled_seq(self) -> int:
+        """The last row of the journal that is committed: nothing may be done because of a later one."""
+        return self._held.settled_seq
+
+    def listen(self, settled: Callable[[], None]) -> None:
+        """Be told whenever something is settled."""
+        self._held.listener = settled
+
+    def stop_listening(self, settled: Callable[[], None]) -> None:
+        """Be told no more, unless another body listens by now."""
+        if self._held.listener == settled:
+            self._held.listener = None
+
+
+def desk_of(held_instances: HeldInstances, instance_id: str) -> Desk | None:
+    """The desk of a held instance; None: it is not advanced here any more."""
+    held = held_instances.get(instance_id)
+    return None if held is None else Desk(held_instances, held)

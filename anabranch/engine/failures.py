@@ -1,0 +1,101 @@
+"""What an exception of somebody's code becomes in the log: code, type and message, and whether another try may help.
+
+Called by the task worker for handlers, and by the runner of coded workflows for their steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from anabranch.engine.rules.stimuli import Failed, NodeResult, StepReport
+from anabranch.errors import (
+    AnabranchError,
+    EgressRefused,
+    HttpAnswerInvalid,
+    HttpRefused,
+    NodeFailure,
+    NonRetryable,
+    RunError,
+    SecretKeyMissing,
+    SecretKeyWrong,
+    SecretUnknown,
+    TemplateError,
+    ValueNotStorable,
+    ValueTooLarge,
+)
+
+# 4,096 characters of an error's message: enough to read why; a megabyte of HTML is not a reason.
+MESSAGE_CHARACTERS_MAX = 4_096
+
+# The form of an error's code: a handler may bring codes of its own.
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+
+# Errors of ours that another try cannot mend: the same config and context give the same again.
+_FINAL_ERRORS = (
+    EgressRefused,
+    HttpAnswerInvalid,
+    HttpRefused,
+    SecretKeyMissing,
+    SecretKeyWrong,
+    SecretUnknown,
+    TemplateError,
+    ValueNotStorable,
+    ValueTooLarge,
+)
+
+
+def bare_name(kind: type) -> str:
+    """The name of an exception's class, as nodes show it."""
+    return kind.__name__
+
+
+def failed_by(
+    failure: BaseException,
+    *,
+    node_id: str,
+    scope: str,
+    attempt: int,
+    name_of: Callable[[type], str] = bare_name,
+    traceback: str = "",
+) -> Failed:
+    """The outcome that an exception is. `name_of` gives its class the name that the log keeps."""
+
+    def error(code: str, type_name: str, message: str) -> RunError:
+        return RunError(code, storable(type_name), storable(message), node_id, scope, attempt, storable(traceback))
+
+    if isinstance(failure, NonRetryable):
+        cause = failure.__cause__ or failure
+        code = str(failure.code)  # a stranger's: it may be anything
+        code = code if _CODE.fullmatch(code) else "HANDLER_ERROR"
+        return Failed(error(code, name_of(type(cause)), _message(failure)), retryable=False)
+    if isinstance(failure, NodeFailure):
+        return Failed(
+            error(failure.code, failure.type_name, _message(failure)), failure.retryable, failure.retry_after_ms
+        )
+    if isinstance(failure, AnabranchError):
+        own = error(failure.code, name_of(type(failure)), failure.message)
+        return Failed(own, retryable=not isinstance(failure, _FINAL_ERRORS))
+    return Failed(error("HANDLER_ERROR", name_of(type(failure)), _message(failure)), retryable=True)
+
+
+def storable(message: str) -> str:
+    """Text that every database takes: no NUL, no lone surrogates, not endless."""
+    text = message[:MESSAGE_CHARACTERS_MAX].replace("\x00", "\ufffd")
+    return text.encode("utf-8", "replace").decode()
+
+
+def as_refused(result: NodeResult | StepReport, reason: str) -> NodeResult | StepReport:
+    """A result that the database does not take, as a failure that says so."""
+    node_id = result.node_id if isinstance(result, NodeResult) else result.name
+    message = f"the database does not take this output: {reason}"
+    error = RunError(ValueNotStorable.code, "ValueNotStorable", message, node_id, result.scope, result.attempt)
+    return replace(result, outcome=Failed(error, retryable=False))
+
+
+def _message(failure: BaseException) -> str:
+    try:
+        return str(failure)
+    except Exception:  # noqa: BLE001 -- a stranger's __str__
+        return "its message cannot be read"

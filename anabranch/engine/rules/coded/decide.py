@@ -1,0 +1,317 @@
+"""Decisions about coded runs: what follows from what a body or a step came to, from timers, signals and children.
+
+Pure. Called by `rules.decide`, which has sent away what comes too late. What is the same for
+drawn runs is in `upkeep`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from anabranch.engine.rules.child_ids import child_id
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, BODY_SCOPE, StepKind
+from anabranch.engine.rules.coded.state import Body, CodedState, Step
+from anabranch.engine.rules.commands import AwaitChild, Dispatch
+from anabranch.engine.rules.decision import NOTHING, Decision
+from anabranch.engine.rules.endings import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.notes import Notes
+from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.run_state import Phase
+from anabranch.engine.rules.stimuli import (
+    Adopted,
+    AwaitsChild,
+    AwaitsSignal,
+    AwaitsTime,
+    Begun,
+    BodyBlocked,
+    BodySuspended,
+    CancelRequested,
+    ChildEnded,
+    Completed,
+    Failed,
+    HandlerOutcome,
+    NodeResult,
+    SignalSent,
+    Started,
+    StepReport,
+    Stimulus,
+    TailLoaded,
+    TimersDue,
+)
+from anabranch.engine.rules.upkeep import (
+    born,
+    concluded,
+    deadline_passed,
+    may_begin,
+    next_try,
+    signal_known_or_refused,
+    signal_wait,
+    take_in,
+    taken_over,
+    taking,
+    worth_of_child,
+)
+from anabranch.engine.rules.values import EMPTY, NULL, Payload
+from anabranch.errors import RunError
+
+# 10,000 steps: every one of them is read again whenever the body is called again; longer histories
+# belong into several runs that start each other.
+STEPS_MAX = 10_000
+
+# A body that nobody can run is offered again after 5 s, then after twice as long, up to 5 min: a
+# deployment takes seconds, a forgotten one shall cost next to nothing.
+OFFER_AGAIN_MS = RetryPolicy(kind="exp", base_ms=5_000, max_ms=300_000)
+
+
+class CodedNotes(Notes[CodedState]):
+    """The notes of one decision about one coded run."""
+
+    def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
+        """The run ends: children that its steps still await, or were about to start, have nobody any more."""
+        for step in self.state.steps.values():
+            if step.kind is StepKind.CHILD and not step.has_ended:
+                self.cancels.append(child_id(self.state.head.instance_id, *step.place))
+        super().end_instance(event_type, payload, message)
+
+
+def decide_coded(state: CodedState, stimulus: Stimulus, now: int) -> Decision:
+    """What follows from a stimulus at `now` (ms). Evolves `state` by the events."""
+    notes = CodedNotes(state, now)
+    was_running = bool(state.running)
+    if deadline_passed(notes):
+        return _concluded(notes, was_running=was_running)
+    match stimulus:
+        case Started():
+            if born(notes, stimulus):
+                _dispatch_body(notes, 1)
+        case NodeResult():
+            body = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
+            if body is None:
+                return NOTHING  # a duplicate, or an attempt that was given up
+            _body_answered(notes, body, stimulus.outcome)
+            was_running = not notes.events  # its job is done: if it still runs after this, it needs another one
+        case StepReport():
+            _step_reported(notes, stimulus)
+        case TimersDue():
+            _catch_up(notes)
+        case SignalSent():
+            known = signal_known_or_refused(notes, stimulus)
+            if known is not None:
+                return known
+            waited_for = take_in(notes, stimulus)
+            _serve_promises(notes)
+            return replace(_concluded(notes, was_running=was_running), delivered=waited_for)
+        case ChildEnded():
+            _child_ended(notes, stimulus)
+        case TailLoaded():
+            _serve_promises(notes)
+        case CancelRequested():
+            notes.end_instance(EventType.INSTANCE_CANCELLED, Payload.trusted(stimulus.reason))
+        case Adopted():
+            if taken_over(notes, stimulus):
+                _catch_up(notes)
+        case _:
+            assert_never(stimulus)
+    return _concluded(notes, was_running=was_running)
+
+
+# -- the body ------------------------------------------------------------------------------------
+def _body_answered(notes: CodedNotes, body: Body, outcome: HandlerOutcome) -> None:
+    """The body came to its end, or cannot go on now."""
+    match outcome:
+        case Completed():
+            notes.end_instance(EventType.INSTANCE_COMPLETED, outcome.output)
+        case Failed():
+            _body_failed(notes, body, outcome)
+        case BodySuspended() | BodyBlocked() if outcome.called_by not in (None, body.called_by):
+            return  # a duplicate, from an earlier call of the same attempt
+        case BodySuspended():
+            _body_suspended(notes, body, outcome)
+        case BodyBlocked():
+            delay_ms = OFFER_AGAIN_MS.delay_ms(body.offers + 1, key="")
+            note = {"code": outcome.code, "message": outcome.message, "dueAt": to_iso(notes.now + delay_ms)}
+            notes.append(EventType.SYSTEM_SET, BODY_NODE_ID, BODY_SCOPE, 0, Payload.trusted(note))
+            notes.wake(body)
+        case AwaitsSignal() | AwaitsChild():
+            raise TypeError("a body waits through its steps")
+
+
+def _body_failed(notes: CodedNotes, body: Body, failed: Failed) -> None:
+    note = next_try(notes, notes.state.plan.retry, body.attempt, failed, key="")
+    if note is None:
+        notes.fail_instance(failed.error)
+        return
+    message = failed.error.message
+    notes.append(EventType.NODE_ATTEMPT_FAILED, BODY_NODE_ID, BODY_SCOPE, body.attempt, note, error_message=message)
+    notes.wake(body)
+
+
+def _body_suspended(notes: CodedNotes, body: Body, suspended: BodySuspended) -> None:
+    """Record what it asked for last and that it only waits, unless one of its waits is over by now."""
+    for report in suspended.asked:
+        _step_reported(notes, report)
+        if notes.state.is_terminal:
+            return
+    ready = not all(_is_waiting(notes.state.steps.get(place)) for place in suspended.awaited)
+    note = Payload.trusted({"ready": True}) if ready else EMPTY
+    notes.append(EventType.NODE_WAITING, BODY_NODE_ID, BODY_SCOPE, body.attempt, note)
+
+
+def _is_waiting(step: Step | None) -> bool:
+    return step is not None and not step.has_ended and step.phase in (Phase.WAITING, Phase.RETRYING)
+
+
+def _dispatch_body(notes: CodedNotes, attempt: int) -> None:
+    notes.append(EventType.NODE_DISPATCHED, BODY_NODE_ID, BODY_SCOPE, attempt, EMPTY)
+
+
+# -- steps ---------------------------------------------------------------------------------------
+def _step_reported(notes: CodedNotes, report: StepReport) -> None:
+    """A step of the running body came to something, or asks for something."""
+    state = notes.state
+    if state.awaits(*BODY_PLACE, report.body_attempt) is None:
+        return  # a body that is not the run's any more
+    step = state.steps.get((report.name, report.scope))
+    if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not Phase.DISPATCHED):
+        return  # a duplicate
+    if step is None and len(state.steps) >= STEPS_MAX:
+        message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
+        notes.fail_instance(RunError("STEP_LIMIT", "StepLimit", message, report.name, report.scope))
+        return
+    match report.outcome:
+        case Completed():
+            _complete(notes, report, report.outcome.output)
+        case Failed():
+            _attempt_failed(notes, report, report.outcome)
+        case AwaitsTime():
+            note = {"dueAt": to_iso(notes.now + report.outcome.duration_ms)}
+            _wait(notes, report, Payload.trusted(note))
+        case AwaitsSignal():
+            _open_wait(notes, report, report.outcome)
+        case Begun():
+            _append(notes, EventType.NODE_DISPATCHED, report, EMPTY)
+        case AwaitsChild():
+            _wait(notes, report, Payload.trusted({"childID": report.outcome.child_id}))
+            notes.commands.append(AwaitChild(report.name, report.scope, report.outcome.child_id))
+        case _:
+            assert_never(report.outcome)
+
+
+def _open_wait(notes: CodedNotes, report: StepReport, asked: AwaitsSignal) -> None:
+    """A step asks for a signal: one that was kept completes it at once."""
+    note, signal = signal_wait(notes, asked)
+    _wait(notes, report, note)
+    if signal is not None:
+        _complete(notes, notes.state.steps[report.name, report.scope], signal.payload, handle=DEFAULT_HANDLE)
+
+
+def _wait(notes: CodedNotes, report: StepReport, note: Payload) -> None:
+    _append(notes, EventType.NODE_WAITING, report, note)
+    notes.wake(notes.state.steps[report.name, report.scope])
+
+
+def _attempt_failed(notes: CodedNotes, report: StepReport, failed: Failed) -> None:
+    """A try failed: another is due later, or that was the last."""
+    note = next_try(notes, report.retry, report.attempt, failed, key=f"{report.scope}/{report.name}")
+    if note is None:
+        _fail_step(notes, report, failed.error)
+        return
+    _append(notes, EventType.NODE_ATTEMPT_FAILED, report, note, error_message=failed.error.message)
+    notes.wake(notes.state.steps[report.name, report.scope])
+
+
+def _complete(notes: CodedNotes, step: Step | StepReport, output: Payload, *, handle: str | None = None) -> None:
+    """The step ends well, unless its output would overfill the run."""
+    if notes.state.bytes + len(output.raw) > CONTEXT_BYTES_MAX:
+        message = f"with this output the steps of the run would pass {CONTEXT_BYTES_MAX} bytes"
+        error = RunError("CONTEXT_TOO_LARGE", "ContextTooLarge", message, step.name, step.scope, step.attempt)
+        _fail_step(notes, step, error)
+        return
+    _append(notes, EventType.NODE_COMPLETED, step, output, next_handle=handle)
+
+
+def _fail_step(notes: CodedNotes, step: Step | StepReport, error: RunError) -> None:
+    payload = Payload.trusted({"error": error.as_json()})
+    _append(notes, EventType.NODE_FAILED, step, payload, error_message=error.message)
+
+
+def _append(
+    notes: CodedNotes,
+    event_type: EventType,
+    step: Step | StepReport,
+    payload: Payload,
+    *,
+    next_handle: str | None = None,
+    error_message: str | None = None,
+) -> None:
+    notes.append(
+        event_type,
+        step.name,
+        step.scope,
+        step.attempt,
+        payload,
+        next_handle=next_handle,
+        output_variable=step.mark,
+        error_message=error_message,
+    )
+
+
+# -- what arrives by itself ----------------------------------------------------------------------
+def _catch_up(notes: CodedNotes) -> None:
+    """Begin if it is time, then fire whatever is due, oldest due time first; a signal in the log beats its timeout."""
+    if may_begin(notes):
+        _dispatch_body(notes, 1)
+    _serve_promises(notes)
+    while not notes.state.is_terminal:
+        timer = notes.state.next_timer()
+        if timer is None or timer.due_at is None or timer.due_at > notes.now:
+            return
+        notes.fired(timer.due_at)
+        if isinstance(timer, Step):
+            _step_due(notes, timer)
+        elif timer.blocked:
+            notes.append(
+                EventType.NODE_WAITING, BODY_NODE_ID, BODY_SCOPE, timer.attempt, Payload.trusted({"ready": True})
+            )
+        else:
+            _dispatch_body(notes, timer.attempt + 1)
+        _serve_promises(notes)
+
+
+def _step_due(notes: CodedNotes, step: Step) -> None:
+    if step.phase is Phase.RETRYING:
+        notes.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, output_variable=step.mark)
+    else:
+        _complete(notes, step, NULL, handle=TIMEOUT_HANDLE if step.event is not None else DEFAULT_HANDLE)
+
+
+def _serve_promises(notes: CodedNotes) -> None:
+    """Waits whose signal has arrived take it."""
+    promises = notes.state.promises
+    while promises and not notes.state.is_terminal:
+        wait = next(iter(promises.values()))
+        assert isinstance(wait, Step), "a body asks for no signal"
+        note, payload = taking(wait)
+        _append(notes, EventType.NODE_WAITING, wait, note)
+        _complete(notes, wait, payload, handle=DEFAULT_HANDLE)
+
+
+def _child_ended(notes: CodedNotes, ended: ChildEnded) -> None:
+    step = notes.state.children.get(ended.child_id)
+    if not isinstance(step, Step):
+        return  # heard of before, or nobody waits any more
+    worth = worth_of_child(ended)
+    if isinstance(worth, Payload):
+        _complete(notes, step, worth, handle=DEFAULT_HANDLE)
+    else:
+        _fail_step(notes, step, RunError(*worth, step.name, step.scope, step.attempt))
+
+
+def _concluded(notes: CodedNotes, *, was_running: bool) -> Decision:
+    body = notes.state.body
+    if body is not None and notes.state.running and not was_running:
+        notes.commands.append(Dispatch(*BODY_PLACE, body.attempt))
+    return concluded(notes)

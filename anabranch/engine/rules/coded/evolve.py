@@ -1,0 +1,166 @@
+"""Folding: how each event changes the state of a coded run. Called by `rules.evolve` and by nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE
+from anabranch.engine.rules.coded.state import Body, CodedState, Step
+from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.run_state import Phase
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waiting import (
+    close_wait,
+    instance_ended,
+    instance_recovered,
+    set_timer,
+    signal_received,
+    take_signal,
+)
+from anabranch.errors import RunError
+
+
+def _input_set(state: CodedState, event: Event) -> None:
+    state.input = event.payload
+    state.bytes += len(event.payload.raw)
+
+
+def _system_set(state: CodedState, event: Event) -> None:
+    """Notes are metadata; one with a due time says that the body was offered in vain, and when it is offered again."""
+    due_at = event.payload.value.get("dueAt")
+    if due_at is not None and state.body is not None:
+        state.running.pop(BODY_PLACE, None)
+        state.body.phase = Phase.RETRYING
+        state.body.blocked = True
+        state.body.offers += 1
+        set_timer(state, state.body, due_at, event.seq)
+
+
+def _dispatched(state: CodedState, event: Event) -> None:
+    if event.node_id == BODY_NODE_ID:
+        state.started = True
+        body = state.body = state.body or Body(state.plan)
+        body.attempt = event.attempt
+        body.began_at, body.began_seq = event.created_at, event.seq
+        body.offers = 0
+        _run_body(state, body)
+        return
+    step = _step_of(state, event)
+    step.phase = Phase.DISPATCHED
+    step.attempt = event.attempt
+    step.due_at = None
+    _resume(state)
+
+
+def _waiting(state: CodedState, event: Event) -> None:
+    note = event.payload.value
+    if event.node_id == BODY_NODE_ID:
+        _body_waiting(state, ready=note.get("ready", False))
+        return
+    step = _step_of(state, event)
+    if "signalSeq" in note:
+        take_signal(state, step, note["event"], note["signalSeq"])
+    if step.phase is Phase.WAITING:
+        return
+    step.phase = Phase.WAITING
+    set_timer(state, step, note.get("dueAt"), event.seq)
+    if "event" in note:
+        step.event = note["event"]
+        step.match = Payload.trusted(note["match"]) if "match" in note else None
+        if "signalSeq" not in note:
+            state.waits.setdefault(note["event"], {})[step.place] = step
+    elif "childID" in note:
+        step.child_id = note["childID"]
+        state.children[note["childID"]] = step
+
+
+def _body_waiting(state: CodedState, *, ready: bool) -> None:
+    """It was suspended; `ready`: and is to run again at once."""
+    assert state.body is not None, "a body waits after it was dispatched"
+    if ready:
+        _run_body(state, state.body)
+    else:
+        state.running.pop(BODY_PLACE, None)
+        state.body.phase = Phase.WAITING
+
+
+def _attempt_failed(state: CodedState, event: Event) -> None:
+    failed: Body | Step
+    if event.node_id == BODY_NODE_ID:
+        assert state.body is not None, "a body fails after it was dispatched"
+        state.running.pop(BODY_PLACE, None)
+        failed = state.body
+    else:
+        failed = _step_of(state, event)
+    failed.phase = Phase.RETRYING
+    set_timer(state, failed, event.payload.value["dueAt"], event.seq)
+
+
+def _completed(state: CodedState, event: Event) -> None:
+    step = _end_step(state, event)
+    step.output = event.payload
+    state.bytes += len(event.payload.raw)
+
+
+def _failed(state: CodedState, event: Event) -> None:
+    step = _end_step(state, event)
+    step.error = RunError.from_json(event.payload.value["error"])
+    step.failed_in = 0 if state.body is None else state.body.attempt
+
+
+EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
+    EventType.INPUT_SET: _input_set,
+    EventType.SYSTEM_SET: _system_set,
+    EventType.NODE_DISPATCHED: _dispatched,
+    EventType.NODE_WAITING: _waiting,
+    EventType.NODE_ATTEMPT_FAILED: _attempt_failed,
+    EventType.NODE_COMPLETED: _completed,
+    EventType.NODE_FAILED: _failed,
+    EventType.SIGNAL_RECEIVED: signal_received,
+    EventType.INSTANCE_RECOVERED: instance_recovered,
+    EventType.INSTANCE_COMPLETED: instance_ended,
+    EventType.INSTANCE_FAILED: instance_ended,
+    EventType.INSTANCE_CANCELLED: instance_ended,
+}
+"""What each event means to a coded run; it has no loops and skips nothing."""
+
+
+def _step_of(state: CodedState, event: Event) -> Step:
+    """The step that a row is about; its first row makes it."""
+    step = state.steps.get((event.node_id, event.scope))
+    if step is None:
+        born_in = 0 if state.body is None else state.body.attempt
+        step = Step(event.node_id, event.scope, event.output_variable or "", born_in)
+        state.steps[step.place] = step
+        step.attempt = event.attempt
+    step.seq = event.seq
+    return step
+
+
+def _end_step(state: CodedState, event: Event) -> Step:
+    step = _step_of(state, event)
+    step.attempt = event.attempt
+    step.due_at = None
+    step.ended_seq, step.ended_at = event.seq, event.created_at
+    if step.event is not None:
+        close_wait(state, step)
+    if step.child_id is not None:
+        state.children.pop(step.child_id, None)
+    _resume(state)
+    if state.body is not None:
+        state.body.offers = 0
+    return step
+
+
+def _resume(state: CodedState) -> None:
+    """One of its steps has come to something: a suspended body runs again."""
+    if state.body is not None and state.body.phase is Phase.WAITING:
+        _run_body(state, state.body)
+
+
+def _run_body(state: CodedState, body: Body) -> None:
+    body.phase = Phase.DISPATCHED
+    body.due_at = None
+    body.blocked = False
+    body.called_by = state.last_seq
+    state.running[BODY_PLACE] = body

@@ -1,0 +1,72 @@
+"""The compiled form of a coded definition: what the table knows of it; the function itself is with the workers.
+
+Pure. A server without the code reads this from the definition that a worker has registered, so
+that a start applies deadline, retention and retry all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.rules.coded.places import BODY_NODE_ID
+from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.plan import Body, PlanNode
+from anabranch.engine.rules.retry import RetryPolicy
+
+CODED_KIND = "coded"
+CODED_TENANT_ID = ""
+"""The tenant of coded definitions: nobody's, and seen by everybody."""
+
+BODY_TYPE = "codedBody"
+"""The type that the body's job is executed by; no drawn node can have it."""
+
+NO_RETRY = RetryPolicy(max_attempts=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedPlan:
+    """A version of a coded workflow, ready to run."""
+
+    body: PlanNode
+    """What the body's job executes; its config names the function."""
+    retry: RetryPolicy
+    """Of the whole workflow: how often its body is begun again after an error that it did not catch."""
+    deadline_ms: int | None = None
+    retention_ms: int | None = None
+    input_schema: Mapping[str, Any] | None = field(default=None)
+
+
+def coded_plan(name: str, version: int, options: Mapping[str, Any]) -> CodedPlan:
+    """The plan of a workflow with these options: `{"retry", "deadline", "retention"}`, null or absent by default.
+
+    Raises ValueError naming the one that is wrong.
+    """
+    retry = options.get("retry")
+    return CodedPlan(
+        body=_body_node(name, version),
+        retry=NO_RETRY if retry is None else RetryPolicy.parse_of_code(retry),
+        deadline_ms=_duration(options.get("deadline")),
+        retention_ms=_duration(options.get("retention")),
+    )
+
+
+def _duration(value: Any) -> int | None:
+    return None if value is None else parse_duration(value)
+
+
+def _body_node(name: str, version: int) -> PlanNode:
+    return PlanNode(
+        id=BODY_NODE_ID,
+        type=BODY_TYPE,
+        config={"workflow": name, "version": version},
+        output_variable=None,
+        join_any=False,
+        error_handling="fail_workflow",
+        retry=NO_RETRY,
+        timeout_ms=None,
+        handles=frozenset(),
+        exits=frozenset(),
+        home=Body(loop=None),
+    )

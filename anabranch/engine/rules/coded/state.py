@@ -1,0 +1,134 @@
+"""The journal: the state of one coded run, folded from its log.
+
+Plain objects that only `evolve` changes. Steps stay in it when they have ended: a body that is
+called again asks for them all over again.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, read_mark, scope_of_attempt
+from anabranch.engine.rules.coded.plan import CodedPlan
+from anabranch.engine.rules.context import Context
+from anabranch.engine.rules.run_state import InstanceHead, OpenActivation, RunState
+from anabranch.engine.rules.values import NULL, Payload
+from anabranch.errors import RunError
+
+_NO_CONTEXT = Context(())
+
+
+class Step(OpenActivation):
+    """What the log knows of one call of a step."""
+
+    __slots__ = (
+        "born_in",
+        "ended_at",
+        "ended_seq",
+        "error",
+        "failed_in",
+        "kind",
+        "mark",
+        "name",
+        "output",
+        "scope",
+        "seq",
+    )
+
+    def __init__(self, name: str, scope: str, mark: str, born_in: int) -> None:
+        super().__init__()
+        self.name = name
+        self.scope = scope
+        self.mark = mark
+        """What its rows say of where it stands among the others."""
+        self.kind = read_mark(mark).kind
+        self.born_in = born_in
+        """The attempt of the workflow that its first row was written in."""
+        self.seq = 0
+        """Its latest row."""
+        self.ended_seq = 0
+        """The row that ended it; 0 while it is open."""
+        self.ended_at = 0
+        self.output: Payload = NULL
+        self.error: RunError | None = None
+        """How it failed for good."""
+        self.failed_in = 0
+        """The attempt of the workflow that it failed in."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Name and scope: which activation of its run it is."""
+        return self.name, self.scope
+
+    @property
+    def has_ended(self) -> bool:
+        """True once it has completed or failed for good."""
+        return self.ended_seq > 0
+
+
+class Body(OpenActivation):
+    """The function of a coded run, in its present attempt."""
+
+    __slots__ = ("began_at", "began_seq", "blocked", "called_by", "context", "node", "offers")
+
+    def __init__(self, plan: CodedPlan) -> None:
+        super().__init__()
+        self.node = plan.body
+        self.context = _NO_CONTEXT
+        """A body reads no context of graphs: what it knows are its input and its steps."""
+        self.began_at = 0
+        """When this attempt was dispatched (ms)."""
+        self.began_seq = 0
+        self.called_by = 0
+        """The row that made it run: one attempt is called many times, and an answer belongs to one call."""
+        self.blocked = False
+        """Its worker could not go on with it; it is offered again when it is due."""
+        self.offers = 0
+        """How often it was offered in vain since a step last ended: unknown to its worker, or not fitting its log."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where bodies are."""
+        return BODY_PLACE
+
+
+OpenInCode: TypeAlias = Step | Body
+
+
+class CodedState(RunState[OpenInCode, Body]):
+    """Everything that decisions about one coded run need to know, and what its body is answered with."""
+
+    __slots__ = ("body", "bytes", "input", "plan", "steps")
+
+    def __init__(self, plan: CodedPlan, head: InstanceHead) -> None:
+        super().__init__(head)
+        self.plan = plan
+        self.input: Payload = NULL
+        """The row that brought it: `{"input": …}`."""
+        self.body: Body | None = None
+        self.steps: dict[tuple[str, str], Step] = {}
+        """Every step that has a row, by (name, scope), in the order of their first ones."""
+        self.bytes = 0
+        """JSON bytes of the input and of all outputs."""
+
+    def activation(self, node_id: str, scope: str) -> OpenInCode | None:
+        """The open step, or the body."""
+        if node_id == BODY_NODE_ID:
+            return self.body
+        step = self.steps.get((node_id, scope))
+        return None if step is None or step.has_ended else step
+
+    def scope_for(self, name: str, scope: str, *, attempt: int) -> str:
+        """Under which scope a call is recorded in this attempt of the workflow: what had failed runs anew.
+
+        What completed is found where it is, in whatever attempt it did.
+        """
+        found, latest = scope, self.steps.get((name, scope))
+        for number in range(2, attempt + 1):
+            again = scope_of_attempt(scope, number)
+            step = self.steps.get((name, again))
+            if step is not None:
+                found, latest = again, step
+        if latest is not None and latest.error is not None and latest.failed_in < attempt:
+            return scope_of_attempt(scope, attempt)
+        return found

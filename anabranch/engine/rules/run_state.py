@@ -1,0 +1,233 @@
+"""What the state of every run has, drawn or coded: its head, what is open, timers, signals, children.
+
+`instance` and `coded.state` build on it; `waiting` folds into it; whoever asks only what is here
+need not know which of the two it has. Plain objects that only `evolve` changes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.signals import KeptSignal, fits
+from anabranch.engine.rules.values import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceHead:
+    """What an instance is born with and keeps. Times are milliseconds since the epoch."""
+
+    instance_id: str
+    tenant_id: str
+    workflow_id: str | None
+    """None for a test run of an unsaved graph."""
+    workflow_name: str
+    workflow_version: int
+    created_at: int
+    available_at: int
+    """The time before which nothing is dispatched; created_at when the start asked for none."""
+    deadline_at: int | None = None
+    retention_days: int = 30
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    kind: str = "drawn"
+    test: bool = False
+    parent_node_id: str | None = None
+    """The activation of the parent that started it (with `parent_scope`)."""
+    parent_scope: str | None = None
+    parent_waits: bool = False
+    """The parent awaits its end; it is cancelled if the parent does not any more."""
+    depth: int = 0
+    """How many runs are above it."""
+    root_id: str | None = None
+    """The topmost of them; None: nobody started it, it is a root itself."""
+
+
+# 64 entries: in a smaller heap, sorting out what does not hold any more costs more than it frees.
+TIMERS_KEPT_MIN = 64
+
+_NO_SIGNALS: dict[int, KeptSignal] = {}
+
+
+class Phase(Enum):
+    """What an open activation is doing."""
+
+    DISPATCHED = "dispatched"
+    WAITING = "waiting"
+    RETRYING = "retrying"
+    LOOPING = "looping"
+
+
+# Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
+_DISPATCHED = Phase.DISPATCHED
+_PENDING, _RUNNING, _WAITING = Status.PENDING, Status.RUNNING, Status.WAITING
+
+
+class OpenActivation:
+    """An open activation of any kind: dispatched and not ended yet."""
+
+    __slots__ = ("attempt", "child_id", "due_at", "due_seq", "event", "match", "phase", "promised")
+
+    def __init__(self) -> None:
+        self.phase = _DISPATCHED
+        self.attempt = 1
+        self.due_at: int | None = None
+        self.due_seq = 0
+        """The row that set `due_at`: two tries may be due at the same time, and only the later one counts."""
+        self.event: str | None = None
+        """The signal that a wait asks for; None for delays."""
+        self.match: Payload | None = None
+        self.promised: KeptSignal | None = None
+        """A signal that arrived for this wait and is not recorded as taken yet."""
+        self.child_id: str | None = None
+        """The run whose end this waits for."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Node id and scope: which activation of its run it is."""
+        raise NotImplementedError
+
+
+Open = TypeVar("Open", bound=OpenActivation)
+Runs = TypeVar("Runs", bound=OpenActivation)
+
+
+class RunState(Generic[Open, Runs]):
+    """What decisions about any run need to know; `Open` may be open in it, of these `Runs` get jobs."""
+
+    __slots__ = (
+        "children",
+        "head",
+        "kept",
+        "kept_count",
+        "last_seq",
+        "outcome",
+        "promises",
+        "recoveries",
+        "running",
+        "signal_answers",
+        "started",
+        "terminal",
+        "timers",
+        "timers_max",
+        "waits",
+    )
+
+    def __init__(self, head: InstanceHead) -> None:
+        self.head = head
+        self.last_seq = 0
+        self.started = False
+        """True from the first NODE_DISPATCHED."""
+        self.terminal: Status | None = None
+        self.outcome: Payload | None = None
+        """Output, error or reason, once terminal."""
+        self.running: dict[tuple[str, str], Runs] = {}
+        """Activations whose attempt is unanswered, by (node id, scope)."""
+        self.timers: list[tuple[int, int, Open]] = []
+        """A heap of (due time, seq, activation); entries that do not hold any more go when met, or at `timers_max`."""
+        self.timers_max = TIMERS_KEPT_MIN
+        """A heap longer than this is cleared of what does not hold any more."""
+        self.recoveries = 0
+        """Takeovers of a lapsed lease with an unanswered dispatch since anything else happened."""
+        self.kept: dict[str, dict[int, KeptSignal]] = {}
+        """Signals that no wait has taken, by event and seq, oldest first."""
+        self.kept_count = 0
+        self.waits: dict[str, dict[tuple[str, str], Open]] = {}
+        """Open waits that no signal was promised to, by event and (node id, scope), oldest first."""
+        self.promises: dict[int, Open] = {}
+        """Open waits whose signal has arrived and is not recorded as taken yet, by its seq, oldest first."""
+        self.children: dict[str, Open] = {}
+        """Open waits for the end of a child, by its id."""
+        self.signal_answers: dict[str, bool] = {}
+        """For each signal key: was a fitting wait open when it arrived?"""
+
+    @property
+    def is_terminal(self) -> bool:
+        """True once the instance has ended."""
+        return self.terminal is not None
+
+    @property
+    def status(self) -> Status:
+        """The status that the log implies (WAITING where the shell may still say RUNNING for short waits)."""
+        if self.terminal is not None:
+            return self.terminal
+        if not self.started:
+            return _PENDING
+        return _RUNNING if self.running else _WAITING
+
+    def activation(self, node_id: str, scope: str) -> Open | None:
+        """The open activation of a node in a scope, if there is one."""
+        raise NotImplementedError
+
+    def awaits(self, node_id: str, scope: str, attempt: int) -> Runs | None:
+        """The activation whose unanswered attempt this is, if there is one."""
+        activation = self.running.get((node_id, scope))
+        return activation if activation is not None and activation.attempt == attempt else None
+
+    def owes(self, command: Command) -> bool:
+        """Is this command still outstanding?"""
+        if self.terminal is not None:
+            return False
+        if isinstance(command, Dispatch):
+            return self.awaits(command.node_id, command.scope, command.attempt) is not None
+        if isinstance(command, AwaitChild):
+            return command.child_id in self.children
+        activation = self.activation(command.node_id, command.scope)
+        if activation is not None and activation.due_at == command.due_at:
+            return True
+        return not command.node_id and command.due_at in self.own_due_times()
+
+    def next_due(self) -> int | None:
+        """When the next delay, retry, wait or deadline is due, or the instance may begin; None: never by itself."""
+        if not self.timers and self.started and self.head.deadline_at is None:
+            return None  # as nearly always
+        times = list(self.own_due_times())
+        timer = self.next_timer()
+        if timer is not None and timer.due_at is not None:
+            times.append(timer.due_at)
+        return min(times, default=None)
+
+    def add_timer(self, activation: Open, due_at: int, seq: int) -> None:
+        """Note a due time; the heap stays within twice of what held when it was last cleared, and a bit."""
+        heapq.heappush(self.timers, (due_at, seq, activation))
+        if len(self.timers) > self.timers_max:
+            self.timers = [
+                entry for entry in self.timers if entry[2].due_at is not None and entry[2].due_seq == entry[1]
+            ]
+            heapq.heapify(self.timers)
+            self.timers_max = 2 * len(self.timers) + TIMERS_KEPT_MIN
+
+    def next_timer(self) -> Open | None:
+        """The activation whose due time comes first."""
+        while self.timers:
+            _, seq, activation = self.timers[0]
+            if activation.due_at is not None and activation.due_seq == seq:
+                return activation
+            heapq.heappop(self.timers)
+        return None
+
+    def oldest_wait(self, event: str, payload: Payload) -> Open | None:
+        """The oldest open wait that this signal fits and that no other signal was promised to."""
+        for wait in self.waits.get(event, {}).values():
+            if fits(wait.match, payload):
+                return wait
+        return None
+
+    def oldest_signal(self, event: str, match: Payload | None) -> KeptSignal | None:
+        """The oldest kept signal that fits a wait."""
+        for signal in self.kept.get(event, _NO_SIGNALS).values():
+            if fits(match, signal.payload):
+                return signal
+        return None
+
+    def own_due_times(self) -> Iterator[int]:
+        """Due times of the instance itself: its deadline, and its beginning while that lies ahead."""
+        if self.head.deadline_at is not None:
+            yield self.head.deadline_at
+        if not self.started:
+            yield self.head.available_at

@@ -1,0 +1,30 @@
+"""Which kind of state a run has: the one place that tells drawn runs from coded ones.
+
+Pure. A plan knows what it is a plan of; whoever has a state asks it only what `run_state` has.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, overload
+
+from anabranch.engine.rules.coded.plan import CodedPlan
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.run_state import InstanceHead
+
+AnyPlan: TypeAlias = Plan | CodedPlan
+AnyState: TypeAlias = InstanceState | CodedState
+
+
+@overload
+def new_state(plan: Plan, head: InstanceHead) -> InstanceState: ...
+
+
+@overload
+def new_state(plan: CodedPlan, head: InstanceHead) -> CodedState: ...
+
+
+def new_state(plan: AnyPlan, head: InstanceHead) -> AnyState:
+    """The state of a run that nothing has happened to yet."""
+    return CodedState(plan, head) if isinstance(plan, CodedPlan) else InstanceState(plan, head)

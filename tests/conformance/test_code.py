@@ -1,0 +1,117 @@
+"""Coded workflows: registered by workers, seen by every tenant, and claimed first by those that know them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from anabranch.engine.ports import CODE_GRACE_MS, Store
+from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
+from anabranch.errors import NameTaken
+from tests.conformance.building import LEASE_MS, OTHER_WORKER, TENANT, parked
+
+OPTIONS = {"retention": "3d", "retry": None, "deadline": None}
+
+
+async def drawn(store: Store, name: str = "greets", tenant_id: str = TENANT) -> str:
+    """Save a drawn workflow; its id."""
+    saved = await store.save_workflow(tenant_id=tenant_id, name=name, title=None, definition={"nodes": [], "edges": []})
+    return saved.workflow_id
+
+
+async def test_every_tenant_finds_a_registered_workflow(store: Store, other_store: Store) -> None:
+    registered = await store.register_code(name="greets", version=1, definition=OPTIONS)
+
+    assert (registered.tenant_id, registered.kind, registered.version) == (CODED_TENANT_ID, "coded", 1)
+    for tenant_id in (TENANT, "another"):
+        assert await other_store.get_workflow(tenant_id=tenant_id, workflow="greets") == registered
+        assert await other_store.get_workflow(tenant_id=tenant_id, workflow=registered.workflow_id) == registered
+        listed = await other_store.list_workflows(tenant_id=tenant_id, limit=9)
+        assert [(entry.name, entry.kind) for entry in listed] == [("greets", "coded")]
+    assert await other_store.get_definition(registered.workflow_id, 1) == registered
+
+
+async def test_versions_are_those_of_the_code_in_any_order(store: Store) -> None:
+    third = await store.register_code(name="greets", version=3, definition=OPTIONS)
+    first = await store.register_code(name="greets", version=1, definition=OPTIONS)
+
+    assert first.workflow_id == third.workflow_id
+    newest = await store.get_workflow(tenant_id=TENANT, workflow="greets")
+    assert newest is not None and newest.version == 3
+    assert await store.get_workflow(tenant_id=TENANT, workflow="greets", version=2) is None
+    versions = await store.list_versions(tenant_id=TENANT, workflow_id=first.workflow_id, limit=9)
+    assert [entry.version for entry in versions] == [3, 1]
+
+
+async def test_registering_again_changes_only_the_options(store: Store) -> None:
+    before = await store.register_code(name="greets", version=1, definition=OPTIONS)
+    assert await store.register_code(name="greets", version=1, definition=OPTIONS) == before
+
+    after = await store.register_code(name="greets", version=1, definition={**OPTIONS, "retention": "9d"})
+
+    assert (after.workflow_id, after.version) == (before.workflow_id, 1)
+    assert after.definition["retention"] == "9d"
+
+
+async def test_two_workers_at_once_register_one_workflow(store: Store, other_store: Store) -> None:
+    both = (each.register_code(name="greets", version=1, definition=OPTIONS) for each in (store, other_store))
+    one, two = await asyncio.gather(*both)
+
+    assert one.workflow_id == two.workflow_id
+
+
+async def test_no_tenant_takes_the_name_of_code(store: Store) -> None:
+    await store.register_code(name="greets", version=1, definition=OPTIONS)
+    other = await drawn(store, "other")
+
+    with pytest.raises(NameTaken):
+        await drawn(store)
+    with pytest.raises(NameTaken):
+        await store.save_workflow(tenant_id=TENANT, name="greets", title=None, definition={}, workflow_id=other)
+
+
+async def test_who_had_the_name_keeps_it_and_finds_the_code_by_its_id(store: Store) -> None:
+    own_id = await drawn(store)
+    registered = await store.register_code(name="greets", version=1, definition=OPTIONS)
+
+    own = await store.get_workflow(tenant_id=TENANT, workflow="greets")
+    assert own is not None and own.workflow_id == own_id
+    assert await store.get_workflow(tenant_id=TENANT, workflow="greets", version=7) is None
+    assert await store.get_workflow(tenant_id=TENANT, workflow=registered.workflow_id) == registered
+    listed = await store.list_workflows(tenant_id=TENANT, limit=9)
+    assert [entry.workflow_id for entry in listed] == [own_id]
+    changed = await store.save_workflow(
+        tenant_id=TENANT, name="greets", title="still mine", definition={}, workflow_id=own_id
+    )
+    assert changed.version == 2
+
+
+# -- claims ----------------------------------------------------------------------------------------
+async def claimed_by(store: Store, *known: tuple[str, int]) -> set[str]:
+    """What a worker that knows this code claims."""
+    claimed = await store.claim(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS, known_code=known)
+    return {one.loaded.row.head.instance_id for one in claimed}
+
+
+async def test_a_claim_leaves_runs_of_unknown_code_to_others_for_a_while(store: Store) -> None:
+    now = await store.now()
+    due = now - 1
+    mine = await parked(store, available_at=due, kind="coded", workflow_name="greets", workflow_version=2)
+    older = await parked(store, available_at=due, kind="coded", workflow_name="greets", workflow_version=1)
+    lonely = await parked(
+        store, available_at=now - CODE_GRACE_MS - 1, kind="coded", workflow_name="gone", workflow_version=1
+    )
+    drawn_one = await parked(store, available_at=due)
+    ids = [row.head.instance_id for row in (mine, lonely, drawn_one)]
+
+    assert await claimed_by(store, ("greets", 2), ("greets", 3)) == set(ids)
+    assert await claimed_by(store, ("greets", 1)) == {older.head.instance_id}
+
+
+async def test_a_claim_that_names_no_code_takes_every_run(store: Store) -> None:
+    row = await parked(store, available_at=await store.now() - 1, kind="coded")
+
+    claimed = await store.claim(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS)
+
+    assert [one.loaded.row.head.instance_id for one in claimed] == [row.head.instance_id]

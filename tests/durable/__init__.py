@@ -1,0 +1,1 @@
+"""Coded workflows: behaviours by name, on real databases."""

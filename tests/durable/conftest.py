@@ -1,0 +1,91 @@
+"""Workers and servers on real databases: each stands for a process, and a test may have several on one database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.app import build
+from anabranch.durable.definition import Registry, Workflow
+from anabranch.migrations import upgrade
+from anabranch.service import House
+from anabranch.settings import Settings
+
+TENANT = "default"
+PATIENCE_S = 30.0
+
+
+class Place:
+    """A process: its house, and the verbs that tests use most."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+
+    async def start(self, workflow: str, input_: Any = None, **options: Any) -> str:
+        """Start a run; its id."""
+        started = await self.house.workflows.execute_workflow(workflow, input_, tenant_id=TENANT, **options)
+        return started.instance_id
+
+    async def run_of(self, run_id: str) -> dict[str, Any]:
+        """The run as REST shows it."""
+        return await self.house.workflows.get_run(run_id, tenant_id=TENANT)
+
+    async def ended(self, run_id: str) -> dict[str, Any]:
+        """The run, once it has ended."""
+        return await self.until(run_id, lambda run: run["completedAt"] is not None)
+
+    async def waiting(self, run_id: str) -> dict[str, Any]:
+        """The run, once it is WAITING and nobody holds it."""
+
+        def parked(run: dict[str, Any]) -> bool:
+            return bool(run["status"] == "WAITING") and not self.house.engine.orchestrator.holds(run_id)
+
+        return await self.until(run_id, parked)
+
+    async def until(self, run_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The run, once the condition holds for it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition(run := await self.run_of(run_id)):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), 0.02)
+        return run
+
+    async def signal(self, run_id: str, event: str, payload: Any = None, key: str | None = None) -> bool:
+        """Send a signal; was a fitting wait open?"""
+        return await self.house.workflows.send_signal(run_id, event, payload, tenant_id=TENANT, key=key)
+
+    async def rows(self, run_id: str) -> list[tuple[str, str, str, int]]:
+        """The log in short: (event type, node id, scope, attempt)."""
+        log = await self.house.workflows.get_log(run_id, tenant_id=TENANT)
+        return [(row["eventType"], row["nodeID"], row["scope"], row["nodeAttempt"]) for row in log]
+
+
+MakePlace = Callable[..., Awaitable[Place]]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a migrated, empty database."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    url = f"sqlite:///{tmp_path / 'coded.db'}"
+    upgrade(url)
+    return url
+
+
+@pytest.fixture
+async def make_place(database_url: str) -> AsyncIterator[MakePlace]:
+    """Opens one more process on the test's database, with these coded workflows."""
+    async with AsyncExitStack() as open_ones:
+
+        async def make(*workflows: Workflow, works: bool = True, **settings: Any) -> Place:
+            app = build(Settings(database_url=database_url, **settings))
+            house = await open_ones.enter_async_context(app.opened_house(works=works, code=Registry(workflows)))
+            return Place(house)
+
+        yield make

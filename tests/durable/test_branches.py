@@ -1,0 +1,212 @@
+"""Bodies that do several things at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from anabranch.durable.definition import workflow
+from anabranch.durable.step_error import StepError
+from tests.durable.conftest import MakePlace, Place
+
+calls: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def nothing_yet() -> None:
+    calls.clear()
+
+
+async def count(name: str) -> str:
+    calls[name] += 1
+    return name
+
+
+@workflow(name="gathers")
+async def gathers(ctx: Any, input: Any) -> Any:
+    async def branch(letter: str) -> str:
+        first = await ctx.step.run(f"{letter}1", count, f"{letter}1")
+        await ctx.step.sleep(f"{letter}-nap", "1200ms")
+        return first + str(await ctx.step.run(f"{letter}2", count, f"{letter}2"))
+
+    return await asyncio.gather(branch("a"), branch("b"), ctx.step.run("c", count, "c"))
+
+
+async def test_gathered_branches_are_suspended_together_and_go_on(make_place: MakePlace) -> None:
+    place = await make_place(gathers)
+    run_id = await place.start("gathers")
+
+    await place.waiting(run_id)
+    run = await place.ended(run_id)
+
+    assert run["output"] == ["a1a2", "b1b2", "c"]
+    assert set(calls.values()) == {1}, calls
+
+
+@workflow(name="keeps-going")
+async def keeps_going(ctx: Any, input: Any) -> Any:
+    async def outside() -> str:
+        await asyncio.sleep(0.3)
+        return "outside"
+
+    return await asyncio.gather(ctx.step.sleep("nap", "1100ms"), outside())
+
+
+async def test_what_is_awaited_outside_of_steps_keeps_the_body_going(make_place: MakePlace) -> None:
+    place = await make_place(keeps_going)
+    run = await place.ended(await place.start("keeps-going"))
+
+    assert run["output"] == [None, "outside"]
+
+
+async def fail() -> None:
+    raise ValueError("no")
+
+
+def _shape(kind: str) -> Any:
+    async def body(ctx: Any, input: Any) -> Any:
+        nap, work = ctx.step.sleep("nap", "1200ms"), ctx.step.run("work", count, "work")
+        if kind == "task group":
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(nap), group.create_task(work)]
+            results = [task.result() for task in tasks]
+        elif kind == "exceptions returned":
+            bad = ctx.step.run("bad", fail, retry={"attempts": 1})
+            results = await asyncio.gather(nap, work, bad, return_exceptions=True)
+            assert isinstance(results.pop(), StepError)
+        elif kind == "wait":
+            tasks = [asyncio.create_task(nap), asyncio.create_task(work)]
+            await asyncio.wait(tasks)
+            results = [task.result() for task in tasks]
+        elif kind == "tasks":
+            tasks = [asyncio.create_task(nap), asyncio.create_task(work)]
+            results = [await task for task in tasks]
+        else:
+            results = [await asyncio.wait_for(nap, 30), await asyncio.wait_for(work, 30)]
+        return [*results, await ctx.step.run("after", count, "after")]
+
+    return workflow(name=kind.replace(" ", "-").replace("_", "-"))(body)
+
+
+SHAPES = ("task group", "exceptions returned", "wait", "tasks", "wait_for")
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+async def test_the_ways_of_asyncio_to_wait_hold_across_a_suspension(make_place: MakePlace, kind: str) -> None:
+    shaped = _shape(kind)
+    place = await make_place(shaped)
+    run_id = await place.start(shaped.name)
+    if kind != "wait_for":  # which has a clock of its own running
+        await place.waiting(run_id)
+
+    run = await place.ended(run_id)
+
+    assert run["output"] == [None, "work", "after"], run
+    assert calls == {"work": 1, "after": 1}
+
+
+@workflow(name="gives-up-waiting")
+async def gives_up_waiting(ctx: Any, input: Any) -> Any:
+    try:
+        await asyncio.wait_for(ctx.step.run("slow", asyncio.Event().wait), 0.05)
+    except TimeoutError:
+        return await ctx.step.run("instead", count, "instead")
+
+
+async def test_a_step_that_is_not_waited_for_any_more_is_stopped(make_place: MakePlace) -> None:
+    place = await make_place(gives_up_waiting)
+    run = await place.ended(await place.start("gives-up-waiting"))
+
+    assert run["output"] == "instead"
+
+
+@workflow(name="fans-out")
+async def fans_out(ctx: Any, input: Any) -> Any:
+    async def item(number: int) -> int:
+        calls["item"] += 1
+        return number
+
+    return sum(await asyncio.gather(*(ctx.step.run("item", item, number) for number in range(input))))
+
+
+async def test_a_fan_out_of_one_name_keeps_each_result(make_place: MakePlace) -> None:
+    place = await make_place(fans_out)
+    run = await place.ended(await place.start("fans-out", 300))
+
+    assert (run["output"], calls["item"]) == (sum(range(300)), 300)
+
+
+@workflow(name="one-of-both-fails")
+async def one_of_both_fails(ctx: Any, input: Any) -> Any:
+    async def slow() -> None:
+        await asyncio.sleep(0.05)
+        raise ValueError("slow")
+
+    async def chain() -> None:
+        for number in range(3):
+            await ctx.step.run("link", count, f"link {number}")
+
+    try:
+        await asyncio.gather(ctx.step.run("slow", slow, retry={"attempts": 1}), chain())
+    except StepError:
+        await ctx.step.sleep("cool-down", "1100ms")
+        return await ctx.step.run("cleaned", count, "cleaned")
+
+
+async def test_branches_meet_on_replay_as_they_met_first(make_place: MakePlace) -> None:
+    place: Place = await make_place(one_of_both_fails)
+    run = await place.ended(await place.start("one-of-both-fails"))
+
+    assert run["output"] == "cleaned", run
+    assert calls == {"link 0": 1, "link 1": 1, "link 2": 1, "cleaned": 1}
+
+
+@workflow(name="races")
+async def races(ctx: Any, input: Any) -> Any:
+    """The slower one is asked for first."""
+    begun = asyncio.Event()
+
+    async def slow() -> str:
+        await begun.wait()
+        return "a-slow"
+
+    async def fast() -> str:
+        return "b-fast"
+
+    names = {asyncio.create_task(ctx.step.run(function.__name__, function)): function for function in (slow, fast)}
+    done, _ = await asyncio.wait(names, return_when=asyncio.FIRST_COMPLETED)
+    winner = min(task.result() for task in done)
+    begun.set()
+    await asyncio.wait(names)
+    await ctx.step.run(f"won-{winner}", count, winner)
+    await ctx.step.sleep("nap", "1100ms")
+    return winner
+
+
+async def test_a_race_has_the_same_winner_on_replay(make_place: MakePlace) -> None:
+    place = await make_place(races)
+    run = await place.ended(await place.start("races"))
+
+    assert (run["output"], calls) == ("b-fast", {"b-fast": 1})
+
+
+@workflow(name="ties")
+async def ties(ctx: Any, input: Any) -> Any:
+    """Both end in one commit, or nearly so."""
+    tasks = [asyncio.create_task(ctx.step.run(name, count, name)) for name in ("one", "two")]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    first = sorted(task.result() for task in done)
+    await asyncio.wait(tasks)
+    await ctx.step.run(f"first-{'-'.join(first)}", count, "first")
+    await ctx.step.sleep("nap", "1100ms")
+    return first
+
+
+async def test_answers_that_were_committed_together_come_one_after_the_other(make_place: MakePlace) -> None:
+    place = await make_place(ties)
+    run = await place.ended(await place.start("ties"))
+
+    assert len(run["output"]) == 1, "as on replay, where nobody knows any more what was committed together"

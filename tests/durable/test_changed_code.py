@@ -1,0 +1,201 @@
+"""Code that does not do any more what the log says it did, or is not there: the run waits for a worker that fits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from anabranch.durable.definition import Workflow, workflow
+from tests.durable.conftest import MakePlace, Place
+
+calls: Counter[str] = Counter()
+
+Body = Callable[[Any, Any], Awaitable[Any]]
+
+
+@pytest.fixture(autouse=True)
+def nothing_yet() -> None:
+    calls.clear()
+
+
+async def count(name: str) -> str:
+    calls[name] += 1
+    return name
+
+
+def version_of(body: Body, *, version: int = 1) -> Workflow:
+    """A declaration of the same workflow, as another deployment would have it."""
+    return Workflow("changes", version, body, {})
+
+
+async def before(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("first", count, "first")
+    await ctx.step.wait_for_event("go")
+    return await ctx.step.run("last", count, "last")
+
+
+async def renamed(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("renamed", count, "renamed")
+    await ctx.step.wait_for_event("go")
+    return "never"
+
+
+async def other_kind(ctx: Any, input: Any) -> Any:
+    await ctx.step.sleep("first", "1m")
+
+
+async def returns_early(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("first", count, "first")
+    return "too early"
+
+
+async def fails_early(ctx: Any, input: Any) -> Any:
+    raise ValueError("too early")
+
+
+async def other_wait(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("first", count, "first")
+    await ctx.step.sleep("nap", "1m")
+
+
+async def swaps_in_a_gather(ctx: Any, input: Any) -> Any:
+    await asyncio.gather(ctx.step.run("new", count, "new"), ctx.step.run("first", count, "first"))
+
+
+def is_blocked(code: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda run: run["status"] == "WAITING" and (run["note"] or {}).get("code") == code
+
+
+CHANGES = [renamed, other_kind, returns_early, fails_early, other_wait, swaps_in_a_gather]
+
+
+@pytest.mark.parametrize("changed", CHANGES, ids=lambda body: body.__name__)
+async def test_a_changed_body_does_nothing_and_the_run_waits_with_a_note(make_place: MakePlace, changed: Body) -> None:
+    old = await make_place(version_of(before))
+    run_id = await old.start("changes")
+    await old.waiting(run_id)
+    await old.house.engine.stop()
+    new = await make_place(version_of(changed))
+    await new.signal(run_id, "go")
+
+    run = await new.until(run_id, is_blocked("NONDETERMINISM"))
+
+    assert "has changed" in run["note"]["message"] or "was a run before" in run["note"]["message"]
+    assert calls == {"first": 1}, "nothing is executed first"
+    assert run["error"] is None
+
+
+async def test_the_run_goes_on_with_the_code_that_fits(make_place: MakePlace) -> None:
+    wrong = await make_place(version_of(renamed))
+    run_id = await started_elsewhere(make_place)
+    await wrong.signal(run_id, "go")
+    await wrong.until(run_id, is_blocked("NONDETERMINISM"))
+    await wrong.house.engine.stop()
+
+    right = await make_place(version_of(before))
+    run = await right.ended(run_id)
+
+    assert (run["output"], run["note"], calls) == ("last", None, {"first": 1, "last": 1})
+
+
+async def started_elsewhere(make_place: MakePlace) -> str:
+    """A run that the first form of the code has brought to its wait; its worker is gone."""
+    old = await make_place(version_of(before))
+    run_id = await old.start("changes")
+    await old.waiting(run_id)
+    await old.house.engine.stop()
+    return run_id
+
+
+async def test_a_run_that_no_worker_knows_waits_with_a_note(make_place: MakePlace) -> None:
+    run_id = await started_elsewhere(make_place)
+    stranger = await make_place()
+    await stranger.signal(run_id, "go")
+
+    run = await stranger.until(run_id, is_blocked("UNKNOWN_WORKFLOW"))
+
+    assert run["note"]["message"].endswith("knows workflow 'changes' in version 1")
+
+
+async def test_a_worker_that_knows_the_code_comes_before_those_that_do_not(make_place: MakePlace) -> None:
+    stranger: Place = await make_place()
+    run_id = await started_elsewhere(make_place)
+    await stranger.signal(run_id, "go")
+    knows = await make_place(version_of(before))
+
+    run = await knows.ended(run_id)
+
+    assert run["output"] == "last"
+    assert not [row for row in await knows.rows(run_id) if row[0] == "SYSTEM_SET"], "nobody was offered it in vain"
+
+
+async def test_a_worker_without_the_code_starts_a_run_for_others(make_place: MakePlace) -> None:
+    knows = await make_place(version_of(second_version))
+    stranger = await make_place()
+
+    run_id = await stranger.start("changes")
+
+    assert (await knows.ended(run_id))["output"] == [2, 1]
+    assert not [row for row in await knows.rows(run_id) if row[0] == "SYSTEM_SET"]
+
+
+# -- versions --------------------------------------------------------------------------------------
+async def first_version(ctx: Any, input: Any) -> Any:
+    await ctx.step.wait_for_event("go")
+    return [1, ctx.version]
+
+
+async def second_version(ctx: Any, input: Any) -> Any:
+    return [2, ctx.version]
+
+
+async def test_a_run_stays_with_the_version_it_began_with(make_place: MakePlace) -> None:
+    old = await make_place(version_of(first_version))
+    run_id = await old.start("changes")
+    await old.waiting(run_id)
+    both = await make_place(version_of(first_version), version_of(second_version, version=2))
+    await both.signal(run_id, "go")
+
+    assert (await both.ended(run_id))["output"] == [1, 1]
+    assert (await both.ended(await both.start("changes")))["output"] == [2, 2]
+    pinned = await both.start("changes", version=1)
+    await both.signal(pinned, "go")
+    assert (await both.ended(pinned))["output"] == [1, 1]
+
+
+# -- the body's own unwinding ------------------------------------------------------------------------
+@workflow(name="swallows")
+async def swallows(ctx: Any, input: Any) -> Any:
+    try:
+        await ctx.step.sleep("nap", "1m")
+    except BaseException:  # noqa: BLE001
+        return "as if nothing had happened"
+
+
+@workflow(name="cleans-up")
+async def cleans_up(ctx: Any, input: Any) -> Any:
+    try:
+        await ctx.step.sleep("nap", "1100ms")
+    except Exception:  # noqa: BLE001
+        return "never"
+    finally:
+        calls["finally"] += 1
+    return "woken"
+
+
+async def test_a_body_that_swallows_its_suspension_fails(make_place: MakePlace) -> None:
+    place = await make_place(swallows)
+    run = await place.ended(await place.start("swallows"))
+
+    assert run["error"]["code"] == "SUSPENSION_SWALLOWED"
+
+
+async def test_what_is_in_finally_runs_at_every_suspension(make_place: MakePlace) -> None:
+    place = await make_place(cleans_up)
+    run = await place.ended(await place.start("cleans-up"))
+
+    assert (run["output"], calls["finally"]) == ("woken", 2)

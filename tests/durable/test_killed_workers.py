@@ -1,0 +1,87 @@
+"""Workers that are killed with -9: what was finished is not done again, and the run ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.durable.conftest import MakePlace, Place
+from tests.durable.worker_process import BRANCHES, QUICK_BRANCHES, STEPS
+
+PATIENCE_S = 60.0
+
+
+@asynccontextmanager
+async def worker(url: str, directory: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A worker process, killed when the block is left."""
+    command = [sys.executable, "-m", "tests.durable.worker_process", url, str(directory)]
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "ANABRANCH_GRACE": "0"})
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def run_until_killed(url: str, directory: Path) -> None:
+    """A worker process, until a step of it kills it."""
+    async with worker(url, directory) as process, asyncio.timeout(PATIENCE_S):
+        await process.wait()
+
+
+def ledger(directory: Path) -> Counter[str]:
+    return Counter((directory / "ledger").read_text().splitlines())
+
+
+async def start(server: Place, url: str, directory: Path, name: str) -> str:
+    """Start a run as soon as a worker has registered its workflow, and kill that worker."""
+    async with worker(url, directory), asyncio.timeout(PATIENCE_S):
+        while not await server.house.workflows.get_all_workflows(tenant_id="default", limit=9):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 0.05)
+    return await server.start(name)
+
+
+@pytest.mark.timeout(300)
+async def test_a_worker_killed_at_every_step_loses_none(
+    make_place: MakePlace, database_url: str, tmp_path: Path
+) -> None:
+    server = await make_place(works=False)
+    run_id = await start(server, database_url, tmp_path, "dies-at-every-step")
+
+    for number in range(STEPS):
+        await run_until_killed(database_url, tmp_path)
+        assert ledger(tmp_path) == {f"step {done}": 1 + (done < number) for done in range(number + 1)}
+    async with worker(database_url, tmp_path):
+        run = await server.ended(run_id)
+
+    assert run["output"] == sum(range(STEPS))
+    assert ledger(tmp_path) == {f"step {number}": 2 for number in range(STEPS)}, "once before the kill, once after"
+
+
+async def test_only_unfinished_branches_of_a_gather_run_again(
+    make_place: MakePlace, database_url: str, tmp_path: Path
+) -> None:
+    server = await make_place(works=False)
+    run_id = await start(server, database_url, tmp_path, "dies-in-a-gather")
+
+    async with worker(database_url, tmp_path):
+        await server.until(run_id, lambda run: len(run["nodes"]) == QUICK_BRANCHES)
+        async with asyncio.timeout(PATIENCE_S):
+            while sum(ledger(tmp_path).values()) < BRANCHES:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), 0.05)
+    (tmp_path / "release").touch()
+    async with worker(database_url, tmp_path):
+        run = await server.ended(run_id)
+
+    assert run["output"] == list(range(BRANCHES))
+    assert ledger(tmp_path) == {f"branch {each}": 1 + (each >= QUICK_BRANCHES) for each in range(BRANCHES)}

@@ -1,0 +1,73 @@
+"""What the body of a coded workflow may rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.durable.definition import workflow
+from tests.durable.conftest import MakePlace
+
+calls: list[str] = []
+
+
+def double(n: int) -> int:
+    calls.append(f"double {n}")
+    return 2 * n
+
+
+async def add(a: int, b: int) -> int:
+    calls.append(f"add {a} {b}")
+    return a + b
+
+
+@workflow(name="arithmetic")
+async def arithmetic(ctx: Any, input: Any) -> Any:
+    doubled = await ctx.step.run("double", double, input["n"])
+    return {"sum": await ctx.step.run("add", add, doubled, b=1)}
+
+
+@workflow(name="naps")
+async def naps(ctx: Any, input: Any) -> Any:
+    first = await ctx.step.run("first", double, 1)
+    await ctx.step.sleep("nap", "1500ms")
+    return first + await ctx.step.run("second", double, 2)
+
+
+async def test_steps_are_called_in_turn_and_their_results_are_the_runs(make_place: MakePlace) -> None:
+    calls.clear()
+    place = await make_place(arithmetic)
+    run_id = await place.start("arithmetic", {"n": 20})
+
+    run = await place.ended(run_id)
+
+    assert run["output"] == {"sum": 41}, run
+    assert calls == ["double 20", "add 40 1"]
+    assert await place.rows(run_id) == [
+        ("INPUT_SET", "", "", 0),
+        ("NODE_DISPATCHED", "", "", 1),
+        ("NODE_COMPLETED", "double", "", 1),
+        ("NODE_COMPLETED", "add", "", 1),
+        ("INSTANCE_COMPLETED", "", "", 0),
+    ]
+
+
+async def test_a_sleep_frees_the_worker_and_what_was_done_is_not_done_again(make_place: MakePlace) -> None:
+    calls.clear()
+    place = await make_place(naps)
+    run_id = await place.start("naps")
+
+    await place.waiting(run_id)
+    run = await place.ended(run_id)
+
+    assert run["output"] == 6
+    assert calls == ["double 1", "double 2"]
+    assert await place.rows(run_id) == [
+        ("INPUT_SET", "", "", 0),
+        ("NODE_DISPATCHED", "", "", 1),
+        ("NODE_COMPLETED", "first", "", 1),
+        ("NODE_WAITING", "nap", "", 1),
+        ("NODE_WAITING", "", "", 1),
+        ("NODE_COMPLETED", "nap", "", 1),
+        ("NODE_COMPLETED", "second", "", 1),
+        ("INSTANCE_COMPLETED", "", "", 0),
+    ]

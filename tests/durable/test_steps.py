@@ -1,0 +1,354 @@
+"""Steps: tries, errors, waits, children and signals, on the first run and on replay alike."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from anabranch.durable.definition import workflow
+from anabranch.durable.step_error import StepError
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.events import Event, Status
+from anabranch.errors import NonRetryable
+from tests.durable.conftest import MakePlace
+
+calls: Counter[str] = Counter()
+seen: list[Any] = []
+
+QUICK = {"attempts": 3, "backoff": {"kind": "fixed", "base": "10ms", "jitter": 0}}
+
+
+class Declined(Exception):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def nothing_yet() -> None:
+    calls.clear()
+    seen.clear()
+
+
+async def count(name: str, value: Any = None) -> Any:
+    calls[name] += 1
+    return value
+
+
+async def fails(name: str, times: int) -> str:
+    calls[name] += 1
+    if calls[name] <= times:
+        raise Declined(f"no {calls[name]}")
+    return f"yes {calls[name]}"
+
+
+@workflow(name="retries")
+async def retries(ctx: Any, input: Any) -> Any:
+    return await ctx.step.run("pay", fails, "pay", input, retry=QUICK)
+
+
+async def test_a_failing_step_is_tried_again_and_the_later_tries_are_in_the_log(make_place: MakePlace) -> None:
+    place = await make_place(retries)
+    run_id = await place.start("retries", 2)
+
+    assert (await place.ended(run_id))["output"] == "yes 3"
+    assert [row for row in await place.rows(run_id) if row[1] == "pay"] == [
+        ("NODE_ATTEMPT_FAILED", "pay", "", 1),
+        ("NODE_DISPATCHED", "pay", "", 2),
+        ("NODE_ATTEMPT_FAILED", "pay", "", 2),
+        ("NODE_DISPATCHED", "pay", "", 3),
+        ("NODE_COMPLETED", "pay", "", 3),
+    ]
+
+
+async def test_the_last_try_fails_the_run_with_type_message_and_the_authors_lines(make_place: MakePlace) -> None:
+    place = await make_place(retries)
+    run_id = await place.start("retries", 9)
+
+    run = await place.ended(run_id)
+
+    assert run["status"] == "FAILED"
+    error = run["error"]
+    assert (error["code"], error["type"], error["message"]) == ("HANDLER_ERROR", f"{__name__}.Declined", "no 3")
+    assert (error["nodeID"], error["scope"], error["attempt"]) == ("pay", "", 3)
+    assert "in fails" in error["traceback"] and "anabranch/durable" not in error["traceback"]
+
+
+@workflow(name="waits-for-a-try")
+async def waits_for_a_try(ctx: Any, input: Any) -> Any:
+    retry = {"attempts": 2, "backoff": {"kind": "fixed", "base": "1500ms", "jitter": 0}}
+    return await ctx.step.run("pay", fails, "pay", 1, retry=retry)
+
+
+async def test_a_long_wait_for_the_next_try_frees_the_worker(make_place: MakePlace) -> None:
+    place = await make_place(waits_for_a_try)
+    run_id = await place.start("waits-for-a-try")
+
+    await place.waiting(run_id)
+
+    assert (await place.ended(run_id))["output"] == "yes 2"
+    assert calls == {"pay": 2}
+
+
+@workflow(name="catches")
+async def catches(ctx: Any, input: Any) -> Any:
+    try:
+        await ctx.step.run("pay", fails, "pay", 9, retry={"attempts": 1})
+    except StepError as failure:
+        seen.append((failure, failure.__cause__))
+        await ctx.step.sleep("cool-down", "1100ms")
+        return [failure.type, failure.message, failure.code, failure.attempt, failure.is_a(f"{__name__}.Declined")]
+
+
+async def test_a_caught_step_error_is_the_same_on_the_first_run_and_on_replay(make_place: MakePlace) -> None:
+    place = await make_place(catches)
+    run = await place.ended(await place.start("catches"))
+
+    assert run["output"] == [f"{__name__}.Declined", "no 1", "HANDLER_ERROR", 1, True]
+    (first, cause), (replayed, nothing) = seen
+    assert first == replayed and first is not replayed
+    assert isinstance(cause, Declined) and nothing is None
+    assert calls == {"pay": 1}
+
+
+@workflow(name="refuses")
+async def refuses(ctx: Any, input: Any) -> Any:
+    def refuse() -> None:
+        calls["refuse"] += 1
+        raise NonRetryable("never", code="NO_FUNDS")
+
+    await ctx.step.run("refuse", refuse)
+
+
+async def test_non_retryable_stops_at_once(make_place: MakePlace) -> None:
+    place = await make_place(refuses)
+    run = await place.ended(await place.start("refuses"))
+
+    assert (run["error"]["code"], calls["refuse"]) == ("NO_FUNDS", 1)
+
+
+@workflow(name="hangs")
+async def hangs(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("hang", asyncio.Event().wait, timeout="30ms", retry={"attempts": 1})
+
+
+async def test_a_step_that_is_too_slow_fails_with_node_timeout(make_place: MakePlace) -> None:
+    place = await make_place(hangs)
+    run = await place.ended(await place.start("hangs"))
+
+    assert run["error"]["code"] == "NODE_TIMEOUT"
+
+
+@workflow(name="returns")
+async def returns(ctx: Any, input: Any) -> Any:
+    values = {"set": {1}, "large": "x" * 1_100_000, "nan": float("nan")}
+    await ctx.step.run("return", count, "return", values[input])
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("set", "VALUE_NOT_STORABLE"), ("large", "VALUE_TOO_LARGE"), ("nan", "VALUE_NOT_STORABLE")]
+)
+async def test_what_cannot_be_stored_fails_its_step_at_once(make_place: MakePlace, kind: str, code: str) -> None:
+    place = await make_place(returns)
+    run = await place.ended(await place.start("returns", kind))
+
+    assert (run["error"]["code"], run["error"]["nodeID"]) == (code, "return")
+    assert calls["return"] == 1
+
+
+@workflow(name="shares")
+async def shares(ctx: Any, input: Any) -> Any:
+    got = await ctx.step.run("get", count, "get", {"items": [1]})
+    got["items"].append(2)
+    seen.append(got)
+    await ctx.step.run("hold", asyncio.Event().wait)
+
+
+async def test_what_a_body_does_to_a_result_does_not_change_the_journal(make_place: MakePlace) -> None:
+    place = await make_place(shares)
+    run_id = await place.start("shares")
+    await place.until(run_id, lambda _: seen != [])
+
+    held = place.house.engine.orchestrator.held.get(run_id)
+    assert held is not None and isinstance(held.holding.state, CodedState)
+    assert held.holding.state.steps["get", ""].output.value == {"items": [1]}
+
+
+class Witness:
+    """Notes what is committed beside what the body does."""
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        seen.extend(f"committed {event.node_id}" for event in events if event.type == "NODE_COMPLETED")
+
+
+@workflow(name="goes-on")
+async def goes_on(ctx: Any, input: Any) -> Any:
+    for name in ("a", "b"):
+        await ctx.step.run(name, count, name)
+        seen.append(f"answered {name}")
+
+
+async def test_a_body_goes_on_only_after_the_commit(make_place: MakePlace) -> None:
+    place = await make_place(goes_on)
+    place.house.engine.observers.add(Witness())
+    await place.ended(await place.start("goes-on"))
+
+    assert seen == ["committed a", "answered a", "committed b", "answered b"]
+
+
+@workflow(name="repeats")
+async def repeats(ctx: Any, input: Any) -> Any:
+    return [await ctx.step.run("fetch", count, "fetch", number) for number in range(3)]
+
+
+async def test_repeated_names_are_numbered_in_call_order(make_place: MakePlace) -> None:
+    place = await make_place(repeats)
+    run_id = await place.start("repeats")
+
+    assert (await place.ended(run_id))["output"] == [0, 1, 2]
+    scopes = [scope for kind, name, scope, _ in await place.rows(run_id) if name == "fetch"]
+    assert scopes == ["", "#2", "#3"]
+
+
+@workflow(name="misnames")
+async def misnames(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("a b", count, "a b")
+
+
+async def test_a_name_that_cannot_be_is_refused_before_anything_is_written(make_place: MakePlace) -> None:
+    place = await make_place(misnames)
+    run_id = await place.start("misnames")
+
+    assert (await place.ended(run_id))["error"]["code"] == "INVALID_DEFINITION"
+    assert not [row for row in await place.rows(run_id) if row[1]]
+    assert not calls
+
+
+@workflow(name="nests")
+async def nests(ctx: Any, input: Any) -> Any:
+    async def outer() -> Any:
+        return await ctx.step.run("inner", count, "inner")
+
+    await ctx.step.run("outer", outer, retry={"attempts": 1})
+
+
+async def test_a_step_cannot_contain_another(make_place: MakePlace) -> None:
+    place = await make_place(nests)
+    run = await place.ended(await place.start("nests"))
+
+    assert "cannot contain" in run["error"]["message"]
+    assert not calls
+
+
+@workflow(name="threads")
+async def threads(ctx: Any, input: Any) -> Any:
+    def where() -> str:
+        return threading.current_thread().name
+
+    return await ctx.step.run("where", where)
+
+
+async def test_a_function_that_is_not_async_runs_in_a_thread(make_place: MakePlace) -> None:
+    place = await make_place(threads)
+    run = await place.ended(await place.start("threads"))
+
+    assert run["output"].startswith("coded-step")
+
+
+# -- waits -------------------------------------------------------------------------------------------
+@workflow(name="asks")
+async def asks(ctx: Any, input: Any) -> Any:
+    return await ctx.step.wait_for_event("verify", match={"user": 1}, timeout=input)
+
+
+async def test_a_wait_takes_the_fitting_signal(make_place: MakePlace) -> None:
+    place = await make_place(asks)
+    run_id = await place.start("asks")
+    await place.waiting(run_id)
+
+    assert not await place.signal(run_id, "verify", {"user": 2})
+    assert await place.signal(run_id, "verify", {"user": 1, "ok": True})
+
+    assert (await place.ended(run_id))["output"] == {"user": 1, "ok": True}
+
+
+async def test_a_signal_that_came_first_is_kept_for_the_wait(make_place: MakePlace) -> None:
+    early = await make_place(works=False)
+    worker = await make_place(asks)
+    run_id = await early.start("asks")
+    await early.signal(run_id, "verify", {"user": 1})
+
+    assert (await worker.ended(run_id))["output"] == {"user": 1}
+
+
+async def test_a_wait_that_times_out_gives_none(make_place: MakePlace) -> None:
+    place = await make_place(asks)
+    run_id = await place.start("asks", "50ms")
+
+    assert (await place.ended(run_id))["output"] is None
+    log = await place.house.workflows.get_log(run_id, tenant_id="default")
+    assert [row["nextHandle"] for row in log if row["eventType"] == "NODE_COMPLETED"] == ["timeout"]
+
+
+@workflow(name="parent")
+async def parent(ctx: Any, input: Any) -> Any:
+    try:
+        return await ctx.step.invoke("child", input["child"], {"n": 20})
+    except StepError as failure:
+        return failure.code
+
+
+@workflow(name="child")
+async def child(ctx: Any, input: Any) -> Any:
+    return {"twice": await ctx.step.run("double", count, "double", 2 * input["n"])}
+
+
+@workflow(name="broken")
+async def broken(ctx: Any, input: Any) -> Any:
+    raise ValueError("broken")
+
+
+async def test_an_invoked_run_hands_its_output_on(make_place: MakePlace) -> None:
+    place = await make_place(parent, child)
+    run_id = await place.start("parent", {"child": "child"})
+
+    assert (await place.ended(run_id))["output"] == {"twice": 40}
+    assert calls == {"double": 1}
+    runs = await place.house.workflows.list_runs(tenant_id="default", limit=9)
+    assert [run["parentID"] for run in runs if run["name"] == "child"] == [run_id]
+
+
+async def test_an_invoked_run_that_fails_raises_child_failed(make_place: MakePlace) -> None:
+    place = await make_place(parent, broken)
+
+    assert (await place.ended(await place.start("parent", {"child": "broken"})))["output"] == "CHILD_FAILED"
+
+
+async def test_a_body_error_outside_of_steps_fails_the_run(make_place: MakePlace) -> None:
+    place = await make_place(broken)
+    error = (await place.ended(await place.start("broken")))["error"]
+
+    assert (error["code"], error["type"], error["message"]) == ("HANDLER_ERROR", "ValueError", "broken")
+
+
+@workflow(name="tells")
+async def tells(ctx: Any, input: Any) -> Any:
+    delivered = await ctx.step.signal(input, "verify", {"user": 1})
+    await ctx.step.sleep("nap", "1100ms")
+    return delivered
+
+
+async def test_a_signal_from_a_step_is_sent_once(make_place: MakePlace) -> None:
+    place = await make_place(asks, tells)
+    asking = await place.start("asks")
+    await place.waiting(asking)
+
+    telling = await place.start("tells", asking)
+
+    assert (await place.ended(asking))["output"] == {"user": 1}
+    assert (await place.ended(telling))["output"] is True
+    log = await place.house.workflows.get_log(asking, tenant_id="default")
+    assert sum(row["eventType"] == "SIGNAL_RECEIVED" for row in log) == 1

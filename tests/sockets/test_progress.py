@@ -1,0 +1,72 @@
+"""What watchers are told of a log: its context is the engine's own, and nothing in it counts twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.evolve import fold
+from anabranch.sockets.progress import CONTEXT_BYTES_MAX, RunProgress
+from tests.engine.conftest import Process, database_url, fresh_nodes, make_process, process
+from tests.engine.drawing import drawn, node
+
+__all__ = ["database_url", "fresh_nodes", "make_process", "process"]
+
+RUN = "0190b5a0-0000-7000-8000-000000000001"
+FAILS = {"times": 9, "final": True}
+SHAPES = {
+    "chain": drawn("chain", node("a", outputVariable="x"), node("b", outputVariable="x"), node("end", "end")),
+    "handled": drawn(
+        "handled",
+        node("bad", "testFails", config=FAILS, outputVariable="went", errorHandling="continue"),
+        node("after"),
+        edges=[("start", "bad"), ("bad", "after", "error")],
+    ),
+    "ignored": drawn("ignored", node("bad", "testFails", config=FAILS, outputVariable="y", errorHandling="ignore")),
+    "unhandled": drawn("unhandled", node("bad", "testFails", config=FAILS, outputVariable="z")),
+    "looping": drawn(
+        "looping",
+        node("each", "loop", config={"source": "{{ctx.input.items}}"}, outputVariable="all"),
+        node("work", config={"values": {"v": "{{ctx.item}}"}}, outputVariable="inner"),
+        node("after"),
+        edges=[("start", "each"), ("each", "work", "loop"), ("each", "after", "done")],
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_the_context_is_the_one_that_the_engine_folds(process: Process, shape: str) -> None:
+    run_id = await process.run(SHAPES[shape], {"items": [1, 2, 3]})
+    await process.ended(run_id)
+    loaded = (await process.engine.store.load([run_id]))[run_id]
+    state = fold(await process.engine.plans.plan_of(loaded.row.head), loaded.row.head, loaded.events)
+    expected = dict(state.context_of(state.root))
+    end = told(loaded.events, loaded.row.status)[-1]
+    assert end["contextData"] == expected and end["status"] == loaded.row.status.value
+
+
+async def test_events_that_were_told_before_are_passed_over(process: Process) -> None:
+    run_id = await process.run(SHAPES["chain"])
+    await process.ended(run_id)
+    loaded = (await process.engine.store.load([run_id]))[run_id]
+    progress = RunProgress(RUN)
+    first = progress.take(loaded.events[:4], Status.RUNNING)
+    rest = progress.take(loaded.events[2:], loaded.row.status)
+    assert [each.data for each in [*first, *rest]] == told(loaded.events, loaded.row.status)
+    assert progress.take(loaded.events, loaded.row.status) == []
+
+
+async def test_a_context_over_its_limit_is_not_told(process: Process) -> None:
+    copies = [node(f"n{number}", config={"values": {"v": "{{ctx.input}}"}}) for number in range(3)]
+    run_id = await process.run(drawn("large", *copies), "x" * (CONTEXT_BYTES_MAX // 3))
+    await process.ended(run_id)
+    loaded = (await process.engine.store.load([run_id]))[run_id]
+    end = told(loaded.events, loaded.row.status)[-1]
+    assert end["status"] == "COMPLETED" and end["contextData"] is None
+
+
+def told(events: Any, status: Status) -> list[dict[str, Any]]:
+    """All that a watcher from the beginning is told."""
+    return [each.data for each in RunProgress(RUN).take(events, status)]

@@ -1,0 +1,293 @@
+"""The journal of coded runs: what is recorded of steps and body, and when the body must run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.engine.rules.child_ids import child_id
+from anabranch.engine.rules.coded import decide as coded_decide
+from anabranch.engine.rules.coded.places import StepKind, mark
+from anabranch.engine.rules.coded.trace import trace
+from anabranch.engine.rules.decision import NOTHING
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.stimuli import (
+    Adopted,
+    AwaitsChild,
+    AwaitsSignal,
+    Begun,
+    BodySuspended,
+    CancelRequested,
+    ChildEnded,
+    SignalSent,
+    StepReport,
+    TailLoaded,
+)
+from anabranch.engine.rules.values import Payload
+from tests.spec.coded import (
+    BODY,
+    Coded,
+    blocked,
+    body,
+    broken,
+    done,
+    raised,
+    report,
+    returned,
+    sleeps,
+    suspended,
+    types,
+)
+
+QUICK = {"attempts": 3, "backoff": {"kind": "fixed", "base": "5s", "jitter": 0}}
+
+
+def waits_for(event: str) -> StepReport:
+    return report(event, AwaitsSignal(event, None, None), kind=StepKind.EVENT)
+
+
+def test_a_run_begins_with_its_body():
+    run = Coded()
+    assert [event.type for event in run.log] == ["INPUT_SET", "NODE_DISPATCHED"]
+    assert (run.status, list(run.state.running)) == (Status.RUNNING, [("", "")])
+
+
+def test_a_step_is_one_row():
+    assert types(Coded().when(done("fetch", 1))) == ["NODE_COMPLETED fetch"]
+
+
+def test_a_late_duplicate_changes_nothing():
+    run = Coded().then(done("fetch", 1))
+    assert run.when(done("fetch", 2)) == NOTHING
+
+
+def test_what_a_body_reports_that_is_not_the_runs_any_more_changes_nothing():
+    run = Coded(retry=QUICK).then(raised())
+    run.later(5_000)
+    assert run.when(done("fetch", body_attempt=1)) == NOTHING
+    assert types(run.when(done("fetch", body_attempt=2))) == ["NODE_COMPLETED fetch"]
+
+
+def test_the_end_of_the_body_is_the_end_of_the_run():
+    run = Coded()
+    decision = run.when(returned({"a": 1}))
+    assert types(decision) == ["INSTANCE_COMPLETED"]
+    assert (run.status, run.outcome) == (Status.COMPLETED, {"a": 1})
+
+
+def test_a_failed_try_is_due_again_and_its_row_begins_it():
+    run = Coded().then(broken("pay"))
+    assert run.status is Status.RUNNING
+    assert types(run.later(1_500)) == ["NODE_DISPATCHED pay"]
+    assert run.when(done("pay")) == NOTHING, "a late result of the first try"
+    assert types(run.when(done("pay", attempt=2))) == ["NODE_COMPLETED pay"]
+
+
+def test_the_last_try_fails_the_step_and_not_the_run():
+    run = Coded()
+    assert types(run.when(broken("pay", retryable=False))) == ["NODE_FAILED pay"]
+    assert run.status is Status.RUNNING
+
+
+# -- suspension ---------------------------------------------------------------------------
+def test_a_suspended_body_is_woken_by_the_end_of_a_wait():
+    run = Coded()
+    assert types(run.when(suspended(sleeps("nap", 60_000)))) == ["NODE_WAITING nap", "NODE_WAITING"]
+    assert (run.status, run.state.next_due()) == (Status.WAITING, run.now + 60_000)
+    woken = run.later(60_000)
+    assert types(woken) == ["NODE_COMPLETED nap"]
+    assert woken.commands == [BODY]
+    assert woken.not_before == run.now
+
+
+def test_a_suspended_body_is_woken_by_a_due_try():
+    run = Coded().then(broken("pay"))
+    run.when(suspended(awaited=["pay"]))
+    assert run.status is Status.WAITING
+    assert run.later(2_000).commands == [BODY]
+
+
+def test_a_body_that_is_suspended_when_its_wait_is_over_runs_again_at_once():
+    run = Coded().then(sleeps("nap", 10))
+    run.later(10)
+    decision = run.when(suspended(awaited=["nap"]))
+    assert types(decision) == ["NODE_WAITING"]
+    assert decision.events[0].payload.value == {"ready": True}
+    assert (decision.commands, run.status) == ([BODY], Status.RUNNING)
+
+
+def test_a_signal_that_is_kept_ends_a_wait_with_the_suspension():
+    run = Coded().then(SignalSent("go", Payload.of(7)))
+    decision = run.when(suspended(waits_for("go")))
+    assert types(decision) == ["NODE_WAITING go", "NODE_COMPLETED go", "NODE_WAITING"]
+    assert decision.commands == [BODY]
+
+
+def test_a_signal_wakes_the_body_of_the_wait_that_it_fits():
+    run = Coded().then(suspended(waits_for("go")))
+    decision = run.when(SignalSent("go", Payload.of(7), key="k"))
+    assert types(decision) == ["SIGNAL_RECEIVED", "NODE_WAITING go", "NODE_COMPLETED go"]
+    assert (decision.delivered, decision.commands) == (True, [BODY])
+    assert run.when(SignalSent("go", Payload.of(8), key="k")).delivered is True, "answered as the first was"
+
+
+def test_a_signal_that_fits_no_wait_wakes_nobody():
+    run = Coded().then(suspended(waits_for("go")))
+    assert run.when(SignalSent("stop", Payload.of(None))).commands == []
+    assert run.status is Status.WAITING
+
+
+def test_a_takeover_of_a_suspended_run_calls_no_body_until_something_is_over():
+    run = Coded().then(suspended(sleeps("nap", 60_000))).crashed()
+    assert run.when(Adopted(lapsed=False)) == NOTHING
+    run.now += 60_000
+    assert run.when(Adopted(lapsed=False)).commands == [BODY]
+
+
+def test_a_takeover_of_a_running_body_is_counted_and_progress_forgets_it():
+    run = Coded().crashed()
+    run.when(Adopted(lapsed=True))
+    assert run.state.recoveries == 1
+    assert run.then(done("fetch")).state.recoveries == 0
+
+
+def test_a_late_duplicate_of_a_suspension_does_not_stop_the_next_call():
+    run = Coded()
+    late = body(BodySuspended([("nap", "")], (sleeps("nap", 1_500),), run.state.body.called_by))
+    run.when(late)
+    run.later(1_500)
+    assert run.when(late) == NOTHING
+    assert run.status is Status.RUNNING
+
+
+# -- children -----------------------------------------------------------------------------
+CHILD = child_id("run", "call", "")
+
+
+def invoking() -> Coded:
+    """A body that has begun to start a child."""
+    return Coded().then(report("call", Begun(), kind=StepKind.CHILD))
+
+
+def test_a_child_is_in_the_log_before_it_is_born():
+    run = invoking()
+    assert [event.node_id for event in run.log if event.type == "NODE_DISPATCHED"] == ["", "call"]
+    run.when(suspended(report("call", AwaitsChild(CHILD), kind=StepKind.CHILD)))
+    decision = run.when(ChildEnded(CHILD, Status.COMPLETED, Payload.of([1])))
+    assert (types(decision), decision.commands) == (["NODE_COMPLETED call"], [BODY])
+
+
+@pytest.mark.parametrize(("status", "code"), [(Status.FAILED, "CHILD_FAILED"), (Status.CANCELLED, "CHILD_CANCELLED")])
+def test_the_bad_end_of_a_child_is_the_failure_of_its_step(status: Status, code: str):
+    run = invoking().then(report("call", AwaitsChild(CHILD), kind=StepKind.CHILD))
+    outcome = Payload.of({"code": "X", "message": "no"})
+    assert run.when(ChildEnded(CHILD, status, outcome)).events[0].payload.value["error"]["code"] == code
+
+
+@pytest.mark.parametrize("stimulus", [returned(), raised(), CancelRequested("enough")], ids=lambda s: type(s).__name__)
+def test_any_end_cancels_children_that_may_be_on_their_way(stimulus: object):
+    assert invoking().when(stimulus).cancels == [CHILD]
+
+
+def test_a_deadline_cancels_them_too():
+    run = Coded(deadline_at=1_700_000_001_000).then(report("call", Begun(), kind=StepKind.CHILD))
+    assert run.later(1_000).cancels == [CHILD]
+    assert run.outcome["code"] == "DEADLINE_EXCEEDED"
+
+
+# -- the workflow's own retry ---------------------------------------------------------------
+def test_the_next_attempt_of_the_body_begins_when_it_is_due():
+    run = Coded(retry=QUICK)
+    assert types(run.when(raised())) == ["NODE_ATTEMPT_FAILED"]
+    assert run.status is Status.WAITING
+    decision = run.later(5_000)
+    assert types(decision) == ["NODE_DISPATCHED"]
+    assert decision.commands == [BODY._replace(attempt=2)]
+
+
+def test_without_a_retry_the_first_failure_is_the_runs():
+    run = Coded().then(raised())
+    assert (run.status, run.outcome["message"]) == (Status.FAILED, "no")
+
+
+def test_what_failed_runs_in_a_scope_of_the_attempt_and_what_completed_stays():
+    run = Coded(retry=QUICK).then(done("a"), broken("b", retryable=False), raised())
+    run.later(5_000)
+    assert run.state.scope_for("a", "", attempt=2) == ""
+    assert run.state.scope_for("b", "", attempt=2) == "@2"
+    run.then(broken("b", retryable=False, scope="@2", body_attempt=2))
+    assert run.state.scope_for("b", "", attempt=2) == "@2", "a replay of the same attempt finds the failure"
+    assert run.state.scope_for("b", "", attempt=3) == "@3"
+    run.then(broken("c", retryable=False, body_attempt=2))
+    assert run.state.scope_for("c", "", attempt=2) == "", "it failed in this very attempt"
+
+
+# -- blocked ------------------------------------------------------------------------------
+def test_a_blocked_body_is_offered_again_later_and_later():
+    run, waits = Coded(), []
+    for _ in range(8):
+        run.when(blocked())
+        assert run.status is Status.WAITING
+        due = run.state.next_due()
+        assert due is not None
+        waits.append((due - run.now) // 1000)
+        assert run.later(due - run.now).commands == [BODY]
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_a_run_that_goes_on_after_a_block_is_offered_soon_the_next_time():
+    run = Coded().then(blocked())
+    run.later(5_000)
+    run.then(done("a"), blocked())
+    assert run.state.next_due() == run.now + 5_000
+
+
+def test_what_ends_while_a_body_is_blocked_does_not_call_it():
+    run = Coded().then(waits_for("go"), blocked())
+    assert run.when(SignalSent("go", Payload.of(1))).commands == []
+    assert run.later(5_000).commands == [BODY]
+
+
+def test_a_failure_after_a_block_is_a_failure():
+    run = Coded(retry=QUICK).then(blocked())
+    run.later(5_000)
+    run.then(raised())
+    assert types(run.later(5_000)) == ["NODE_DISPATCHED"]
+
+
+# -- limits -------------------------------------------------------------------------------
+def test_a_run_has_only_so_many_steps(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(coded_decide, "STEPS_MAX", 3)
+    run = Coded().then(done("a"), done("b"), done("c"))
+    assert run.when(done("c")) == NOTHING
+    assert types(run.when(done("d"))) == ["INSTANCE_FAILED"]
+    assert run.outcome["code"] == "STEP_LIMIT"
+
+
+def test_a_foreign_row_is_served_when_it_is_found():
+    run = Coded().then(suspended(waits_for("go"))).crashed()
+    assert run.when(TailLoaded()) == NOTHING
+
+
+# -- the graph ----------------------------------------------------------------------------
+def test_a_trace_shows_what_followed_from_what():
+    run = Coded().then(done("a"))  # row 3
+    for name, after in (("b", {3}), ("c", {3}), ("d", {4, 5}), ("e", {4, 5})):
+        run.when(_after(name, frozenset(after)))
+    traced = trace(run.log)
+    assert [step.id for step in traced.steps] == ["@start", "a", "b", "c", "d", "e", "join@4,5"]
+    join = "join@4,5"
+    assert set(traced.edges) == {
+        ("@start", "a"), ("a", "b"), ("a", "c"), ("b", join), ("c", join), (join, "d"), (join, "e"),
+    }  # fmt: skip
+
+
+def test_a_step_may_be_called_like_the_start_of_the_graph():
+    traced = trace(Coded().then(done("start")).log)
+    assert [step.id for step in traced.steps] == ["@start", "start"]
+    assert traced.edges == [("@start", "start")]
+
+
+def _after(name: str, rows: frozenset[int]) -> StepReport:
+    return replace(done(name), mark=mark(StepKind.RUN, rows))

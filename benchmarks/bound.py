@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from anabranch.durable.definition import Registry
 from anabranch.engine.ports import Clock, Outcome, Store, Turn
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
@@ -24,14 +25,17 @@ from benchmarks.workloads import Load
 LEASE_MOVED_MS = 3_600_000
 
 
-async def record_turns(load: Load, count: int, *, clock: Clock | None = None) -> list[list[Turn]]:
+async def record_turns(
+    load: Load, count: int, *, clock: Clock | None = None, code: Registry | None = None
+) -> list[list[Turn]]:
     """The turns that the engine makes of so many runs, in order, one list a run."""
     store = _RecordingStore(_machine_now if clock is None else clock.now)
-    bench = Bench(store, clock=clock)
-    await bench.save(load)
-    await bench.engine.start()
+    bench = Bench(store, clock=clock, code=code)
+    if code is None:
+        await bench.save(load)
+    await bench.start()
     await bench.run_all(load, count)
-    await bench.engine.stop()
+    await bench.stop()
     assert len(store.turns) == count, "each start is one run"
     return list(store.turns.values())
 

@@ -14,13 +14,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anabranch.durable.definition import Registry
+from anabranch.durable.registration import register
+from anabranch.durable.runner import Runner, WithBodies
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Clock, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store import open_store
 from anabranch.handlers.registry import builtin_types
-from anabranch.service import WorkflowService
+from anabranch.service import ChildRuns, StepSignals, WorkflowService
 from benchmarks.workloads import Load
 
 TENANT = "default"
@@ -42,15 +45,38 @@ class Bench:
         options: EngineOptions | None = None,
         clock: Clock | None = None,
         handlers: HandlerRegistry | None = None,
+        code: Registry | None = None,
     ) -> None:
-        types = handlers or builtin_types()
-        self.engine = Engine(store=store, handlers=types, options=options or EngineOptions(), clock=clock)
+        """With `code` it runs coded workflows, too, once they are registered (`start`)."""
+        children, signals = ChildRuns(), StepSignals()
+        self._runner = Runner(code or Registry(), children=children, signals=signals)
+        types = WithBodies(handlers or builtin_types(), self._runner)
+        self.engine = Engine(
+            store=store,
+            handlers=types,
+            options=options or EngineOptions(),
+            clock=clock,
+            known_code=self._runner.known,
+        )
         self.service = WorkflowService(
             engine=self.engine, node_types=types, retention_days_max=365, pending_max=PENDING_MAX
         )
+        children.connect(self.engine, self.service)
+        signals.connect(self.service)
+        self._runner.connect(self.engine)
         self._left = 0
         self._all_ended = asyncio.Event()
         self.engine.observers.add(self)
+
+    async def start(self) -> None:
+        """Start the engine, when what it can run is registered."""
+        await register(self.engine.store, self._runner.registry)
+        await self.engine.start()
+
+    async def stop(self) -> None:
+        """Stop the engine."""
+        await self.engine.stop()
+        self._runner.stop()
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """The engine announces what it has written."""
@@ -110,17 +136,17 @@ async def open_store_at(url: str) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def engine_on(store: Store, *loads: Load, **options: Any) -> AsyncIterator[Bench]:
+async def engine_on(store: Store, *loads: Load, code: Registry | None = None, **options: Any) -> AsyncIterator[Bench]:
     """A started engine that has run each load a little: plans compiled, statements prepared, connections open."""
-    bench = Bench(store, options=EngineOptions(**options))
-    await bench.engine.start()
+    bench = Bench(store, options=EngineOptions(**options), code=code)
+    await bench.start()
     try:
         for load in loads:
             await bench.run_all(load, max(1, min(load.flock, 1_000 // load.nodes_per_run)))
         gc.collect()
         yield bench
     finally:
-        await bench.engine.stop()
+        await bench.stop()
 
 
 def cpu_s() -> float:

@@ -29,6 +29,9 @@ REFRESH_S = 0.1
 # The heading, the line of counts, and room for the prompt that scrolls up.
 LINES_BESIDES_NODES = 4
 
+# How scopes of coded steps begin: the second call of a name is `#2`, one of the body's second attempt `@2`.
+STEP_SCOPES = ("#", "@")
+
 _STYLES = {
     "running": "cyan",
     "waiting": "blue",
@@ -129,4 +132,6 @@ def event_line(entry: Mapping[str, Any]) -> str | None:
 
 
 def _name(node_id: str, scope: str) -> str:
-    return shown(f"{node_id}  {scope}" if scope else node_id)
+    """`review  each[3]` for a node in an iteration, `fetch#2` for a step that was asked for again."""
+    between = "" if not scope or scope.startswith(STEP_SCOPES) else "  "
+    return shown(f"{node_id}{between}{scope}")

@@ -15,13 +15,12 @@ from typing import Any, Self
 from anabranch.durable.transport import Transport
 from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
 
-# Between looks at a run that is waited for: soon at first, then rarely enough to disturb nobody.
-LOOK_AGAIN_S = (0.02, 0.05, 0.1, 0.25)
-
-# By the scheme of the URL: where the function is that opens it, `open_transport(url, tenant_id)`.
+# By the scheme of the URL: where the function is that opens it, `open_transport(url, tenant_id=…, key=…)`.
 _OPENERS = {
     "sqlite": "anabranch.durable.local",
     "postgresql": "anabranch.durable.local",
+    "http": "anabranch.durable.remote",
+    "https": "anabranch.durable.remote",
 }
 
 
@@ -56,19 +55,22 @@ class RunHandle:
 
 
 class Client:
-    """A connection for one tenant: to a database (`sqlite:///path`, `postgresql://…`) by its URL.
+    """A connection for one tenant: to a database (`sqlite:///path`, `postgresql://…`) or a server (`https://…`).
 
-    `async with Client(url) as client:`
+    `async with Client(url) as client:` A database is told the `tenant`; a server takes an API `key`
+    (`ANABRANCH_TOKEN` unless given), which decides the tenant. All verbs do the same on both; to a server
+    they may also raise NotAuthenticated, NotPermitted and ServerUnreachable.
     """
 
-    def __init__(self, url: str, *, tenant: str = "default") -> None:
+    def __init__(self, url: str, *, tenant: str = "default", key: str | None = None) -> None:
         self._url = url
         self._tenant = tenant
+        self._key = key
         self._transport: Transport | None = None
 
     async def __aenter__(self) -> Self:
         """Open the connection. Raises StoreUnavailable, SchemaMismatch, InvalidRequest for a URL of no known kind."""
-        self._transport = await _open(self._url, self._tenant)
+        self._transport = await _open(self._url, tenant_id=self._tenant, key=self._key)
         return self
 
     async def __aexit__(
@@ -117,18 +119,16 @@ class Client:
     async def list(
         self, *, workflow: str | None = None, status: str | Sequence[str] = (), limit: int = 50
     ) -> Sequence[Mapping[str, Any]]:
-        """The newest runs first, of one workflow or status if they are named. Raises NotFound."""
+        """The newest runs first, of one workflow or status if they are named. Raises NotFound, InvalidRequest."""
+        if limit < 1:
+            raise InvalidRequest(f"a list has at least 1 item, not {limit}")
         statuses = [status] if isinstance(status, str) else list(status)
         return await self._open_transport.list(workflow=workflow, statuses=statuses, limit=limit)
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 -- see RunHandle
         """A run's output, once it is there; see `RunHandle.result`."""
         async with asyncio.timeout(timeout):
-            looks = 0
-            while await self._open_transport.status(run_id) not in ("COMPLETED", "FAILED", "CANCELLED"):
-                await asyncio.sleep(LOOK_AGAIN_S[min(looks // 5, len(LOOK_AGAIN_S) - 1)])
-                looks += 1
-        run = await self.get(run_id)
+            run = await self._open_transport.ended(run_id)
         if run["status"] == "FAILED":
             error = run["error"]
             raise RunFailed(f"run {run_id} failed with {error['code']}: {error['message']}", details=error)
@@ -151,11 +151,11 @@ class Client:
         return self._transport
 
 
-async def _open(url: str, tenant_id: str) -> Transport:
+async def _open(url: str, *, tenant_id: str, key: str | None) -> Transport:
     scheme = url.partition(":")[0].partition("+")[0]
     if scheme not in _OPENERS:
         raise InvalidRequest(f"a client cannot open {scheme!r} URLs; it knows {', '.join(_OPENERS)}")
-    transport: Transport = await import_module(_OPENERS[scheme]).open_transport(url, tenant_id)
+    transport: Transport = await import_module(_OPENERS[scheme]).open_transport(url, tenant_id=tenant_id, key=key)
     return transport
 
 

@@ -5,17 +5,22 @@ Imported by `client` when a database is opened, and by nobody else.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
 
 from anabranch.app import build
-from anabranch.durable.transport import Transport
+from anabranch.durable.transport import Transport, milliseconds
 from anabranch.engine.rules.events import Status
 from anabranch.errors import InvalidRequest
 from anabranch.service import WorkflowService
 from anabranch.settings import Settings
+
+# Between looks at a run that is waited for, five each: soon at first, then rarely enough to disturb nobody.
+LOOK_AGAIN_S = (0.02, 0.05, 0.1, 0.25)
+LOOKS_EACH = 5
 
 
 class LocalTransport:
@@ -45,8 +50,8 @@ class LocalTransport:
             version=version,
             idempotency_key=idempotency_key,
             retention_days=retention_days,
-            available_at=_milliseconds(available_at),
-            deadline_at=_milliseconds(deadline_at),
+            available_at=milliseconds(available_at),
+            deadline_at=milliseconds(deadline_at),
         )
         return started.instance_id
 
@@ -54,9 +59,13 @@ class LocalTransport:
         """See `Transport.get`."""
         return await self._service.get_run(run_id, tenant_id=self._tenant_id)
 
-    async def status(self, run_id: str) -> str:
-        """See `Transport.status`."""
-        return (await self._service.get_run_status(run_id, tenant_id=self._tenant_id)).status.value
+    async def ended(self, run_id: str) -> dict[str, Any]:
+        """See `Transport.ended`."""
+        looks = 0
+        while not (await self._service.get_run_status(run_id, tenant_id=self._tenant_id)).status.is_terminal:
+            await asyncio.sleep(LOOK_AGAIN_S[min(looks // LOOKS_EACH, len(LOOK_AGAIN_S) - 1)])
+            looks += 1
+        return await self.get(run_id)
 
     async def list(self, *, workflow: str | None, statuses: Sequence[str], limit: int) -> Sequence[Mapping[str, Any]]:
         """See `Transport.list`."""
@@ -77,15 +86,16 @@ class LocalTransport:
         await self._opened.aclose()
 
 
-async def open_transport(url: str, tenant_id: str) -> Transport:
-    """A connection to the database at this URL. Raises StoreUnavailable, SchemaMismatch, SettingsError."""
+async def open_transport(url: str, *, tenant_id: str, key: str | None) -> Transport:
+    """A connection to the database at this URL.
+
+    Raises InvalidRequest for a key, which no database takes; StoreUnavailable, SchemaMismatch, SettingsError.
+    """
+    if key is not None:
+        raise InvalidRequest("a key is for a server", hint="To a database the client names its tenant.")
     async with AsyncExitStack() as opening:
         _, service = await opening.enter_async_context(build(Settings.load(database_url=url)).opened(works=False))
         return LocalTransport(service, tenant_id, opening.pop_all())
-
-
-def _milliseconds(at: datetime | None) -> int | None:
-    return None if at is None else round(at.timestamp() * 1000)
 
 
 def _status(name: str) -> Status:

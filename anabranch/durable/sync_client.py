@@ -41,8 +41,8 @@ class SyncRunHandle:
 class SyncClient:
     """A `Client` with an event loop of its own in a thread. `with SyncClient(url) as client:`"""
 
-    def __init__(self, url: str, *, tenant: str = "default") -> None:
-        self._client = Client(url, tenant=tenant)
+    def __init__(self, url: str, *, tenant: str = "default", key: str | None = None) -> None:
+        self._client = Client(url, tenant=tenant, key=key)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-client", daemon=True)
 

@@ -1,6 +1,7 @@
 """What a client needs of the place that it talks to: a database, or a server.
 
-Implemented by `local` for databases. Answers are JSON as REST gives them; times are aware datetimes.
+Implemented by `local` for databases and by `remote` for servers. Answers are JSON as REST
+gives them; times are aware datetimes.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Transport(Protocol):
     async def get(self, run_id: str) -> dict[str, Any]:
         """The run, as `GET /v1/runs/{instanceID}` answers. Raises NotFound."""
 
-    async def status(self, run_id: str) -> str:
-        """Its status alone. Raises NotFound."""
+    async def ended(self, run_id: str) -> dict[str, Any]:
+        """The same, once the run has ended; however long that takes. Raises NotFound."""
 
     async def list(self, *, workflow: str | None, statuses: Sequence[str], limit: int) -> Sequence[Mapping[str, Any]]:
-        """The newest runs first."""
+        """The newest runs first. Raises NotFound, InvalidRequest."""
 
     async def signal(self, run_id: str, event: str, payload: Any, *, key: str | None) -> bool:
         """Was a fitting wait open? Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput."""
@@ -43,3 +44,8 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Let go of it."""
+
+
+def milliseconds(at: datetime | None) -> int | None:
+    """An aware time as the verbs below take it: milliseconds since the epoch."""
+    return None if at is None else round(at.timestamp() * 1000)

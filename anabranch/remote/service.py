@@ -52,14 +52,22 @@ class RemoteService:
         """Raises InvalidRequest for a URL or a key that cannot be one."""
         self._caller = Caller(url, key)
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> None:
+        """Be ready for calls; nothing is sent yet."""
         await self._caller.start()
+
+    async def close(self) -> None:
+        """Close the connections; may be called twice."""
+        await self._caller.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._caller.stop()
+        await self.close()
 
     # -- workflows ------------------------------------------------------------------------
     async def list_workflows(self) -> list[dict[str, Any]]:

@@ -75,6 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "durable.sync_client": ("durable.client",),
     # the embedded process: `app` with a handle to it, for programs that import us
     "durable.local": ("app", "service", "settings", "durable.transport", "engine.rules", "errors"),
+    "durable.remote": ("remote", "settings", "durable.transport", "errors"),
     "durable.worker": ("app", "service", "settings", "durable"),
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it

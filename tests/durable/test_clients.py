@@ -1,18 +1,39 @@
-"""What programs use: `Worker`, `Client` and `SyncClient`, as the package exports them."""
+"""What programs use: `Worker`, `Client` and `SyncClient`, as the package exports them.
+
+Clients do the same on a database and on a server: every test of their verbs runs on both, and on both databases.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import anabranch
-from anabranch import Client, SyncClient, Worker, workflow
-from anabranch.errors import InvalidRequest, NotFound, RunCancelled, RunFailed, RunIsTerminal
+from anabranch import Client, Worker, workflow
+from anabranch.durable.client import RunHandle
+from anabranch.errors import (
+    InvalidInput,
+    InvalidRequest,
+    NotAuthenticated,
+    NotFound,
+    RunCancelled,
+    RunFailed,
+    RunIsTerminal,
+)
+from tests.durable.reaching import Reach, reached
+
+
+@pytest.fixture(params=["database", "server"])
+async def reach(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Reach]:
+    """The database of the test, or a server on it."""
+    async with reached(request.param, database_url) as reach:
+        yield reach
 
 
 @workflow(name="onboard-user", version=1, retention="30d", retry=None, deadline=None)
@@ -37,21 +58,36 @@ def letter(which: str) -> str:
     return which
 
 
-async def test_a_run_from_its_start_to_its_result(database_url: str) -> None:
-    async with Worker(database_url, workflows=[onboard], concurrency=64), Client(database_url) as client:
+async def test_a_run_from_its_start_to_its_result(database_url: str, reach: Reach) -> None:
+    async with Worker(database_url, workflows=[onboard], concurrency=64), reach.client() as client:
         handle = await client.start("onboard-user", {"email": "a@b.c"}, idempotency_key="user-42")
         again = await client.start("onboard-user", {"email": "x@y.z"}, idempotency_key="user-42")
         await handle.signal("verify", {"userId": 42}, key="k1")
 
         assert again.run_id == handle.run_id
         assert await handle.result(timeout=20) == {"id": 42, "ok": {"userId": 42}, "letters": "ab"}
-        assert [run["instanceID"] for run in await client.list(workflow="onboard-user")] == [handle.run_id]
+        assert [node["nodeID"] for node in (await handle.get())["nodes"]][:2] == ["create-user", "welcome-delay"]
         with pytest.raises(RunIsTerminal):
             await handle.cancel()
+        with pytest.raises(RunIsTerminal):
+            await handle.signal("verify")
 
 
-async def test_bad_ends_are_exceptions_with_the_reason(database_url: str) -> None:
-    async with Worker(database_url, workflows=[onboard, fails_always]), Client(database_url) as client:
+async def test_a_repeated_signal_is_answered_as_the_first_was(database_url: str, reach: Reach) -> None:
+    async with Worker(database_url, workflows=[onboard]), reach.client() as client:
+        handle = await client.start("onboard-user", {})
+        await waits(handle)
+
+        assert [await handle.signal("verify", {"userId": number}, key=f"k{number}") for number in (41, 42, 42)] == [
+            False,
+            True,
+            True,
+        ]
+        assert (await handle.result(timeout=20))["ok"] == {"userId": 42}
+
+
+async def test_bad_ends_are_exceptions_with_the_reason(database_url: str, reach: Reach) -> None:
+    async with Worker(database_url, workflows=[onboard, fails_always]), reach.client() as client:
         failed = await client.start("fails-always")
         with pytest.raises(RunFailed, match="always") as failure:
             await failed.result(timeout=20)
@@ -66,33 +102,112 @@ async def test_bad_ends_are_exceptions_with_the_reason(database_url: str) -> Non
             await later.result(timeout=20)
 
 
-async def test_another_tenants_runs_are_absent(database_url: str) -> None:
+async def test_what_a_start_asks_for_is_in_the_run(database_url: str, reach: Reach) -> None:
+    begins = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+    async with Worker(database_url, workflows=[onboard]), reach.client() as client:
+        handle = await client.start(
+            "onboard-user",
+            {"a": 1},
+            available_at=begins,
+            deadline_at=begins + timedelta(hours=1),
+            retention_days=3,
+            version=1,
+        )
+        run = await client.handle(handle.run_id).get()
+
+    assert (run["kind"], run["version"], run["retentionDays"], run["input"]) == ("coded", 1, 3, {"a": 1})
+    assert datetime.fromisoformat(run["availableAt"]) == begins
+    assert datetime.fromisoformat(run["deadlineAt"]) == begins + timedelta(hours=1)
+
+
+async def test_lists_are_as_long_as_they_are_asked_to_be(database_url: str, reach: Reach) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    async with Worker(database_url, workflows=[onboard, fails_always]), reach.client() as client:
+        started = [(await client.start("onboard-user", {}, available_at=later)).run_id for _ in range(103)]
+        await started_and_cancelled(client)
+        newest_first = started[::-1]
+
+        assert ids(await client.list(workflow="onboard-user", status="PENDING", limit=102)) == newest_first[:102]
+        assert ids(await client.list(status=["PENDING", "FAILED"], limit=1_000)) == newest_first
+        assert [run["name"] for run in await client.list(status="CANCELLED")] == ["fails-always"]
+        assert len(await client.list()) == 50
+        for makes_no_sense in ({"limit": 0}, {"status": "ASLEEP"}):
+            with pytest.raises(InvalidRequest):
+                await client.list(**makes_no_sense)
+
+
+async def test_another_tenants_runs_are_absent(database_url: str, reach: Reach) -> None:
     async with Worker(database_url, workflows=[onboard]):
-        async with Client(database_url) as client:
+        async with reach.client() as client:
             handle = await client.start("onboard-user", {})
-        async with Client(database_url, tenant="another") as other:
-            with pytest.raises(NotFound):
-                await other.get(handle.run_id)
+        async with reach.client(tenant="another") as other:
+            assert await other.list() == []
+            for verb in (other.get(handle.run_id), other.result(handle.run_id), other.cancel(handle.run_id)):
+                with pytest.raises(NotFound):
+                    await verb
 
 
-async def test_what_makes_no_sense_is_refused(database_url: str) -> None:
-    with pytest.raises(InvalidRequest, match="'ftp'"):
-        async with Client("ftp://somewhere"):
-            pass
-    async with Client(database_url) as client:
+async def test_what_makes_no_sense_is_refused(reach: Reach) -> None:
+    async with reach.client() as client:
         with pytest.raises(InvalidRequest, match="time zone"):
             await client.start("x", available_at=datetime(2030, 1, 1))
+        with pytest.raises(NotFound):
+            await client.start("nobody-registered-it")
+    with pytest.raises(InvalidRequest, match="not open"):
+        await client.list()
 
 
-async def test_the_same_verbs_without_an_event_loop(database_url: str) -> None:
+@pytest.mark.parametrize("value", [float("nan"), "x" * 1_100_000, {"a": 2**70}, "\ud800"])
+async def test_values_that_the_log_could_not_keep_are_refused(database_url: str, reach: Reach, value: Any) -> None:
+    async with Worker(database_url, workflows=[onboard]), reach.client() as client:
+        with pytest.raises(InvalidInput):
+            await client.start("onboard-user", value)
+        handle = await client.start("onboard-user", {})
+        with pytest.raises(InvalidInput):
+            await handle.signal("verify", value)
+        await handle.cancel()
+
+
+async def test_the_same_verbs_without_an_event_loop(database_url: str, reach: Reach) -> None:
     def program() -> Any:
-        with SyncClient(database_url) as client:
+        with reach.sync_client() as client:
             handle = client.start("onboard-user", {})
             handle.signal("verify", {"userId": 42})
-            return handle.result(timeout=20)["letters"]
+            letters = handle.result(timeout=20)["letters"]
+            assert [run["instanceID"] for run in client.list(workflow="onboard-user")] == [handle.run_id]
+            assert client.get(handle.run_id)["status"] == client.handle(handle.run_id).get()["status"] == "COMPLETED"
+            with pytest.raises(RunIsTerminal):
+                handle.cancel()
+            return letters
 
     async with Worker(database_url, workflows=[onboard]):
         assert await asyncio.to_thread(program) == "ab"
+
+
+async def test_who_a_client_is_fits_the_place_that_it_asks(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANABRANCH_TOKEN", raising=False)
+    for client, why in (
+        (Client("ftp://somewhere"), "'ftp'"),
+        (Client(database_url, key="k"), "a key is for a server"),
+        (Client("http://127.0.0.1:1", tenant="another", key="k"), "a tenant is named to a database"),
+        (Client("http://127.0.0.1:1"), "wants an API key"),
+        (Client("http://user:password@127.0.0.1:1", key="k"), "the URL of a server"),
+    ):
+        with pytest.raises(InvalidRequest, match=why):
+            async with client:
+                pass
+
+
+async def test_the_key_of_a_server_may_stand_in_the_environment(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reached("server", database_url) as server:
+        monkeypatch.setenv("ANABRANCH_TOKEN", server.keys["default"])
+        async with Client(server.url) as client:
+            assert await client.list() == []
+        async with Client(server.url, key="another-one") as stranger:
+            with pytest.raises(NotAuthenticated):
+                await stranger.list()
 
 
 def test_a_client_needs_nothing_of_the_engine() -> None:
@@ -100,9 +215,24 @@ def test_a_client_needs_nothing_of_the_engine() -> None:
         "import sys, anabranch; anabranch.Client, anabranch.SyncClient, anabranch.StepError;"
         "print([name for name in sys.modules if name.startswith('anabranch.engine') or name == 'sqlalchemy'])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == "[]"
+    assert printed(program) == "[]"
+
+
+def test_a_client_of_a_server_needs_no_database_and_only_the_rules_of_values() -> None:
+    program = (
+        "import asyncio, sys, anabranch\n"
+        "async def main():\n"
+        "    async with anabranch.Client('http://127.0.0.1:1', key='k'): pass\n"
+        "asyncio.run(main())\n"
+        "ours = [name for name in sys.modules if name.startswith('anabranch.')]\n"
+        "rooms = ('anabranch.engine.rules', 'anabranch.durable', 'anabranch.remote')\n"
+        "known = ('anabranch.engine', 'anabranch.errors', 'anabranch.settings')\n"
+        "print([name for name in ours if not name.startswith(rooms) and name not in known])\n"
+        "print('sqlalchemy' in sys.modules)"
+    )
+
+    assert printed(program) == "[]\nFalse"
 
 
 def test_the_package_exports_what_authors_need() -> None:
@@ -110,3 +240,25 @@ def test_the_package_exports_what_authors_need() -> None:
 
     assert names <= set(anabranch.__all__)
     assert all(getattr(anabranch, name) for name in anabranch.__all__)
+
+
+async def started_and_cancelled(client: Client) -> None:
+    handle = await client.start("fails-always", available_at=datetime.now(UTC) + timedelta(days=1))
+    await handle.cancel()
+
+
+async def waits(handle: RunHandle) -> None:
+    """Return once the run waits; other processes can tell us nothing sooner."""
+    while True:
+        if (await handle.get())["status"] == "WAITING":
+            return
+        await asyncio.sleep(0.02)
+
+
+def ids(runs: Any) -> list[str]:
+    return [run["instanceID"] for run in runs]
+
+
+def printed(program: str) -> str:
+    """What a program prints, in a process of its own."""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()

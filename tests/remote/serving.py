@@ -59,7 +59,7 @@ async def served(folder: Path) -> AsyncIterator[Server]:
     settings = Settings.load(environ={}, folder=folder, database_url=f"sqlite:///{database}")
     async with build(settings).opened_house(works=True) as house:
         keys = {role.value: house.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
-        async with _listening(build_application(house)) as url:
+        async with listening(build_application(house)) as url:
             yield Server(url, keys)
 
 
@@ -90,7 +90,7 @@ async def scripted(*answers: web.Response | None, tls: ssl.SSLContext | None = N
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)
-    async with _listening(application, tls) as url:
+    async with listening(application, tls) as url:
         script.url = url
         yield script
 
@@ -127,13 +127,14 @@ async def proxied(server_url: str, loses: Callable[[web.Request], bool]) -> Asyn
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", forward)
-    async with _listening(application) as url:
+    async with listening(application) as url:
         proxy.url = url
         yield proxy
 
 
 @asynccontextmanager
-async def _listening(application: web.Application, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+async def listening(application: web.Application, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """The URL at which an application answers."""
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()

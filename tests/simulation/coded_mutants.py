@@ -33,13 +33,13 @@ CODED_MUTANTS = (
         (
             f"{_BODY}.answer",
             "record.has_ended:",
-            "record.has_ended and (call.kind is not StepKind.RUN or not self._replay.is_untold(call.place)):",
+            "record.has_ended and (call.kind is not StepKind.RUN or self._replay.was_told(call.place)):",
         ),
     ),
     _coded(
         "branch-forgotten-at-suspension",
         "of what a gather waits for only the first wait is written down when the body is suspended",
-        (f"{_BODY}._only_waits", "list(self._resting[Rest.WAITING])", "list(self._resting[Rest.WAITING])[:1]"),
+        (f"{_BODY}._only_waits", "self._suspend(waits)", "self._suspend(waits[:1])"),
     ),
     _coded(
         "parked-with-a-runnable-branch",

@@ -15,7 +15,7 @@ from anabranch.durable.runner import Runner, WithBodies
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.rules.stimuli import BodySuspended, Failed, NodeResult
+from anabranch.engine.rules.stimuli import Failed, NodeResult
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.service.child_runs import ChildRuns
 from anabranch.service.step_signals import StepSignals
@@ -185,8 +185,7 @@ class SimulatedProcess:
             weather.rarities["failure echoed"] += 1
             for number in range(ECHOES):
                 self.loop.call_later(ECHO_EVERY_S * number, self._deliver, instance_id, result)
-        # A body and its engine share a process: nothing tells one suspension from another of the same attempt.
-        if not weather.results or isinstance(result.outcome, BodySuspended):
+        if not weather.results:
             self._deliver(instance_id, result)
             return
         again_after_s = weather.results.popleft()

@@ -147,7 +147,9 @@ class _World:
     # -- acts -----------------------------------------------------------------------------
     def _begin(self) -> None:
         for coded in self._character.coded_cases:
-            self._database.definitions.register(name=coded.name, version=coded.version, definition=coded.options)
+            self._database.definitions.register(
+                name=coded.name, version=coded.version, definition={"workflowOptions": coded.options}
+            )
         for case in self._character.drawn_cases:
             self._database.definitions.save(
                 tenant_id=TENANT,

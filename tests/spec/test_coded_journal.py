@@ -17,6 +17,7 @@ from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
     Begun,
+    BodySuspended,
     CancelRequested,
     ChildEnded,
     SignalSent,
@@ -24,7 +25,20 @@ from anabranch.engine.rules.stimuli import (
     TailLoaded,
 )
 from anabranch.engine.rules.values import Payload
-from tests.spec.coded import BODY, Coded, blocked, broken, done, raised, report, returned, sleeps, suspended, types
+from tests.spec.coded import (
+    BODY,
+    Coded,
+    blocked,
+    body,
+    broken,
+    done,
+    raised,
+    report,
+    returned,
+    sleeps,
+    suspended,
+    types,
+)
 
 QUICK = {"attempts": 3, "backoff": {"kind": "fixed", "base": "5s", "jitter": 0}}
 
@@ -136,6 +150,15 @@ def test_a_takeover_of_a_running_body_is_counted_and_progress_forgets_it():
     run.when(Adopted(lapsed=True))
     assert run.state.recoveries == 1
     assert run.then(done("fetch")).state.recoveries == 0
+
+
+def test_a_late_duplicate_of_a_suspension_does_not_stop_the_next_call():
+    run = Coded()
+    late = body(BodySuspended([("nap", "")], (sleeps("nap", 1_500),), run.state.body.called_by))
+    run.when(late)
+    run.later(1_500)
+    assert run.when(late) == NOTHING
+    assert run.status is Status.RUNNING
 
 
 # -- children -----------------------------------------------------------------------------
@@ -266,11 +289,17 @@ def test_a_trace_shows_what_followed_from_what():
     for name, after in (("b", {3}), ("c", {3}), ("d", {4, 5}), ("e", {4, 5})):
         run.when(_after(name, frozenset(after)))
     traced = trace(run.log)
-    assert [step.id for step in traced.steps] == ["a", "b", "c", "d", "e", "join@4,5"]
+    assert [step.id for step in traced.steps] == ["@start", "a", "b", "c", "d", "e", "join@4,5"]
     join = "join@4,5"
     assert set(traced.edges) == {
-        ("start", "a"), ("a", "b"), ("a", "c"), ("b", join), ("c", join), (join, "d"), (join, "e"),
+        ("@start", "a"), ("a", "b"), ("a", "c"), ("b", join), ("c", join), (join, "d"), (join, "e"),
     }  # fmt: skip
+
+
+def test_a_step_may_be_called_like_the_start_of_the_graph():
+    traced = trace(Coded().then(done("start")).log)
+    assert [step.id for step in traced.steps] == ["@start", "start"]
+    assert traced.edges == [("@start", "start")]
 
 
 def _after(name: str, rows: frozenset[int]) -> StepReport:

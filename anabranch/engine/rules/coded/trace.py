@@ -15,12 +15,16 @@ from anabranch.engine.rules.events import ENDINGS, Event
 # 1,000 steps: what a canvas can show; the log has them all.
 TRACED_MAX = 1_000
 
-START_ID = "start"
+# No step can be called so: names have no @.
+START_ID = "@start"
 
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """A step as a node of the graph; a `join` is no step, but where many branches met before many others began."""
+    """A step as a node of the graph.
+
+    Two kinds are no steps: `start` is where the body began, `join` where many branches met before many others began.
+    """
 
     id: str
     name: str
@@ -30,7 +34,7 @@ class TracedStep:
 
 @dataclass(slots=True)
 class Trace:
-    """Nodes and edges (from, to); what followed from no step followed from `start`."""
+    """Nodes, the start first, and edges (from, to); what followed from no step followed from the start."""
 
     steps: list[TracedStep]
     edges: list[tuple[str, str]]
@@ -54,7 +58,7 @@ def trace(events: Iterable[Event]) -> Trace:
             after.setdefault(mark.after, []).append(id_)
         if event.type in ENDINGS:
             ended[event.seq] = found[place].id
-    graph = Trace(list(found.values()), [])
+    graph = Trace([TracedStep(START_ID, "", "", "start"), *found.values()], [])
     for rows, followers in after.items():
         _connect(graph, rows, followers, ended)
     return graph

@@ -24,6 +24,7 @@ from anabranch.durable.resting import rests
 from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
 from anabranch.engine.desk import Desk
 from anabranch.engine.ports import Clock
+from anabranch.engine.queues import Slot
 from anabranch.engine.rules.coded.places import StepKind, is_step_name, mark, scope_of_call
 from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
@@ -57,12 +58,13 @@ Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | No
 class BodyRun:
     """One call of a body, from its first line to its end, or to where it has nothing to do but wait."""
 
-    def __init__(self, desk: Desk, journal: CodedState, clock: Clock) -> None:
+    def __init__(self, desk: Desk, journal: CodedState, clock: Clock, slot: Slot) -> None:
         assert journal.body is not None, "a body is called when it was dispatched"
         self.attempt = journal.body.attempt
         self.now_ms = journal.body.began_at
         """The time of the latest row that the body was answered from (ms)."""
         self._desk = desk
+        self._slot = slot
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._began_seq = journal.body.began_seq
@@ -107,8 +109,12 @@ class BodyRun:
         return self._main.result()
 
     def settled(self) -> None:
-        """Rows were committed: answer whoever waited for them, in the order of the log."""
-        if self._journal is None or self._leaving is not None:
+        """Rows were committed: answer whoever waited for them, in the order of the log, once we may execute."""
+        if self._is_ongoing:
+            self._slot.take_back(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._is_ongoing:
             return
         resting = (*self._resting[Rest.UNSETTLED], *self._resting[Rest.WAITING])
         over = [call for call in resting if call.until()]
@@ -152,20 +158,20 @@ class BodyRun:
     # -- steps ----------------------------------------------------------------------------
     async def _try(self, call: Call, attempt: int, try_once: Try, policy: RetryPolicy) -> BaseException | None:
         """One attempt, reported; returns once that is committed, or once a wait that it opens is over."""
+        known = mark(call.kind, call.branch.known)
         self._executing += 1
         try:
-            known = mark(call.kind, call.branch.known)
             outcome, cause = await try_once(attempt)
-            report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy)
-            if not isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
-                record = self._record(call)
-                seq = 0 if record is None else record.seq
-                self._desk.report(report)
-                await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
-                return cause
         finally:
             self._executing -= 1
             self._check_soon()
+        report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy)
+        if not isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
+            record = self._record(call)
+            seq = 0 if record is None else record.seq
+            self._desk.report(report)
+            await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
+            return cause
         call.asked = report
         await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
         return None
@@ -213,6 +219,10 @@ class BodyRun:
     @property
     def _journal(self) -> CodedState | None:
         return self._desk.journal
+
+    @property
+    def _is_ongoing(self) -> bool:
+        return self._leaving is None and self._journal is not None
 
     def _ongoing(self) -> CodedState:
         journal = self._journal
@@ -300,8 +310,8 @@ class BodyRun:
     def _only_waits(self) -> None:
         """Nothing moves the body but what we answer."""
         if self._resting[Rest.UNSETTLED]:
-            return  # we are told when it is settled
-        if self._resting[Rest.REPLAYED]:
+            self._slot.lend()  # we are told when it is settled
+        elif self._resting[Rest.REPLAYED]:
             # What ended before it is not asked for any more: go on with what is, and see where that leads.
             call = min(self._resting[Rest.REPLAYED], key=self._seq_of)
             self._replay.tell(call.place)

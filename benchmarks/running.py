@@ -136,9 +136,7 @@ async def open_store_at(url: str) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def engine_on(
-    store: Store, *loads: Load, code: Registry | None = None, **options: Any
-) -> AsyncIterator[Bench]:
+async def engine_on(store: Store, *loads: Load, code: Registry | None = None, **options: Any) -> AsyncIterator[Bench]:
     """A started engine that has run each load a little: plans compiled, statements prepared, connections open."""
     bench = Bench(store, options=EngineOptions(**options), code=code)
     await bench.start()

@@ -7,13 +7,17 @@ documentation, its bounds are its check, and its names follow from the field's n
 
 from __future__ import annotations
 
+import ast
 import base64
 import binascii
 import difflib
+import inspect
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -59,7 +63,7 @@ class Settings(BaseModel):
     a secret may also be given as a file whose name is in `ANABRANCH_…_FILE`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     database_url: str = Field(default=EMBEDDED_DATABASE_URL, repr=False, pattern=r"^(sqlite|postgresql)")
     """Where runs are stored: `sqlite:///path` or `postgresql://user:password@host/name`."""
@@ -165,6 +169,24 @@ def environment_name(field: str) -> str:
     return ENVIRONMENT_PREFIX + _setting_name(field).upper()
 
 
+@cache
+def sentences() -> Mapping[str, str]:
+    """The sentence under each field; none where there is no source to read.
+
+    Read when somebody wants one: for pydantic to do it with every command took as long as all the rest of this file.
+    """
+    try:
+        (definition,) = ast.parse(inspect.getsource(Settings)).body
+    except OSError:
+        return {}
+    assert isinstance(definition, ast.ClassDef), "the source of a class is a class"
+    found = {}
+    for field, below in pairwise(definition.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            found[ast.unparse(field.target)] = inspect.cleandoc(str(below.value.value))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Choice:
     """A value that somebody chose for a field, and where, in words for an error message."""
@@ -262,5 +284,6 @@ def _out_of_bounds(refusal: ValidationError, chosen: Mapping[str, _Choice]) -> S
             reason = "it should begin with sqlite:/// or postgresql://"
         problems.append({"name": environment_name(field), "origin": chosen[field].origin, "message": reason})
     message = "; ".join(f"{problem['origin']} is refused: {problem['message']}" for problem in problems)
-    sentences = (Settings.model_fields[str(problem["loc"][0])].description or "" for problem in refusal.errors())
-    return SettingsError(message, hint=" ".join(dict.fromkeys(sentences)), details=problems)
+    said = sentences()
+    advice = (said.get(str(problem["loc"][0]), "") for problem in refusal.errors())
+    return SettingsError(message, hint=" ".join(dict.fromkeys(advice)), details=problems)

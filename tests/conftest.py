@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from anabranch.durable.definition import DECLARED
 from anabranch.migrations import upgrade
 from tests.postgres import PostgresServer, running_postgres
 from tests.tools import lacking
@@ -29,6 +30,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(reason)
         for test in tests:
             terminalreporter.line(f"  {test}")
+
+
+def pytest_collection_finish() -> None:
+    """Forget the workflows that test files declare: commands under test register what they find declared.
+
+    A test that runs one hands it to its worker by itself.
+    """
+    DECLARED.clear()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -12,9 +12,8 @@ from anabranch.app import build
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
 from anabranch.cli.output import print_document, print_line, print_note, print_table
 from anabranch.cli.session import Session, open_session
-from anabranch.engine.api_keys import ApiKey
-from anabranch.engine.rules.instants import to_iso
 from anabranch.service import AccessService, Role
+from anabranch.service.data_view import key_as_json
 
 family = typer.Typer(
     help="API keys: create, list, revoke. They let programs in by REST and socket.", no_args_is_help=True
@@ -59,7 +58,7 @@ def list_keys(*, database_url: DatabaseUrl = None, tenant: AnyTenant = None, as_
     """Who has keys, with what role, and when each was last used; revoked ones too."""
     session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
     found = _ask(session, lambda access: access.list_keys(tenant))
-    documents = [_document(key) for key in found]
+    documents = [key_as_json(key) for key in found]
     if as_json:
         print_document({"items": documents, "nextCursor": None})
         return
@@ -79,7 +78,7 @@ def revoke(
     session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
     revoked = _ask(session, lambda access: access.revoke_key(key_id, tenant_id=tenant, actor=CLI_ACTOR))
     if as_json:
-        print_document(_document(revoked))
+        print_document(key_as_json(revoked))
     else:
         print_line(f"key {revoked.key_id} of tenant {revoked.tenant_id} is revoked")
 
@@ -90,15 +89,3 @@ def _ask(session: Session, verb: Callable[[AccessService], Awaitable[T]]) -> T:
             return await verb(access)
 
     return asyncio.run(asked())
-
-
-def _document(key: ApiKey) -> dict[str, Any]:
-    times = {"lastUsedAt": key.last_used_at, "expiresAt": key.expires_at, "revokedAt": key.revoked_at}
-    return {
-        "keyID": key.key_id,
-        "tenant": key.tenant_id,
-        "role": key.role,
-        "createdAt": to_iso(key.created_at),
-        "createdBy": key.created_by,
-        **{name: None if at is None else to_iso(at) for name, at in times.items()},
-    }

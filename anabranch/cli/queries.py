@@ -10,9 +10,8 @@ import typer
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, read_value
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
-from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.saved_queries import DataQuery
 from anabranch.errors import InvalidRequest
+from anabranch.service.data_view import query_as_json
 
 family = typer.Typer(help="Saved queries: add, list, show, delete, run.", no_args_is_help=True)
 
@@ -54,7 +53,7 @@ def add(
     else:
         query = session.ask_data(lambda data: data.create_query(document, tenant_id=session.tenant, actor=CLI_ACTOR))
     if as_json:
-        print_document(_document(query))
+        print_document(query_as_json(query))
     else:
         print_line(f"data query {query.name} is saved; its parameters: {', '.join(query.params) or 'none'}")
 
@@ -65,7 +64,7 @@ def list_queries(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
     session = open_session(database_url=database_url, tenant=tenant)
     queries = session.ask_data(lambda data: data.list_queries(tenant_id=session.tenant))
     if as_json:
-        print_document({"items": [_document(query) for query in queries], "nextCursor": None})
+        print_document({"items": [query_as_json(query) for query in queries], "nextCursor": None})
         return
     rows = [[query.name, ", ".join(query.params) or None, query.writes, query.data_query_id] for query in queries]
     print_table(("name", "params", "writes", "dataQueryID"), rows)
@@ -79,7 +78,7 @@ def show(
     session = open_session(database_url=database_url, tenant=tenant)
     found = session.ask_data(lambda data: data.get_query(query, tenant_id=session.tenant))
     if as_json:
-        print_document(_document(found))
+        print_document(query_as_json(found))
         return
     print_line(found.sql)
     print_table(("param", "type", "default"), [[n, p["type"], p.get("default")] for n, p in found.params.items()])
@@ -132,17 +131,3 @@ def _sql(text: str) -> str:
     except (OSError, UnicodeDecodeError) as refusal:
         reason = refusal.strerror if isinstance(refusal, OSError) else "it is not UTF-8 text"
         raise InvalidRequest(f"--sql names {text[1:]}, which cannot be read: {reason}") from None
-
-
-def _document(query: DataQuery) -> dict[str, Any]:
-    return {
-        "dataQueryID": query.data_query_id,
-        "name": query.name,
-        "dataSourceID": query.data_source_id,
-        "sql": query.sql,
-        "params": dict(query.params),
-        "writes": query.writes,
-        "timeoutMs": query.timeout_ms,
-        "createdAt": to_iso(query.created_at),
-        "updatedAt": to_iso(query.updated_at),
-    }

@@ -84,7 +84,8 @@ def show(
     if as_json:
         print_document(run)
         return
-    fields = [(name, value) for name, value in run.items() if name not in ("nodes", "input", "output", "error")]
+    apart = ("nodes", "graph", "input", "output", "error")
+    fields = [(name, value) for name, value in run.items() if name not in apart]
     print_table(("field", "value"), fields)
     for name in ("input", "output", "error"):
         if run[name] is not None:

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Input, Tenant, WorkflowName, read_value
+from anabranch.cli.options import (
+    CLI_ACTOR,
+    DEFAULT_TENANT,
+    AsJson,
+    DatabaseUrl,
+    Input,
+    Tenant,
+    WorkflowName,
+    read_value,
+)
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.service import schedule_as_json
@@ -51,7 +60,9 @@ def create(
         "version": version,
         "enabled": not disabled,
     }
-    saved = session.ask_house(lambda house: house.schedules.create_schedule(document, tenant_id=session.tenant))
+    saved = session.ask_house(
+        lambda house: house.schedules.create_schedule(document, tenant_id=session.tenant, actor=CLI_ACTOR)
+    )
     shown = schedule_as_json(saved)
     if as_json:
         print_document(shown)
@@ -86,7 +97,9 @@ def delete(
 ) -> None:
     """Remove a schedule; the runs that it has started go on."""
     session = open_session(database_url=database_url, tenant=tenant)
-    session.ask_house(lambda house: house.schedules.delete_schedule(schedule, tenant_id=session.tenant))
+    session.ask_house(
+        lambda house: house.schedules.delete_schedule(schedule, tenant_id=session.tenant, actor=CLI_ACTOR)
+    )
     if as_json:
         print_document({"name": schedule, "deleted": True})
     else:

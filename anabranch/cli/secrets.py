@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -13,9 +13,9 @@ from anabranch.app import build
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
-from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import InvalidRequest
-from anabranch.secrets import Safe, SecretEntry, check_secret
+from anabranch.secrets import Safe, check_secret
+from anabranch.service.data_view import secret_as_json
 
 family = typer.Typer(help="Secrets: set, list, delete. Nodes read them as {{secret.NAME}}.", no_args_is_help=True)
 
@@ -47,7 +47,7 @@ def set_secret(
         session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR), makes_key=True
     )
     if as_json:
-        print_document(_document(entry))
+        print_document(secret_as_json(entry))
     else:
         print_line(f"secret {entry.name} is stored, version {entry.version}")
 
@@ -57,7 +57,7 @@ def list_secrets(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
     """Names and times; no values."""
     session = open_session(database_url=database_url, tenant=tenant)
     entries = _ask(session, lambda safe: safe.list(tenant_id=session.tenant))
-    documents = [_document(entry) for entry in entries]
+    documents = [secret_as_json(entry) for entry in entries]
     if as_json:
         print_document({"items": documents, "nextCursor": None})
         return
@@ -95,12 +95,3 @@ def _typed(name: str) -> str:
         return content.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise InvalidRequest("the value on standard input is no UTF-8 text", hint="Encode bytes as base64.") from None
-
-
-def _document(entry: SecretEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "version": entry.version,
-        "createdAt": to_iso(entry.created_at),
-        "updatedAt": to_iso(entry.updated_at),
-    }

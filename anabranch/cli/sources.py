@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
-from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.saved_queries import DataSource
+from anabranch.service.data_view import source_as_json
 
 family = typer.Typer(help="Data sources: add, list, delete.", no_args_is_help=True)
 
@@ -46,7 +45,7 @@ def add(
             lambda data: data.create_source(document, tenant_id=session.tenant, actor=CLI_ACTOR), makes_key=True
         )
     if as_json:
-        print_document(_document(source))
+        print_document(source_as_json(source))
     else:
         print_line(f"data source {source.name} is saved: {source.address}")
 
@@ -56,7 +55,7 @@ def list_sources(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
     """Names, kinds and addresses."""
     session = open_session(database_url=database_url, tenant=tenant)
     sources = session.ask_data(lambda data: data.list_sources(tenant_id=session.tenant))
-    documents = [_document(source) for source in sources]
+    documents = [source_as_json(source) for source in sources]
     if as_json:
         print_document({"items": documents, "nextCursor": None})
         return
@@ -75,14 +74,3 @@ def delete(
         print_document({"name": source, "deleted": True})
     else:
         print_line(f"data source {source} is deleted")
-
-
-def _document(source: DataSource) -> dict[str, Any]:
-    return {
-        "dataSourceID": source.data_source_id,
-        "name": source.name,
-        "kind": source.kind,
-        "address": source.address,
-        "createdAt": to_iso(source.created_at),
-        "updatedAt": to_iso(source.updated_at),
-    }

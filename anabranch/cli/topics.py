@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, WorkflowName, read_value
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, WorkflowName, read_value
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.service import message_as_json, subscription_as_json
@@ -31,7 +31,7 @@ def subscribe(
     session = open_session(database_url=database_url, tenant=tenant)
     document = {"type": "workflow", "name": workflow}
     subscription, created = session.ask_house(
-        lambda house: house.topics.subscribe(pattern, document, tenant_id=session.tenant)
+        lambda house: house.topics.subscribe(pattern, document, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
     if as_json:
         print_document(subscription_as_json(subscription))
@@ -65,7 +65,7 @@ def unsubscribe(
 ) -> None:
     """Remove a subscription; the runs that it has started go on."""
     session = open_session(database_url=database_url, tenant=tenant)
-    session.ask_house(lambda house: house.topics.unsubscribe(subscription, tenant_id=session.tenant))
+    session.ask_house(lambda house: house.topics.unsubscribe(subscription, tenant_id=session.tenant, actor=CLI_ACTOR))
     if as_json:
         print_document({"subscriptionID": subscription, "deleted": True})
     else:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.calls import Call, Rest
+from anabranch.durable.calls import Call, Rest, RestingCalls, is_short
 from anabranch.durable.replay import Replay
 from anabranch.durable.resting import rests
 from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
@@ -38,7 +38,6 @@ from anabranch.engine.rules.stimuli import (
     StepOutcome,
     StepReport,
 )
-from anabranch.engine.rules.turn import PARK_AFTER_MS
 from anabranch.errors import InvalidDefinition
 
 # 10 s for `finally` blocks to end when the body is unwound: time to close a connection.
@@ -50,6 +49,10 @@ LOOK_AGAIN_S = 0.1
 # 60 s: a body that asked for something new is waited for so long to ask for what the log has, if it does
 # something outside of its steps meanwhile that we cannot see the end of.
 HELD_BACK_S_MAX = 60.0
+
+# 20 turns of the event loop: what a task was told passes through gathers and groups to whoever waits for
+# it, two or three turns a level. Two answers at once would look to the body as if they had come together.
+TURNS_BETWEEN = 20
 
 Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
 """One attempt of a step: what it came to, and the exception that it failed with."""
@@ -68,12 +71,14 @@ class BodyRun:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._began_seq = journal.body.began_seq
+        self._called_by = journal.body.called_by
         self._main: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         """Every task of the body that has asked for something."""
         self._calls: dict[str, int] = {}
-        self._resting: dict[Rest, dict[Call, None]] = {rest: {} for rest in Rest}
-        """Calls that are not answered, in the order in which they came to rest."""
+        self._resting = RestingCalls()
+        self._pause = 0
+        """Turns of the event loop before the next thing is told."""
         self._executing = 0
         self._leaving: BodyBlocked | Suspended | None = None
         self._awaited: BodySuspended | None = None
@@ -110,16 +115,19 @@ class BodyRun:
 
     def settled(self) -> None:
         """Rows were committed: answer whoever waited for them, in the order of the log, once we may execute."""
-        if self._is_ongoing:
-            self._slot.take_back(self._go_on)
+        self._slot.take_back(self._go_on)
 
     def _go_on(self) -> None:
-        if not self._is_ongoing:
+        if self._desk.journal is None or self._leaving is not None:
             return
-        resting = (*self._resting[Rest.UNSETTLED], *self._resting[Rest.WAITING])
-        over = [call for call in resting if call.until()]
+        over = [call for call in self._resting.of(Rest.UNSETTLED, Rest.WAITING) if call.until()]
         for call in sorted(over, key=self._seq_of):
-            self._answer(call)
+            record = self._record(call)
+            if record is not None and record.has_ended:
+                self._replay.ended(call.place)
+                self._resting.put(call, Rest.REPLAYED)
+            else:
+                self._resting.answer(call)
         self._check_soon()
 
     # -- the author's side ----------------------------------------------------------------
@@ -130,7 +138,9 @@ class BodyRun:
             raise InvalidDefinition(f"{name!r} cannot name a step: write 1 to 128 letters, digits, `.`, `_`, `-`")
         task = asyncio.current_task()
         assert task is not None, "the body runs in a task"
-        self._tasks.add(task)
+        if task not in self._tasks:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         number = self._calls[name] = self._calls.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, attempt=self.attempt)
@@ -166,22 +176,23 @@ class BodyRun:
             self._executing -= 1
             self._check_soon()
         report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy)
-        if not isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
-            record = self._record(call)
-            seq = 0 if record is None else record.seq
-            self._desk.report(report)
-            await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
-            return cause
-        call.asked = report
-        await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
-        return None
+        if isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
+            call.asked = report
+            await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
+            return None
+        seq = self._seq_of(call)
+        self._desk.report(report)
+        await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
+        return cause
 
     async def _deliver(self, call: Call, record: Step, cause: BaseException | None) -> Any:
         """Answer from the log, when it is this row's turn."""
-        if self._replay.is_untold(call.place):
-            await self._rest(call, Rest.REPLAYED, lambda: self._replay.is_next(call.place), unless_already=True)
-            self._replay.tell(call.place)
-            self._check_soon()
+        if not self._replay.was_told(call.place):
+            self._replay.ended(call.place)
+            if self._replay.may_tell(call.place) and not self._pause:
+                self._tell(call)
+            else:
+                await self._rest(call, Rest.REPLAYED, bool)
         self.now_ms = max(self.now_ms, record.ended_at)
         call.branch.saw(record.ended_seq)
         if record.error is not None:
@@ -196,9 +207,9 @@ class BodyRun:
         """Return when it is so; what is cancelled because the body leaves is unwound by Suspended."""
         if unless_already and until():
             return
-        call.rest, call.until = rest, until
+        call.until = until
         call.future, call.since = self._loop.create_future(), self._loop.time()
-        self._resting[rest][call] = None
+        self._resting.put(call, rest)
         self._check_soon()
         try:
             await call.future
@@ -207,7 +218,7 @@ class BodyRun:
                 raise Suspended from None
             raise
         finally:
-            self._resting[rest].pop(call, None)
+            self._resting.remove(call)
             call.asked = None
 
     async def _stay_blocked(self, why: str) -> None:
@@ -216,16 +227,8 @@ class BodyRun:
         raise Suspended
 
     # -- the journal ----------------------------------------------------------------------
-    @property
-    def _journal(self) -> CodedState | None:
-        return self._desk.journal
-
-    @property
-    def _is_ongoing(self) -> bool:
-        return self._leaving is None and self._journal is not None
-
     def _ongoing(self) -> CodedState:
-        journal = self._journal
+        journal = self._desk.journal
         if self._leaving is not None or journal is None:
             raise Suspended
         return journal
@@ -238,12 +241,10 @@ class BodyRun:
         return self._ongoing().steps.get(call.place)
 
     def _is_settled(self, call: Call) -> bool:
-        record = self._record(call)
-        return record is None or record.seq <= self._desk.settled_seq
+        return self._seq_of(call) <= self._desk.settled_seq
 
     def _has_news(self, call: Call, seq: int) -> bool:
-        record = self._record(call)
-        return record is not None and seq < record.seq <= self._desk.settled_seq
+        return seq < self._seq_of(call) <= self._desk.settled_seq
 
     def _is_over(self, call: Call) -> bool:
         """Has the wait ended, or has the next try begun?"""
@@ -257,10 +258,12 @@ class BodyRun:
         return 0 if record is None else record.seq
 
     # -- what can move the body -----------------------------------------------------------
-    def _answer(self, call: Call) -> None:
-        if call.future is not None and not call.future.done():
-            call.future.set_result(None)
-        self._resting[call.rest].pop(call, None)
+    def _tell(self, call: Call) -> None:
+        """Tell the body what this step came to; the next one is told when the body has drawn its conclusions."""
+        self._replay.tell(call.place)
+        if len(self._tasks) > (self._main in self._tasks):  # else it does one thing at a time
+            self._pause = TURNS_BETWEEN
+        self._check_soon()
 
     def _check_soon(self) -> None:
         """Look, when all that may run now has run, whether the body has anything to do but wait."""
@@ -278,12 +281,16 @@ class BodyRun:
 
     def _look(self) -> None:
         main = self._main
-        if main is None or main.done() or self._leaving is not None or self._journal is None:
+        if main is None or main.done() or self._leaving is not None or self._desk.journal is None:
+            return
+        if self._pause:
+            self._pause -= 1
+            self._check_soon()
             return
         if self._answer_allowed():
             self._check_soon()
             return
-        ours = {call.future for resting in self._resting.values() for call in resting if call.future is not None}
+        ours = {call.future for call in self._resting.of(*Rest) if call.future is not None}
         if self._executing:
             self._report_waits()  # we are told when it is done
         elif not rests(main, ours):
@@ -295,74 +302,58 @@ class BodyRun:
 
     def _answer_allowed(self) -> bool:
         """Answer what nothing stands before any more; was there something?"""
-        held = list(self._resting[Rest.HELD]) if self._replay.is_complete else []
+        held = self._resting.of(Rest.HELD) if self._replay.is_complete else []
         for call in held:
-            self._answer(call)
-        told = 0
-        for call in sorted(self._resting[Rest.REPLAYED], key=self._seq_of):
-            if not self._replay.is_next(call.place):
-                break
-            self._replay.tell(call.place)
-            self._answer(call)
-            told += 1
-        return bool(held) or told > 0
+            self._resting.answer(call)
+        place = self._replay.next
+        told = None if place is None else self._resting.at(Rest.REPLAYED, place)
+        if told is None:
+            free = (call for call in self._resting.of(Rest.REPLAYED) if self._replay.may_tell(call.place))
+            told = next(free, None)
+        if told is not None:
+            self._tell(told)
+            self._resting.answer(told)
+        return bool(held) or told is not None
 
     def _only_waits(self) -> None:
         """Nothing moves the body but what we answer."""
-        if self._resting[Rest.UNSETTLED]:
+        held, waits = self._resting.of(Rest.HELD), self._resting.of(Rest.WAITING)
+        if self._resting.of(Rest.UNSETTLED):
             self._slot.lend()  # we are told when it is settled
-        elif self._resting[Rest.REPLAYED]:
+        elif self._resting.of(Rest.REPLAYED):
             # What ended before it is not asked for any more: go on with what is, and see where that leads.
-            call = min(self._resting[Rest.REPLAYED], key=self._seq_of)
-            self._replay.tell(call.place)
-            self._answer(call)
-            self._check_soon()
-        elif self._resting[Rest.HELD]:
-            self._block(self._changed(f"it asks for {next(iter(self._resting[Rest.HELD])).shown}").message)
-        elif any(self._is_short(call) for call in self._resting[Rest.WAITING]):
+            call = min(self._resting.of(Rest.REPLAYED), key=self._seq_of)
+            self._tell(call)
+            self._resting.answer(call)
+        elif held:
+            self._block(self._changed(f"it asks for {held[0].shown}").message)
+        elif any(is_short(call, self._ongoing(), now=self._clock.now()) for call in waits):
             self._report_waits()
         else:
-            self._suspend(list(self._resting[Rest.WAITING]))
+            self._suspend(waits)
 
     def _report_waits(self) -> None:
-        for call in self._resting[Rest.WAITING]:
+        for call in self._resting.of(Rest.WAITING):
             if call.asked is not None:
                 self._desk.report(call.asked)
                 call.asked = None
 
-    def _is_short(self, call: Call) -> bool:
-        """Will it be over so soon that the body had better stay?"""
-        journal = self._ongoing()
-        if call.asked is None:
-            record = journal.steps.get(call.place)
-            return record is not None and record.due_at is not None and self._is_soon(record.due_at)
-        match call.asked.outcome:
-            case AwaitsTime(duration_ms):
-                return duration_ms <= PARK_AFTER_MS
-            case AwaitsSignal(event, wanted, timeout_ms):
-                kept = journal.oldest_signal(event, wanted) is not None
-                return kept or (timeout_ms is not None and timeout_ms <= PARK_AFTER_MS)
-        return False
-
-    def _is_soon(self, due_at: int) -> bool:
-        return due_at - self._clock.now() <= PARK_AFTER_MS
-
     # -- leaving --------------------------------------------------------------------------
     def _suspend(self, waits: list[Call]) -> None:
         asked = [call.asked for call in waits if call.asked is not None]
-        self._awaited = BodySuspended([call.place for call in waits], asked)
+        self._awaited = BodySuspended([call.place for call in waits], asked, self._called_by)
         self._leave(Suspended())
 
     def _block(self, why: str) -> None:
-        self._leave(BodyBlocked("NONDETERMINISM", why))
+        self._leave(BodyBlocked("NONDETERMINISM", why, self._called_by))
 
     def _changed(self, what: str) -> BodyBlocked:
         why = f"{what} without having asked for {self._replay.missing}, which its log has: the code has changed"
-        return BodyBlocked("NONDETERMINISM", why)
+        return BodyBlocked("NONDETERMINISM", why, self._called_by)
 
     def _give_up_on_what_is_held_back(self) -> None:
         latest = self._loop.time() - HELD_BACK_S_MAX
-        for call in self._resting[Rest.HELD]:
+        for call in self._resting.of(Rest.HELD):
             if call.since < latest:
                 self._block(self._changed(f"it asks for {call.shown}").message)
                 return
@@ -372,7 +363,7 @@ class BodyRun:
         self._patience = self._loop.call_later(UNWIND_PATIENCE_S, self._set_overdue)
         if self._main is not None:
             self._main.cancel()
-        for call in [call for resting in self._resting.values() for call in resting]:
+        for call in self._resting.of(*Rest):
             if call.future is not None:
                 call.future.cancel()
 

@@ -8,7 +8,9 @@ from enum import Enum
 
 from anabranch.durable.branches import Branch
 from anabranch.engine.rules.coded.places import StepKind
-from anabranch.engine.rules.stimuli import StepReport
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.stimuli import AwaitsSignal, AwaitsTime, StepReport
+from anabranch.engine.rules.turn import PARK_AFTER_MS
 
 
 class Rest(Enum):
@@ -46,3 +48,48 @@ class Call:
     def shown(self) -> str:
         """As people see it: `fetch#2`."""
         return f"{self.name}{self.scope}"
+
+
+class RestingCalls:
+    """Calls of one body that are not answered, in the order in which they came to rest."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Rest, dict[tuple[str, str], Call]] = {rest: {} for rest in Rest}
+
+    def of(self, *rests: Rest) -> list[Call]:
+        """Those that rest for one of these reasons."""
+        return [call for rest in rests for call in self._calls[rest].values()]
+
+    def at(self, rest: Rest, place: tuple[str, str]) -> Call | None:
+        """The one that rests for this reason at this place."""
+        return self._calls[rest].get(place)
+
+    def put(self, call: Call, rest: Rest) -> None:
+        """It rests for this reason now, and for no other."""
+        self.remove(call)
+        call.rest = rest
+        self._calls[rest][call.place] = call
+
+    def remove(self, call: Call) -> None:
+        """It does not rest any more."""
+        self._calls[call.rest].pop(call.place, None)
+
+    def answer(self, call: Call) -> None:
+        """Let it go on."""
+        if call.future is not None and not call.future.done():
+            call.future.set_result(None)
+        self.remove(call)
+
+
+def is_short(call: Call, journal: CodedState, *, now: int) -> bool:
+    """Will this wait be over so soon that its body had better stay?"""
+    if call.asked is None:
+        record = journal.steps.get(call.place)
+        return record is not None and record.due_at is not None and record.due_at - now <= PARK_AFTER_MS
+    match call.asked.outcome:
+        case AwaitsTime(duration_ms):
+            return duration_ms <= PARK_AFTER_MS
+        case AwaitsSignal(event, wanted, timeout_ms):
+            kept = journal.oldest_signal(event, wanted) is not None
+            return kept or (timeout_ms is not None and timeout_ms <= PARK_AFTER_MS)
+    return False

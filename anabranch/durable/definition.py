@@ -65,6 +65,10 @@ class Registry:
         """The workflow, or None: it is not known here in this version."""
         return self._workflows.get((name, version))
 
+    def clear(self) -> None:
+        """Forget all of them. Bodies under way go on."""
+        self._workflows.clear()
+
     def __iter__(self) -> Iterator[Workflow]:
         """All of them, by name and version."""
         return iter([self._workflows[key] for key in sorted(self._workflows)])

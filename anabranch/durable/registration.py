@@ -9,4 +9,6 @@ from anabranch.engine.ports import Store
 async def register(store: Store, registry: Registry) -> None:
     """Note every workflow of the registry in the table of definitions. Raises StoreUnavailable."""
     for each in registry:
-        await store.register_code(name=each.name, version=each.version, definition=dict(each.options))
+        await store.register_code(
+            name=each.name, version=each.version, definition={"workflowOptions": dict(each.options)}
+        )

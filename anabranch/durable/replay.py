@@ -14,14 +14,17 @@ Place = tuple[str, str]
 
 
 class Replay:
-    """The steps that had rows when the body was called, in its attempt of the workflow."""
+    """The steps that had rows when the body was called, in its attempt of the workflow, and what ended since."""
 
     def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
         known = list(steps)
         self._unasked = {step.place for step in known if step.born_in == attempt}
-        ended = [step for step in known if step.has_ended and not _runs_anew(step, attempt)]
-        self._order = deque(step.place for step in sorted(ended, key=lambda step: step.ended_seq))
+        ended = sorted((step for step in known if step.has_ended), key=lambda step: step.ended_seq)
+        self._free = {step.place for step in ended if step.born_in < attempt}
+        """What ended in earlier attempts: this one may go another way and never ask, so nothing waits for it."""
+        self._order = deque(step.place for step in ended if step.place not in self._free)
         self._untold = set(self._order)
+        self._told: set[Place] = set()
 
     # -- what must be asked for -----------------------------------------------------------
     @property
@@ -40,21 +43,28 @@ class Replay:
         self._unasked.difference_update(places)
 
     # -- what is told, in the order of the log --------------------------------------------
-    def is_untold(self, place: Place) -> bool:
-        """Had it ended before this call, and is still to be told?"""
-        return place in self._untold
+    def ended(self, place: Place) -> None:
+        """It has ended while the body is called, after all that is known to have ended: it is told after them."""
+        if place not in self._untold and place not in self._told and place not in self._free:
+            self._order.append(place)
+            self._untold.add(place)
 
-    def is_next(self, place: Place) -> bool:
-        """Is it the first of what is still to be told?"""
+    @property
+    def next(self) -> Place | None:
+        """What is to be told first; None: everything is told."""
         while self._order and self._order[0] not in self._untold:
             self._order.popleft()
-        return bool(self._order) and self._order[0] == place
+        return self._order[0] if self._order else None
+
+    def may_tell(self, place: Place) -> bool:
+        """Stands nothing before it that the body is going to be told?"""
+        return place in self._free or self.next == place
 
     def tell(self, place: Place) -> None:
         """It is told now."""
         self._untold.discard(place)
+        self._told.add(place)
 
-
-def _runs_anew(step: Step, attempt: int) -> bool:
-    """A failure of an earlier attempt is not told: the step is run again, under a scope of this one."""
-    return step.error is not None and step.failed_in < attempt
+    def was_told(self, place: Place) -> bool:
+        """Is the body told already?"""
+        return place in self._told

@@ -3,7 +3,8 @@
 The one place of the engine that reads a clock. Leases, parked timers and due times are judged
 by the store's clock, so ours follows it: every commit returns the store's time, and the offset
 is set anew. The reading is always a little late (by the answer's way back), so a timer that
-fires by it is never early.
+fires by it is never early. One answer comes later than another, so readings jump back and forth by
+milliseconds; what `now` says does not: a run never starts before it was created.
 """
 
 from __future__ import annotations
@@ -11,18 +12,26 @@ from __future__ import annotations
 import asyncio
 import time
 
+# 1 s back is the unevenness of answers' ways under load, and is waited out; more is a clock that somebody has set.
+STEP_BACK_MS = 1_000
+
 
 class SystemClock:
     """Milliseconds since the epoch from the event loop's monotonic time plus an offset."""
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None
+        self._told = 0
+        """The latest time that was told: no later answer is earlier, unless the store's clock was set back."""
 
     def now(self) -> int:
-        """Milliseconds since the epoch, as the store counts them."""
+        """Milliseconds since the epoch, as the store counts them; never earlier than before by its unevenness."""
         if self._offset_ms is None:
             self._offset_ms = time.time() * 1000 - self.monotonic() * 1000
-        return int(self.monotonic() * 1000 + self._offset_ms)
+        now = int(self.monotonic() * 1000 + self._offset_ms)
+        if not now < self._told <= now + STEP_BACK_MS:
+            self._told = now
+        return self._told
 
     def monotonic(self) -> float:
         """Seconds that never go back (the event loop's time, so that a simulated loop brings its own)."""

@@ -32,7 +32,6 @@ from anabranch.engine.rules.stimuli import (
     StepReport,
 )
 from anabranch.engine.rules.turn import Draft, Holding, Planned, Settled, Won, owed_dispatches, plan_turns, settle
-from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.unclear import Rereader
 from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
@@ -131,15 +130,16 @@ class Orchestrator:
         self._unclear.note_failure(failure)
 
     # -- stimuli --------------------------------------------------------------------------
-    async def give_birth(
-        self, head: InstanceHead, plan: AnyPlan, input_: Payload, *, hold: bool, definition: Payload | None = None
-    ) -> Birth:
-        """Create an instance, held here if `hold` says that there is room. Raises StoreUnavailable."""
+    async def give_birth(self, head: InstanceHead, plan: AnyPlan, started: Started) -> Birth:
+        """Create an instance, held here if it is to `begin`.
+
+        Raises StoreUnavailable; NotFound if its workflow is gone, or not at the version that it must be at.
+        """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
-        holding = Holding(new_state(plan, head), 0, self.worker_id if hold else None, 0)
+        holding = Holding(new_state(plan, head), 0, self.worker_id if started.begin else None, 0)
         born: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
-        held = Held(holding, inbox=[Started(input_, hold, definition)], born=born, extended_at=self._clock.monotonic())
+        held = Held(holding, inbox=[started], born=born, extended_at=self._clock.monotonic())
         self._held.add(held)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):

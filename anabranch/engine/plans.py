@@ -81,5 +81,5 @@ class PlanCache:
         if stored is None:
             raise NotFound(f"version {version} of workflow {key_id} is not stored")
         if stored.kind == CODED_KIND:
-            return coded_plan(stored.name, stored.version, stored.definition)
+            return coded_plan(stored.name, stored.version, stored.definition["workflowOptions"])
         return self.compile(stored.definition)

@@ -46,9 +46,9 @@ class Schedule:
 
 
 class SavedSchedules(Protocol):
-    """Keeps schedules. `key` is an id or a name."""
+    """Keeps schedules. `key` is an id or a name. What an `actor` does is on record in the same transaction."""
 
-    async def save_schedule(self, schedule: Schedule, *, count_max: int) -> Schedule:
+    async def save_schedule(self, schedule: Schedule, *, count_max: int, actor: str | None = None) -> Schedule:
         """Insert, or replace the one with this id; the store sets both times.
 
         Raises NameTaken, LimitReached where a tenant would get more than `count_max`.
@@ -60,7 +60,7 @@ class SavedSchedules(Protocol):
     async def list_schedules(self, *, tenant_id: str) -> Sequence[Schedule]:
         """All of a tenant's, by name."""
 
-    async def delete_schedule(self, schedule_id: str, *, tenant_id: str) -> bool:
+    async def delete_schedule(self, schedule_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
         """Remove it; False if there was none."""
 
     async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
@@ -123,9 +123,14 @@ class Message:
 
 
 class SavedTopics(Protocol):
-    """Keeps subscriptions, and messages for as long as they may be repeated."""
+    """Keeps subscriptions, and messages for as long as they may be repeated.
 
-    async def add_subscription(self, subscription: Subscription, *, count_max: int) -> tuple[Subscription, bool]:
+    What an `actor` does to subscriptions is on record in the same transaction.
+    """
+
+    async def add_subscription(
+        self, subscription: Subscription, *, count_max: int, actor: str | None = None
+    ) -> tuple[Subscription, bool]:
         """Keep it, or give back the tenant's one with this pattern and workflow; True if it is new.
 
         Raises LimitReached where a tenant would get more than `count_max`.
@@ -134,7 +139,7 @@ class SavedTopics(Protocol):
     async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
         """A tenant's, all or those of one pattern, by pattern and workflow."""
 
-    async def delete_subscription(self, subscription_id: str, *, tenant_id: str) -> bool:
+    async def delete_subscription(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
         """Remove it; False if there was none."""
 
     async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:

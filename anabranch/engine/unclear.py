@@ -130,7 +130,9 @@ class Rereader:
         self._tell_unseen(held, draft, loaded)
         if held.born is not None:
             held.tell_birth(Birth(row.head.instance_id, row.status, created=True))
-        if row.worker_id != self._worker_id or row.status.is_terminal:
+        # A birth that was offered twice may be stored as the first one was decided, by a plan that is not ours.
+        has_our_plan = row.head.workflow_version == old.state.head.workflow_version
+        if row.worker_id != self._worker_id or row.status.is_terminal or not has_our_plan:
             self._held.let_go(held)
             return
         state = fold(old.state.plan, row.head, loaded.events)

@@ -36,6 +36,10 @@ HANDOVER_S_MAX = 3.0
 TOLD_S_MIN = 1.0
 TOLD_S_MAX = 5.0
 
+# 620 s: a connection on which no whole request arrives is closed. Proxies keep theirs for 600 s at most,
+# and must be the first to close: else they send a request into a connection that is just ending.
+SILENCE_S_MAX = 620.0
+
 # What is no HTTP is answered 400, and no news to an operator: the library would log each with a traceback.
 # Faults of ours are logged by the REST door.
 _no_news = logging.getLogger("anabranch.process.http")
@@ -117,7 +121,13 @@ async def _answering(
         is_own_origin=neighbours.is_own_origin,
     )
     # No log of requests: their addresses may hold keys.
-    runner = web.AppRunner(application, access_log=None, logger=_no_news, shutdown_timeout=patience_s)
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        logger=_no_news,
+        shutdown_timeout=patience_s,
+        keepalive_timeout=SILENCE_S_MAX,
+    )
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()

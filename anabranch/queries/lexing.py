@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 
 class SourceKind(StrEnum):
@@ -97,13 +98,12 @@ _PATTERNS = {
         _MARK,
     ),
 }
-_LEXERS = {kind: re.compile("|".join(parts), re.DOTALL) for kind, parts in _PATTERNS.items()}
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
 def tokens_of(text: str, kind: SourceKind) -> Iterator[Token]:
     """The tokens of a text in order. Raises Unreadable."""
-    position, lexer = 0, _LEXERS[kind]
+    position, lexer = 0, _lexer(kind)
     while position < len(text):
         found = lexer.match(text, position)
         assert found is not None, "the last alternative matches any character"
@@ -114,6 +114,12 @@ def tokens_of(text: str, kind: SourceKind) -> Iterator[Token]:
         token = _token(found)
         if token is not None:
             yield token
+
+
+@cache
+def _lexer(kind: SourceKind) -> re.Pattern[str]:
+    """Compiled when it is first needed: the three take 60 ms, which most commands would wait for in vain."""
+    return re.compile("|".join(_PATTERNS[kind]), re.DOTALL)
 
 
 def _token(found: re.Match[str]) -> Token | None:

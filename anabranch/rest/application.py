@@ -9,8 +9,10 @@ but the static pages of `anabranch.pages`.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import product
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -19,20 +21,28 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from anabranch import pages
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
 from anabranch.intake import TEXT_BYTES_MAX
-from anabranch.rest.bodies import bearer_key, read_body, read_query
+from anabranch.rest.bodies import read_body, read_query
 from anabranch.rest.failures import fault_response, json_bytes, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.neighbours import Neighbours
 from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes import PUBLIC, Call, Reply, Route
 from anabranch.rest.table import ROUTES
-from anabranch.service.access import Principal, Role
+from anabranch.service.access import Principal, Role, bearer_key
 from anabranch.service.house import House
 
 logger = logging.getLogger("anabranch.rest")
 
 METRICS = web.AppKey("metrics", Metrics)
 """Where the metrics of an application are, for the doors attached to it."""
+
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+"""Of every answer, refusals too, unless it brings its own."""
+
+_ID_PARAMETERS = frozenset({"workflow", "instanceID", "source", "query", "schedule", "subscription"})
+"""The parameters of paths that are ids, or ids and names."""
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 _NOBODY = Principal(tenant_id="", role=Role.VIEWER, key_id="")
 """Who calls a public route: a tenant that has nothing."""
@@ -59,8 +69,10 @@ def build_application(
     for page in pages.PATHS:
         application.router.add_get(page, _send_page)
     for route in routes:
-        for path in (route.path, *route.aliases):
-            application.router.add_route(route.method, path, partial(_serve, house, route))
+        # HEAD is GET without the body: caches and probes ask so, and it needs the same role.
+        methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
+        for path, method in product((route.path, *route.aliases), methods):
+            application.router.add_route(method, path, partial(_serve, house, route))
     return application
 
 
@@ -90,17 +102,17 @@ async def _answer_everything(metrics: Metrics, request: web.Request, handler: Ha
             raise  # the answer of a door that is attached to us
         except Exception as fault:  # noqa: BLE001 -- the last border: no traceback reaches a caller
             response = fault_response(fault, f"{request.method} {request.path}")
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        if request.content.exception() is not None and not response.prepared:
+            response.force_close()  # what follows on the connection cannot be told from the broken body
         seen.status = response.status
         return response
 
 
 async def _look_around(neighbours: Neighbours, request: web.Request, handler: Handler) -> web.StreamResponse:
     neighbours.check(request)
-    response = await handler(request)
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    response.headers.setdefault("Referrer-Policy", "no-referrer")
-    response.headers.setdefault("Cache-Control", "no-store")
-    return response
+    return await handler(request)
 
 
 async def _serve(house: House, route: Route, request: web.Request) -> web.Response:
@@ -108,7 +120,7 @@ async def _serve(house: House, route: Route, request: web.Request) -> web.Respon
     call = Call(
         house=house,
         principal=principal,
-        path=request.match_info,
+        path={name: _canonical(name, text) for name, text in request.match_info.items()},
         query=read_query(request.rel_url.query, route.query, open_prefix=route.open_query),
         body=await read_body(request, route.body, required=route.body_required),
         headers=request.headers,
@@ -117,10 +129,15 @@ async def _serve(house: House, route: Route, request: web.Request) -> web.Respon
     return _response(await route.serve(call))
 
 
+def _canonical(name: str, text: str) -> str:
+    """An id as it is stored: UUIDs are the same in upper case (RFC 9562). Names and events stay as they are."""
+    return text.lower() if name in _ID_PARAMETERS and _UUID.fullmatch(text) else text
+
+
 async def _principal(house: House, route: Route, request: web.Request) -> Principal:
     if route.needs is PUBLIC:
         return _NOBODY
-    key = bearer_key(request.headers)
+    key = bearer_key(request.headers.get("Authorization", ""))
     principal = None if key is None else await house.access.authenticate(key)
     if principal is None:
         raise NotAuthenticated("there is no API key in the request" if key is None else "the API key is not valid")

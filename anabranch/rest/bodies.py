@@ -1,10 +1,10 @@
-"""Reading requests: the key, the query, the body, each with its limit, before anything is done with them."""
+"""Reading requests: the query and the body, each with its limit, before anything is done with them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import ContentTypeError, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,11 +22,7 @@ BODY_PATIENCE_S = 30.0
 # 100 problems of one request are named; further ones are found when these are mended.
 PROBLEMS_MAX = 100
 
-
-def bearer_key(headers: Mapping[str, str]) -> str | None:
-    """The API key of a request, from `Authorization: Bearer KEY`."""
-    scheme, _, key = headers.get("Authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" and key.strip() else None
+Form = TypeVar("Form", bound=BaseModel)
 
 
 async def read_body(request: web.Request, body: Body, *, required: bool = True) -> Any:
@@ -46,12 +42,15 @@ async def read_body(request: web.Request, body: Body, *, required: bool = True) 
     value = parse_json(raw, what="the body")
     if isinstance(body, AnyJson):
         return value
-    if isinstance(body, Checked):
-        if not isinstance(value, dict):
-            raise one_problem("the body is a JSON object", "")
-        return value
+    if not isinstance(value, dict):
+        raise one_problem("the body is a JSON object", "")
+    return value if isinstance(body, Checked) else checked(value, body)
+
+
+def checked(document: Mapping[str, Any], model: type[Form]) -> Form:
+    """A document in the form of a model. Raises InvalidRequest, naming every place that does not fit."""
     try:
-        return body.model_validate(value)
+        return model.model_validate(document)
     except ValidationError as refusal:
         raise _refusal(refusal, place="") from None
 
@@ -70,10 +69,7 @@ def read_query(query: MultiDictProxy[str], model: type[BaseModel], *, open_prefi
         if len(given) > 1 and not several:
             raise one_problem(f"{name} is given {len(given)} times", f"/{name}")
         values[name] = given if several else given[0]
-    try:
-        return model.model_validate(values)
-    except ValidationError as refusal:
-        raise _refusal(refusal, place="") from None
+    return checked(values, model)
 
 
 def one_problem(message: str, pointer: str, *, hint: str = "") -> InvalidRequest:

@@ -7,9 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from anabranch.engine.api_keys import ApiKey
-from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.saved_queries import DataQuery, DataSource
 from anabranch.errors import (
     AnabranchError,
     DataSourceInUse,
@@ -19,12 +16,10 @@ from anabranch.errors import (
     SecretKeyWrong,
     SecretUnknown,
 )
-from anabranch.rest.lists import page_by_name
-from anabranch.rest.models import (
+from anabranch.rest.data_models import (
     KeyForm,
     KeyList,
     MadeKey,
-    Page,
     QueryForm,
     QueryList,
     QuerySummary,
@@ -35,27 +30,29 @@ from anabranch.rest.models import (
     SourceList,
     SourceSummary,
 )
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models import Page
 from anabranch.rest.routes import Body, Call, Checked, Method, Reply, Route
-from anabranch.secrets.safe import SecretEntry
 from anabranch.service.access import Role
+from anabranch.service.data_view import key_as_json, query_as_json, secret_as_json, source_as_json
 
 
 # -- data sources -------------------------------------------------------------------------
 async def list_sources(call: Call) -> Reply:
     """By name, without their URLs."""
     found = await call.house.data.list_sources(tenant_id=call.tenant_id)
-    return Reply(page_by_name([_source(each) for each in found], call.query, "data-sources"))
+    return Reply(page_by_name([source_as_json(each) for each in found], call.query, "data-sources"))
 
 
 async def create_source(call: Call) -> Reply:
     """The URL is kept sealed where it holds a password, and never comes back."""
     made = await call.house.data.create_source(call.body, tenant_id=call.tenant_id, actor=call.actor)
-    return Reply(_source(made), 201, {"Location": f"/v1/data-sources/{made.data_source_id}"})
+    return Reply(source_as_json(made), 201, {"Location": f"/v1/data-sources/{made.data_source_id}"})
 
 
 async def get_source(call: Call) -> Reply:
     """`{source}` is an id or a name."""
-    return Reply(_source(await call.house.data.get_source(call.path["source"], tenant_id=call.tenant_id)))
+    return Reply(source_as_json(await call.house.data.get_source(call.path["source"], tenant_id=call.tenant_id)))
 
 
 async def update_source(call: Call) -> Reply:
@@ -63,7 +60,7 @@ async def update_source(call: Call) -> Reply:
     saved = await call.house.data.update_source(
         call.path["source"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
-    return Reply(_source(saved))
+    return Reply(source_as_json(saved))
 
 
 async def delete_source(call: Call) -> Reply:
@@ -76,18 +73,18 @@ async def delete_source(call: Call) -> Reply:
 async def list_queries(call: Call) -> Reply:
     """By name, with their SQL."""
     found = await call.house.data.list_queries(tenant_id=call.tenant_id)
-    return Reply(page_by_name([_query(each) for each in found], call.query, "data-queries"))
+    return Reply(page_by_name([query_as_json(each) for each in found], call.query, "data-queries"))
 
 
 async def create_query(call: Call) -> Reply:
     """One statement; parameters are written `:name` in it."""
     made = await call.house.data.create_query(call.body, tenant_id=call.tenant_id, actor=call.actor)
-    return Reply(_query(made), 201, {"Location": f"/v1/data-queries/{made.data_query_id}"})
+    return Reply(query_as_json(made), 201, {"Location": f"/v1/data-queries/{made.data_query_id}"})
 
 
 async def get_query(call: Call) -> Reply:
     """`{query}` is an id or a name."""
-    return Reply(_query(await call.house.data.get_query(call.path["query"], tenant_id=call.tenant_id)))
+    return Reply(query_as_json(await call.house.data.get_query(call.path["query"], tenant_id=call.tenant_id)))
 
 
 async def update_query(call: Call) -> Reply:
@@ -95,7 +92,7 @@ async def update_query(call: Call) -> Reply:
     saved = await call.house.data.update_query(
         call.path["query"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
-    return Reply(_query(saved))
+    return Reply(query_as_json(saved))
 
 
 async def delete_query(call: Call) -> Reply:
@@ -108,14 +105,14 @@ async def delete_query(call: Call) -> Reply:
 async def list_secrets(call: Call) -> Reply:
     """Names and times; no values."""
     found = await call.house.safe.list(tenant_id=call.tenant_id)
-    return Reply(page_by_name([_secret(each) for each in found], call.query, "secrets"))
+    return Reply(page_by_name([secret_as_json(each) for each in found], call.query, "secrets"))
 
 
 async def set_secret(call: Call) -> Reply:
     """The newest value of a name holds; runs under way read it with their next attempt."""
     form: SecretForm = call.body
     entry = await call.house.safe.set(tenant_id=call.tenant_id, name=form.name, value=form.value, actor=call.actor)
-    return Reply(_secret(entry), 201, {"Location": f"/v1/secrets/{entry.name}"})
+    return Reply(secret_as_json(entry), 201, {"Location": f"/v1/secrets/{entry.name}"})
 
 
 async def delete_secret(call: Call) -> Reply:
@@ -128,7 +125,7 @@ async def delete_secret(call: Call) -> Reply:
 async def list_keys(call: Call) -> Reply:
     """The tenant's, revoked ones too; never the keys themselves."""
     found = await call.house.access.list_keys(call.tenant_id)
-    return Reply(page_by_name([_key(each) for each in found], call.query, "keys", "keyID"))
+    return Reply(page_by_name([key_as_json(each) for each in found], call.query, "keys", "keyID"))
 
 
 async def create_key(call: Call) -> Reply:
@@ -143,52 +140,6 @@ async def revoke_key(call: Call) -> Reply:
     """Refused within 2 seconds, open sockets closed within 5."""
     await call.house.access.revoke_key(call.path["keyID"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
-
-
-def _source(source: DataSource) -> dict[str, Any]:
-    return {
-        "dataSourceID": source.data_source_id,
-        "name": source.name,
-        "kind": source.kind,
-        "address": source.address,
-        "createdAt": to_iso(source.created_at),
-        "updatedAt": to_iso(source.updated_at),
-    }
-
-
-def _query(query: DataQuery) -> dict[str, Any]:
-    return {
-        "dataQueryID": query.data_query_id,
-        "name": query.name,
-        "dataSourceID": query.data_source_id,
-        "sql": query.sql,
-        "params": dict(query.params),
-        "writes": query.writes,
-        "timeoutMs": query.timeout_ms,
-        "createdAt": to_iso(query.created_at),
-        "updatedAt": to_iso(query.updated_at),
-    }
-
-
-def _secret(entry: SecretEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "version": entry.version,
-        "createdAt": to_iso(entry.created_at),
-        "updatedAt": to_iso(entry.updated_at),
-    }
-
-
-def _key(key: ApiKey) -> dict[str, Any]:
-    return {
-        "keyID": key.key_id,
-        "tenant": key.tenant_id,
-        "role": key.role,
-        "createdAt": to_iso(key.created_at),
-        "lastUsedAt": None if key.last_used_at is None else to_iso(key.last_used_at),
-        "expiresAt": None if key.expires_at is None else to_iso(key.expires_at),
-        "revokedAt": None if key.revoked_at is None else to_iso(key.revoked_at),
-    }
 
 
 def _route(

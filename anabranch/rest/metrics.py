@@ -68,13 +68,17 @@ class Metrics:
             resource = request.match_info.route.resource
             route = "unknown" if resource is None else resource.canonical
             method = request.method if request.method in _METHODS else "OTHER"
-            self._seconds.labels(method, route).observe(time.perf_counter() - began)
+            if seen.status != _SWITCHING:  # a connection that stays is no request that takes hours
+                self._seconds.labels(method, route).observe(time.perf_counter() - began)
             self._requests.labels(method, route, str(seen.status)).inc()
 
     def text(self) -> bytes:
         """All of it, in Prometheus's text format."""
         return generate_latest(self.registry)
 
+
+# The status of what became a WebSocket.
+_SWITCHING = 101
 
 # Anything else is a stranger's invention, and must not become a label of its own.
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})

@@ -9,6 +9,7 @@ from multidict import MultiDictProxy
 from anabranch.errors import (
     BadJson,
     InvalidInput,
+    InvalidRequest,
     InvalidWorkflow,
     NotFound,
     RunIsTerminal,
@@ -18,9 +19,10 @@ from anabranch.errors import (
     ValueNotStorable,
 )
 from anabranch.intake import parse_json
-from anabranch.rest.bodies import one_problem
+from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.lists import page_of
-from anabranch.rest.models import (
+from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.rest.run_models import (
     CancelRun,
     Delivered,
     LogPage,
@@ -36,13 +38,9 @@ from anabranch.rest.models import (
     Widget,
     WidgetQuery,
 )
-from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
 from anabranch.service.admission import KEY_CHARACTERS_MAX
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
-
-# 10 filters on the input of listed runs: each is looked up in every row that is passed.
-INPUT_FILTERS_MAX = 10
 
 _INPUT_PREFIX = "input."
 
@@ -54,17 +52,28 @@ _SIGNAL_KEY = Header(
 async def start_run(call: Call) -> Reply:
     """201 and durable; 200 with the first run where the idempotency key was used before."""
     call.house.readiness.refuse_if_stopping()
-    asked: StartRun = call.body
-    started = await call.house.workflows.execute_workflow(
-        call.path["workflow"],
-        asked.input,
-        tenant_id=call.tenant_id,
-        version=asked.version,
-        idempotency_key=asked.idempotencyKey,
-        retention_days=asked.retentionDays,
-        available_at=asked.availableAt,
-        deadline_at=asked.deadlineAt,
-    )
+    workflow = call.path["workflow"]
+    try:
+        asked = checked(call.body, StartRun)
+    except InvalidRequest:
+        # Whatever the body of a repeat is: a client that has changed its mind, or its version, finds its run.
+        key = call.body.get("idempotencyKey")
+        started = await call.house.workflows.find_first_run(
+            workflow, key if isinstance(key, str) else None, tenant_id=call.tenant_id
+        )
+        if started is None:
+            raise
+    else:
+        started = await call.house.workflows.execute_workflow(
+            workflow,
+            asked.input,
+            tenant_id=call.tenant_id,
+            version=asked.version,
+            idempotency_key=asked.idempotencyKey,
+            retention_days=asked.retentionDays,
+            available_at=asked.availableAt,
+            deadline_at=asked.deadlineAt,
+        )
     return Reply(
         {"instanceID": started.instance_id, "status": started.status.value},
         201 if started.created else 200,
@@ -194,8 +203,6 @@ def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], st
     for path, _ in found:
         if not all(path):
             raise one_problem(f"input.{'.'.join(path)} has an empty part", "/input")
-    if len(found) > INPUT_FILTERS_MAX:
-        raise one_problem(f"{len(found)} filters on the input; {INPUT_FILTERS_MAX} are taken at once", "/input")
     return found
 
 
@@ -222,7 +229,7 @@ ROUTES = (
         "Start a run.",
         Role.OPERATOR,
         {201: StartedRun, 200: StartedRun},
-        body=StartRun,
+        body=Checked(StartRun),
         errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
     ),
     Route(

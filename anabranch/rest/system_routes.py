@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.rest.models import Alive, NodeTypeList, Ready
 from anabranch.rest.routes import PUBLIC, Call, Reply, Route
+from anabranch.rest.system_models import Alive, NodeTypeList, Ready
 from anabranch.service.access import Role
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, ShuttingDown, TooManyPending
 from anabranch.rest.lists import page_by_name
-from anabranch.rest.models import (
-    Page,
+from anabranch.rest.models import Page
+from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.rest.trigger_models import (
     PublishedMessage,
     ScheduleForm,
     ScheduleList,
@@ -14,7 +15,6 @@ from anabranch.rest.models import (
     SubscriptionList,
     SubscriptionSummary,
 )
-from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service import message_as_json, schedule_as_json, subscription_as_json
 from anabranch.service.access import Role
 from anabranch.service.admission import KEY_CHARACTERS_MAX
@@ -33,7 +33,7 @@ async def list_schedules(call: Call) -> Reply:
 
 async def create_schedule(call: Call) -> Reply:
     """Cron with a time zone, or an interval; its first occurrence is later than now."""
-    made = await call.house.schedules.create_schedule(call.body, tenant_id=call.tenant_id)
+    made = await call.house.schedules.create_schedule(call.body, tenant_id=call.tenant_id, actor=call.actor)
     return Reply(schedule_as_json(made), 201, {"Location": f"/v1/schedules/{made.schedule_id}"})
 
 
@@ -45,13 +45,15 @@ async def get_schedule(call: Call) -> Reply:
 
 async def update_schedule(call: Call) -> Reply:
     """Replaced as a whole; what the document leaves out takes its default."""
-    saved = await call.house.schedules.update_schedule(call.path["schedule"], call.body, tenant_id=call.tenant_id)
+    saved = await call.house.schedules.update_schedule(
+        call.path["schedule"], call.body, tenant_id=call.tenant_id, actor=call.actor
+    )
     return Reply(schedule_as_json(saved))
 
 
 async def delete_schedule(call: Call) -> Reply:
     """Runs that it has started go on."""
-    await call.house.schedules.delete_schedule(call.path["schedule"], tenant_id=call.tenant_id)
+    await call.house.schedules.delete_schedule(call.path["schedule"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
@@ -65,13 +67,15 @@ async def list_subscriptions(call: Call) -> Reply:
 
 async def subscribe(call: Call) -> Reply:
     """201; 200 where the workflow was subscribed already."""
-    made, is_new = await call.house.topics.subscribe(call.path["pattern"], call.body, tenant_id=call.tenant_id)
+    made, is_new = await call.house.topics.subscribe(
+        call.path["pattern"], call.body, tenant_id=call.tenant_id, actor=call.actor
+    )
     return Reply(subscription_as_json(made), 201 if is_new else 200)
 
 
 async def unsubscribe(call: Call) -> Reply:
     """No message that is published from now on starts it."""
-    await call.house.topics.unsubscribe(call.path["subscription"], tenant_id=call.tenant_id)
+    await call.house.topics.unsubscribe(call.path["subscription"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 

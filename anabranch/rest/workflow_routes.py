@@ -13,12 +13,12 @@ from anabranch.errors import (
     WorkflowIsCoded,
 )
 from anabranch.rest.lists import page_of
-from anabranch.rest.models import (
-    AnyDocument,
+from anabranch.rest.models import AnyDocument, Page
+from anabranch.rest.routes import Call, Checked, Header, Reply, Route
+from anabranch.rest.workflow_models import (
     DrawnWorkflow,
     Forced,
     OfVersion,
-    Page,
     SavedWorkflow,
     Verdict,
     VersionList,
@@ -26,7 +26,6 @@ from anabranch.rest.models import (
     WorkflowList,
     WorkflowPage,
 )
-from anabranch.rest.routes import Call, Checked, Header, Reply, Route
 from anabranch.service.access import Role
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 from anabranch.service.workflow_view import saved_summary
@@ -109,11 +108,13 @@ def _etag(version: int) -> str:
 
 
 def _expected_version(if_match: str | None) -> int | None:
-    """The version that a client read; 0, which no version has, for an ETag that is none of ours."""
+    """The version that a client read. Raises VersionMismatch for what is no ETag of a workflow."""
     if if_match is None or if_match.strip() == "*":
         return None
     written = re.fullmatch(r'(?:W/)?"?([0-9]{1,9})"?', if_match.strip())
-    return 0 if written is None else int(written[1])
+    if written is None:
+        raise VersionMismatch(f"If-Match: {if_match[:80]} is no version of this workflow; one ETag is taken, or *")
+    return int(written[1])
 
 
 ROUTES = (

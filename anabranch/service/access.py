@@ -241,6 +241,12 @@ class AccessService:
             logger.debug("the last use of key %s could not be written", key_id)
 
 
+def bearer_key(header: str) -> str | None:
+    """The key in the value of a header `Authorization: Bearer KEY`; None if it holds none."""
+    scheme, _, key = header.partition(" ")
+    return key.strip() or None if scheme.lower() == "bearer" else None
+
+
 def _new_key() -> str:
     return KEY_PREFIX + secrets.token_urlsafe(KEY_RANDOM_BYTES)
 

@@ -56,6 +56,11 @@ def check_key(text: str, what: str) -> None:
         raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
 
 
+def is_key(text: str) -> bool:
+    """Can this be a key or an event's name that somebody has used?"""
+    return 1 <= len(text) <= KEY_CHARACTERS_MAX and is_storable(text)
+
+
 def check_input_filters(filters: Sequence[InputFilter]) -> None:
     """Refuse filters on inputs that would cost too much for each run that is looked at. Raises InvalidRequest."""
     if len(filters) > INPUT_FILTERS_MAX:

@@ -30,6 +30,7 @@ def root_head(
     plan: AnyPlan,
     *,
     tenant_id: str,
+    instance_id: str,
     now: int,
     retention_days_max: int,
     idempotency_key: str | None,
@@ -41,13 +42,16 @@ def root_head(
     begins_at = max(now, available_at or now)  # a past availableAt means now
     if deadline_at is not None and available_at is not None and deadline_at <= available_at:
         message = f"deadlineAt ({to_iso(deadline_at)}) is not after availableAt ({to_iso(available_at)})"
-        raise InvalidRequest(message, details=[{"pointer": "/deadlineAt", "message": message}])
+        raise InvalidRequest(message, details=[{"code": "INVALID_VALUE", "pointer": "/deadlineAt", "message": message}])
     if retention_days is None:
         retention_days = _retention_days(plan)
     if retention_days < 1:
-        raise InvalidRequest("retentionDays is at least 1", details=[{"pointer": "/retentionDays"}])
+        message = "retentionDays is at least 1"
+        raise InvalidRequest(
+            message, details=[{"code": "INVALID_VALUE", "pointer": "/retentionDays", "message": message}]
+        )
     return InstanceHead(
-        instance_id=new_run_id(now),
+        instance_id=instance_id,
         tenant_id=tenant_id,
         workflow_id=found.workflow_id,
         workflow_name=found.name,

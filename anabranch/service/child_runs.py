@@ -11,6 +11,7 @@ from typing import Any
 from anabranch.engine.handling import Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.child_ids import child_id
+from anabranch.engine.rules.stimuli import Started
 from anabranch.errors import InvalidInput, NonRetryable, NotFound
 from anabranch.service.admission import input_payload
 from anabranch.service.births import child_head
@@ -64,7 +65,8 @@ class ChildRuns:
                 parent_waits=parent_waits,
             )
             # No limit of PENDING runs here: work that is under way is not refused halfway.
-            await self._engine.orchestrator.give_birth(head, plan, payload, hold=self._engine.may_hold(head))
+            started = Started(payload, begin=self._engine.may_hold(head))
+            await self._engine.orchestrator.give_birth(head, plan, started)
         except (NotFound, InvalidInput) as refusal:
             raise NonRetryable(refusal.message, code=refusal.code) from refusal
         return instance_id

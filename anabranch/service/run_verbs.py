@@ -6,21 +6,33 @@ durable; what the engine of this process holds goes through it, everything else 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.ports import InstanceRow, WorkflowVersion
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.node_types import NodeTypes
-from anabranch.engine.rules.stimuli import CancelRequested, SignalSent
-from anabranch.engine.rules.values import Payload
-from anabranch.errors import InvalidInput, RunIsTerminal, TooManyPending, TooManySignals, ValueNotStorable
-from anabranch.service.admission import check_key, checked_payload, input_payload
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.states import AnyPlan
+from anabranch.engine.rules.stimuli import CancelRequested, SignalSent, Started
+from anabranch.errors import (
+    InvalidInput,
+    InvalidRequest,
+    NotFound,
+    RunIsTerminal,
+    TooManyPending,
+    TooManySignals,
+    ValueNotStorable,
+)
+from anabranch.service.admission import check_key, checked_payload, input_payload, is_key, new_run_id
+from anabranch.service.arrivals import Arrivals
 from anabranch.service.births import root_head
 from anabranch.service.inquiry_verbs import InquiryVerbs
+from anabranch.service.newest_versions import NewestVersions
 from anabranch.service.pending_limit import PendingLimit
 from anabranch.service.references import References
 
@@ -48,6 +60,8 @@ class RunVerbs(InquiryVerbs):
     ) -> None:
         super().__init__(engine=engine, node_types=node_types, references=references)
         self.retention_days_max = retention_days_max
+        self._arrivals = Arrivals(engine.plans, self._log_after)
+        self._newest = NewestVersions()
         self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
 
     async def execute_workflow(
@@ -64,33 +78,85 @@ class RunVerbs(InquiryVerbs):
     ) -> StartedRun:
         """Start a run; it is durable when this returns. Times are milliseconds since the epoch.
 
+        A key that was used before gives the first run, also where the rest of the request would be refused.
         Raises NotFound, InvalidInput, InvalidRequest, TooManyPending, StoreUnavailable.
         """
-        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
-        plan = await self._engine.plans.plan(found.workflow_id, found.version)
-        payload = await input_payload(input_, plan)
         if idempotency_key is not None:
             check_key(idempotency_key, "an idempotency key")
-        head = root_head(
-            found,
-            plan,
-            tenant_id=tenant_id,
-            now=self._engine.clock.now(),
-            retention_days_max=self.retention_days_max,
-            idempotency_key=idempotency_key,
-            retention_days=retention_days,
-            available_at=available_at,
-            deadline_at=deadline_at,
+        now = self._engine.clock.now()
+        start = partial(
+            self._start,
+            input_=input_,
+            make_head=partial(
+                root_head,
+                tenant_id=tenant_id,
+                # One id for both attempts: a first one that is written in spite of its answer is met by the second.
+                instance_id=new_run_id(now),
+                now=now,
+                retention_days_max=self.retention_days_max,
+                idempotency_key=idempotency_key,
+                retention_days=retention_days,
+                available_at=available_at,
+                deadline_at=deadline_at,
+            ),
         )
+        try:
+            return await self._start_version(workflow, version, start, tenant_id=tenant_id)
+        except (NotFound, InvalidInput, InvalidRequest, TooManyPending):
+            # Looked up here and not before: a start with a new key, which is nearly every one, pays nothing for it.
+            first = await self.find_first_run(workflow, idempotency_key, tenant_id=tenant_id)
+            if first is None:
+                raise
+            return first
+
+    async def find_first_run(self, workflow: str, idempotency_key: str | None, *, tenant_id: str) -> StartedRun | None:
+        """The run that was started with this key, in whatever state; None while there is none."""
+        if idempotency_key is None or not is_key(idempotency_key):
+            return None
+        try:
+            found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        except NotFound:
+            return None
+        first = await self._store.find_start(
+            tenant_id=tenant_id, workflow_name=found.name, idempotency_key=idempotency_key
+        )
+        return None if first is None else StartedRun(first.head.instance_id, first.status, created=False)
+
+    async def _start_version(
+        self, workflow: str, version: int | None, start: Callable[..., Awaitable[StartedRun]], *, tenant_id: str
+    ) -> StartedRun:
+        """Start the version that is asked for, or the newest, which need not be read where it is known already."""
+        known = self._newest.get(tenant_id, workflow) if version is None else None
+        if known is not None:
+            # Only a run that was born says that what we know is still so. Any other answer is given by what is read.
+            with suppress(NotFound, InvalidInput, InvalidRequest, TooManyPending):
+                started = await start(known, only_newest=True)
+                if started.created:
+                    return started
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        if version is None and found.tenant_id == tenant_id:  # a coded one has options that change with its code
+            self._newest.note(tenant_id, workflow, found)
+        return await start(found, only_newest=False)
+
+    async def _start(
+        self,
+        found: WorkflowVersion,
+        *,
+        only_newest: bool,
+        input_: Any,
+        make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
+    ) -> StartedRun:
+        plan = await self._engine.plans.plan(found.workflow_id, found.version)
+        payload = await input_payload(input_, plan)
+        head = make_head(found, plan)
         hold = self._engine.may_hold(head)
         if not hold or head.available_at > head.created_at:
-            repeated = await self._place_or_first_run(head)
-            if repeated is not None:
-                return repeated
-        birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold)
+            await self._pending_limit.take_place()
+        started = Started(payload, begin=hold, only_newest=only_newest)
+        birth = await self._engine.orchestrator.give_birth(head, plan, started)
         status = birth.status
         if not birth.created:
-            existing = await self._store.get_instance(birth.instance_id, tenant_id=tenant_id)
+            existing = await self._store.get_instance(birth.instance_id, tenant_id=head.tenant_id)
             status = status if existing is None else existing.status
         return StartedRun(birth.instance_id, status, birth.created)
 
@@ -112,6 +178,8 @@ class RunVerbs(InquiryVerbs):
     ) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open.
 
+        A repeated key is answered as the first was, also when the run has ended since: the first may well have
+        ended it, and its answer been lost on the way.
         Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
         """
         check_key(event, "an event's name")
@@ -120,7 +188,7 @@ class RunVerbs(InquiryVerbs):
         body = checked_payload(payload, "the signal's payload")
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.status.is_terminal:
-            raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
+            return await self._first_answer(row, key)
         answer = await self._engine.orchestrator.ask(instance_id, SignalSent(event, body, key))
         if answer.refused == ValueNotStorable.code:
             raise InvalidInput("the database does not take the signal's payload")
@@ -128,45 +196,22 @@ class RunVerbs(InquiryVerbs):
             raise TooManySignals(f"run {instance_id} keeps as many unconsumed signals as it may")
         if answer.held:
             if answer.delivered is None:
-                raise RunIsTerminal(f"run {instance_id} is {answer.status.value} already")
+                return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
             return answer.delivered
         result = await self._store.append_signal(
             tenant_id=tenant_id, instance_id=instance_id, event=event, payload=body, key=key
         )
-        if result.seq is None and not result.repeated:
-            status = await self.get_run_status(instance_id, tenant_id=tenant_id)
-            raise RunIsTerminal(f"run {instance_id} is {status.status.value} already")
-        return await self._was_delivered(row, key=key, seq=result.seq)
+        if result.seq is None:  # a repeated key, or a run that has ended meanwhile
+            return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
+        return await self._arrivals.was_delivered(row, result.seq)
 
     # -- within ---------------------------------------------------------------------------
-    async def _place_or_first_run(self, head: InstanceHead) -> StartedRun | None:
-        """Take a place among the PENDING runs; where there is none, a repeated start still finds its first run."""
-        try:
-            await self._pending_limit.take_place()
-        except TooManyPending:
-            if head.idempotency_key is None:
-                raise
-            first = await self._store.find_start(
-                tenant_id=head.tenant_id, workflow_name=head.workflow_name, idempotency_key=head.idempotency_key
-            )
-            if first is None:
-                raise
-            return StartedRun(first.head.instance_id, first.status, created=False)
-        return None
+    async def _first_answer(self, row: InstanceRow, key: str | None) -> bool:
+        """What the first signal with this key was answered, now that the run has ended. Raises RunIsTerminal."""
+        answer = None if key is None else await self._arrivals.first_answer(row, key)
+        if answer is None:
+            raise RunIsTerminal(f"run {row.head.instance_id} is {row.status.value} already")
+        return answer
 
-    async def _was_delivered(self, row: InstanceRow, *, key: str | None, seq: int | None) -> bool:
-        """Was a fitting wait open when a signal that we did not decide ourselves arrived?
-
-        Only a fold knows: a wait that is still open may have been promised an earlier signal.
-        """
-        events = await self.get_events(row.head.instance_id, tenant_id=row.head.tenant_id)
-        arrived = next(
-            event
-            for event in events
-            if event.type is EventType.SIGNAL_RECEIVED
-            and (event.seq == seq if seq is not None else event.payload.value.get("key") == key)
-        )
-        plan = await self._engine.plans.plan_of(row.head)
-        before = fold(plan, row.head, events[: arrived.seq - 1])
-        signal = arrived.payload.value
-        return before.oldest_wait(signal["event"], Payload.trusted(signal["payload"])) is not None
+    async def _log_after(self, row: InstanceRow, seq: int) -> list[Event]:
+        return await self.get_events(row.head.instance_id, tenant_id=row.head.tenant_id, after_seq=seq)

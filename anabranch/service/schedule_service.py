@@ -2,7 +2,8 @@
 
 Called by the command line, and by every later front door. Knows the store's room for schedules, the
 façade of workflows and when schedules are due; no HTTP. Every verb takes the tenant; another tenant's
-schedules read as absent. Their runs are started by `triggers.Scheduler`.
+schedules read as absent. What an `actor` (the id of a key, or the command line) changes is on record.
+Their runs are started by `triggers.Scheduler`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ScheduleService:
         self._workflows = workflows
         self._store_now = store_now
 
-    async def create_schedule(self, document: Any, *, tenant_id: str) -> Schedule:
+    async def create_schedule(self, document: Any, *, tenant_id: str, actor: str | None = None) -> Schedule:
         """Save a new schedule; its first occurrence is later than now.
 
         The document is `{"name", "workflow", "cron", "timezone"?}` or `{"name", "workflow", "every"}`, each with
@@ -45,9 +46,9 @@ class ScheduleService:
         wish = await self._read(document, tenant_id)
         now = await self._store_now()
         schedule = _awaiting_next(wish.as_schedule(str(uuid.uuid4()), tenant_id, anchor_at=now), now)
-        return await self._saved.save_schedule(schedule, count_max=SCHEDULES_MAX)
+        return await self._saved.save_schedule(schedule, count_max=SCHEDULES_MAX, actor=actor)
 
-    async def update_schedule(self, key: str, document: Any, *, tenant_id: str) -> Schedule:
+    async def update_schedule(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> Schedule:
         """Replace a schedule as a whole; what the document leaves out takes its default. Raises NotFound too.
 
         If timing and workflow stay the same, so does what is due. Otherwise, and when it is enabled again, the
@@ -68,7 +69,7 @@ class ScheduleService:
         else:
             # With another workflow an occurrence that has just been started could get a second run.
             wanted = _awaiting_next(wanted, now)
-        return await self._saved.save_schedule(wanted, count_max=SCHEDULES_MAX)
+        return await self._saved.save_schedule(wanted, count_max=SCHEDULES_MAX, actor=actor)
 
     async def list_schedules(self, *, tenant_id: str) -> Sequence[Schedule]:
         """All of them, by name."""
@@ -81,10 +82,10 @@ class ScheduleService:
             raise NotFound(f"there is no schedule {key!r}", hint="`anabranch schedules list` shows them.")
         return found
 
-    async def delete_schedule(self, key: str, *, tenant_id: str) -> None:
+    async def delete_schedule(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove one; the runs that it has started go on. Raises NotFound."""
         known = await self.get_schedule(key, tenant_id=tenant_id)
-        await self._saved.delete_schedule(known.schedule_id, tenant_id=tenant_id)
+        await self._saved.delete_schedule(known.schedule_id, tenant_id=tenant_id, actor=actor)
 
     async def _read(self, document: Any, tenant_id: str) -> ScheduleWish:
         wish, problems = read_schedule(document)

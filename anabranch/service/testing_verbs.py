@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import NotFound, RunIsTerminal, TooLarge, ValueTooLarge
 from anabranch.service.admission import input_payload
@@ -46,7 +47,9 @@ class TestingVerbs(RunVerbs):
         hold = self._engine.has_room
         if not hold:
             await self._pending_limit.take_place()
-        birth = await self._engine.orchestrator.give_birth(head, plan, payload, hold=hold, definition=definition)
+        birth = await self._engine.orchestrator.give_birth(
+            head, plan, Started(payload, begin=hold, definition=definition)
+        )
         return birth.instance_id
 
     async def stop_test_workflow(self, instance_id: str, *, tenant_id: str) -> None:

@@ -2,7 +2,7 @@
 
 Called by the command line, and by every later front door. Knows the store's room for topics, the façade
 of workflows and the publisher; no HTTP. Every verb takes the tenant; another tenant's subscriptions
-read as absent, and its messages reach nobody else's workflows.
+read as absent, and its messages reach nobody else's workflows. What an `actor` changes is on record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class TopicService:
         self._workflows = workflows
         self._publisher = publisher
 
-    async def subscribe(self, pattern: str, document: Any, *, tenant_id: str) -> tuple[Subscription, bool]:
+    async def subscribe(
+        self, pattern: str, document: Any, *, tenant_id: str, actor: str | None = None
+    ) -> tuple[Subscription, bool]:
         """Start a workflow for each message on the topics that the pattern fits: `{"type": "workflow", "name"}`.
 
         The same again gives the subscription that is there, and False. Raises InvalidRequest, LimitReached.
@@ -49,7 +51,7 @@ class TopicService:
         except NotFound as absent:
             raise refused([(absent.code, "/name", absent.message)]) from None
         wanted = Subscription(str(uuid.uuid4()), tenant_id, pattern, head_of(pattern), document["name"])
-        return await self._saved.add_subscription(wanted, count_max=SUBSCRIPTIONS_MAX)
+        return await self._saved.add_subscription(wanted, count_max=SUBSCRIPTIONS_MAX, actor=actor)
 
     async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
         """All of them, or those of exactly this pattern, by pattern and workflow. Raises InvalidRequest."""
@@ -57,9 +59,9 @@ class TopicService:
             _refuse(problem_of_pattern(pattern))
         return await self._saved.list_subscriptions(tenant_id=tenant_id, pattern=pattern)
 
-    async def unsubscribe(self, subscription_id: str, *, tenant_id: str) -> None:
+    async def unsubscribe(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Remove one: no message that is published from now on starts it. Raises NotFound."""
-        if not await self._saved.delete_subscription(subscription_id, tenant_id=tenant_id):
+        if not await self._saved.delete_subscription(subscription_id, tenant_id=tenant_id, actor=actor):
             raise NotFound(f"there is no subscription {subscription_id!r}")
 
     async def publish(self, topic: str, payload: Any, *, tenant_id: str, key: str | None = None) -> Message:

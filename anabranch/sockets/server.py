@@ -26,7 +26,7 @@ from anabranch.errors import (
     TooManyJoins,
     TooManyRequests,
 )
-from anabranch.service.access import AccessService, Principal, Role
+from anabranch.service.access import AccessService, Principal, Role, bearer_key
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.sockets.announcer import Announcer
 from anabranch.sockets.clients import Client
@@ -273,9 +273,7 @@ def _key_of(environ: Any, auth: Any) -> str | None:
     """The API key of a handshake: `auth {key}`, else the header `Authorization: Bearer KEY`."""
     if isinstance(auth, dict) and "key" in auth:
         return auth["key"] if isinstance(auth["key"], str) else None
-    header: str = environ["aiohttp.request"].headers.get("Authorization", "")
-    scheme, _, key = header.partition(" ")
-    return key.strip() if scheme.lower() == "bearer" and key.strip() else None
+    return bearer_key(environ["aiohttp.request"].headers.get("Authorization", ""))
 
 
 def _check_role(principal: Principal, needed: Role) -> None:

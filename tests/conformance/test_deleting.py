@@ -57,6 +57,38 @@ async def test_a_start_repeated_after_its_workflow_was_deleted_finds_its_run(sto
     assert not outcome.won and not outcome.orphaned
 
 
+async def test_a_birth_that_asks_for_the_newest_version_is_not_born_at_another(
+    store: Store, other_store: Store
+) -> None:
+    first = await saved(store)
+    await other_store.save_workflow(
+        tenant_id=TENANT, name="orders", title=None, definition={"n": 2}, workflow_id=first.workflow_id
+    )
+    now = await store.now()
+    old, pinned, new = (
+        birth(
+            new_head(now=now, workflow_id=first.workflow_id, workflow_version=version, idempotency_key=f"key-{number}"),
+            only_newest=only_newest,
+        )
+        for number, (version, only_newest) in enumerate([(1, True), (1, False), (2, True)])
+    )
+    outcome = await store.commit([old, pinned, new])
+    assert (outcome.won, outcome.orphaned) == ({pinned.instance_id, new.instance_id}, {old.instance_id})
+    assert (dict(outcome.existing), dict(outcome.refused)) == ({}, {})
+    assert await store.get_instance(old.instance_id) is None
+
+
+async def test_a_birth_of_the_newest_version_that_happened_is_not_orphaned_by_a_later_save(store: Store) -> None:
+    first = await saved(store)
+    turn = birth(new_head(now=await store.now(), workflow_id=first.workflow_id), only_newest=True)
+    await committed(store, turn)
+    await store.save_workflow(
+        tenant_id=TENANT, name="orders", title=None, definition={"n": 2}, workflow_id=first.workflow_id
+    )
+    outcome = await store.commit([turn])
+    assert not outcome.won and not outcome.orphaned
+
+
 async def test_a_birth_and_a_delete_at_once_never_both_succeed(store: Store, other_store: Store) -> None:
     for number in range(RACES):
         workflow = await saved(store, f"orders-{number}")

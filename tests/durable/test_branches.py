@@ -162,3 +162,51 @@ async def test_branches_meet_on_replay_as_they_met_first(make_place: MakePlace) 
 
     assert run["output"] == "cleaned", run
     assert calls == {"link 0": 1, "link 1": 1, "link 2": 1, "cleaned": 1}
+
+
+@workflow(name="races")
+async def races(ctx: Any, input: Any) -> Any:
+    """The slower one is asked for first."""
+    begun = asyncio.Event()
+
+    async def slow() -> str:
+        await begun.wait()
+        return "a-slow"
+
+    async def fast() -> str:
+        return "b-fast"
+
+    names = {asyncio.create_task(ctx.step.run(function.__name__, function)): function for function in (slow, fast)}
+    done, _ = await asyncio.wait(names, return_when=asyncio.FIRST_COMPLETED)
+    winner = min(task.result() for task in done)
+    begun.set()
+    await asyncio.wait(names)
+    await ctx.step.run(f"won-{winner}", count, winner)
+    await ctx.step.sleep("nap", "1100ms")
+    return winner
+
+
+async def test_a_race_has_the_same_winner_on_replay(make_place: MakePlace) -> None:
+    place = await make_place(races)
+    run = await place.ended(await place.start("races"))
+
+    assert (run["output"], calls) == ("b-fast", {"b-fast": 1})
+
+
+@workflow(name="ties")
+async def ties(ctx: Any, input: Any) -> Any:
+    """Both end in one commit, or nearly so."""
+    tasks = [asyncio.create_task(ctx.step.run(name, count, name)) for name in ("one", "two")]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    first = sorted(task.result() for task in done)
+    await asyncio.wait(tasks)
+    await ctx.step.run(f"first-{'-'.join(first)}", count, "first")
+    await ctx.step.sleep("nap", "1100ms")
+    return first
+
+
+async def test_answers_that_were_committed_together_come_one_after_the_other(make_place: MakePlace) -> None:
+    place = await make_place(ties)
+    run = await place.ended(await place.start("ties"))
+
+    assert len(run["output"]) == 1, "as on replay, where nobody knows any more what was committed together"

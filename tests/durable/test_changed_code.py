@@ -133,6 +133,16 @@ async def test_a_worker_that_knows_the_code_comes_before_those_that_do_not(make_
     assert not [row for row in await knows.rows(run_id) if row[0] == "SYSTEM_SET"], "nobody was offered it in vain"
 
 
+async def test_a_worker_without_the_code_starts_a_run_for_others(make_place: MakePlace) -> None:
+    knows = await make_place(version_of(second_version))
+    stranger = await make_place()
+
+    run_id = await stranger.start("changes")
+
+    assert (await knows.ended(run_id))["output"] == [2, 1]
+    assert not [row for row in await knows.rows(run_id) if row[0] == "SYSTEM_SET"]
+
+
 # -- versions --------------------------------------------------------------------------------------
 async def first_version(ctx: Any, input: Any) -> Any:
     await ctx.step.wait_for_event("go")

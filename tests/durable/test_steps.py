@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.events import Event, Status
 from anabranch.errors import NonRetryable
 from tests.durable.conftest import MakePlace
 
@@ -159,16 +162,41 @@ async def test_what_cannot_be_stored_fails_its_step_at_once(make_place: MakePlac
 @workflow(name="shares")
 async def shares(ctx: Any, input: Any) -> Any:
     got = await ctx.step.run("get", count, "get", {"items": [1]})
-    got["items"].append(len(got["items"]))
-    await ctx.step.sleep("nap", "1100ms")
-    return got
+    got["items"].append(2)
+    seen.append(got)
+    await ctx.step.run("hold", asyncio.Event().wait)
 
 
 async def test_what_a_body_does_to_a_result_does_not_change_the_journal(make_place: MakePlace) -> None:
     place = await make_place(shares)
-    run = await place.ended(await place.start("shares"))
+    run_id = await place.start("shares")
+    await place.until(run_id, lambda _: seen != [])
 
-    assert run["output"] == {"items": [1, 1]}
+    held = place.house.engine.orchestrator.held.get(run_id)
+    assert held is not None and isinstance(held.holding.state, CodedState)
+    assert held.holding.state.steps["get", ""].output.value == {"items": [1]}
+
+
+class Witness:
+    """Notes what is committed beside what the body does."""
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        seen.extend(f"committed {event.node_id}" for event in events if event.type == "NODE_COMPLETED")
+
+
+@workflow(name="goes-on")
+async def goes_on(ctx: Any, input: Any) -> Any:
+    for name in ("a", "b"):
+        await ctx.step.run(name, count, name)
+        seen.append(f"answered {name}")
+
+
+async def test_a_body_goes_on_only_after_the_commit(make_place: MakePlace) -> None:
+    place = await make_place(goes_on)
+    place.house.engine.observers.add(Witness())
+    await place.ended(await place.start("goes-on"))
+
+    assert seen == ["committed a", "answered a", "committed b", "answered b"]
 
 
 @workflow(name="repeats")

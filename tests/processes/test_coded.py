@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import signal
@@ -280,7 +281,7 @@ def typed(place: Place, *arguments: str, **environment: str) -> str:
     done = subprocess.run(
         [EXECUTABLE, *arguments],
         cwd=place.folder,
-        env={**place.environment, **environment},
+        env={**os.environ, **place.environment, **environment},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

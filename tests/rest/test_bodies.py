@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +17,9 @@ MEGABYTE = 1_048_576
 
 
 @pytest.fixture
-def database_url(tmp_path: Path) -> str:
+def database_url(sqlite_url: str) -> str:
     """One kind is enough: nothing of this reaches a database."""
-    return f"sqlite:///{tmp_path / 'rest.db'}"
+    return sqlite_url
 
 
 @pytest.fixture(autouse=True)
@@ -158,4 +157,4 @@ async def test_a_path_that_names_nothing_is_not_found(served: Served, path: str)
 async def test_an_unknown_method_is_told_which_are_known(served: Served):
     answered = await served.ask("PATCH", "/v1/workflows")
     assert (answered.status, answered.code) == (405, "METHOD_NOT_ALLOWED")
-    assert answered.headers["Allow"] == "GET, POST"
+    assert answered.headers["Allow"] == "GET, HEAD, POST"

@@ -19,6 +19,13 @@ async def test_every_change_is_on_record_with_the_key_that_made_it(
     with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
         shop.execute("CREATE TABLE orders (id INTEGER)")
     await served.save(echo())
+    await served.ask("POST", "/v1/schedules", json={"name": "hourly", "workflow": "echo", "every": "1h"})
+    await served.ask("PUT", "/v1/schedules/hourly", json={"name": "hourly", "workflow": "echo", "every": "2h"})
+    await served.ask("DELETE", "/v1/schedules/hourly")
+    subscriptions, target = "/v1/topics/orders.*/subscriptions", {"type": "workflow", "name": "echo"}
+    subscribed = (await served.ask("POST", subscriptions, json=target)).json["subscriptionID"]
+    await served.ask("POST", subscriptions, json=target)  # changes nothing: no row
+    await served.ask("DELETE", f"{subscriptions}/{subscribed}")
     await served.ask("DELETE", "/v1/workflows/echo")
     await served.ask("POST", "/v1/secrets", json={"name": "TOKEN", "value": "hidden"})
     await served.ask("DELETE", "/v1/secrets/TOKEN")
@@ -38,8 +45,10 @@ async def test_every_change_is_on_record_with_the_key_that_made_it(
         rows = list(reversed(await log.list(TENANT)))
         assert (await log.verify()).broken_at is None
     assert [row.action for row in rows] == [
-        "workflow.saved", "workflow.deleted", "secret.set", "secret.deleted", "data_source.saved", "data_query.saved",
-        "data_query.saved", "data_query.deleted", "data_source.deleted", "key.created", "key.revoked",
+        "workflow.saved", "schedule.saved", "schedule.saved", "schedule.deleted", "subscription.saved",
+        "subscription.deleted", "workflow.deleted", "secret.set", "secret.deleted", "data_source.saved",
+        "data_query.saved", "data_query.saved", "data_query.deleted", "data_source.deleted", "key.created",
+        "key.revoked",
     ]  # fmt: skip
     assert {row.actor for row in rows} == {admin.key_id}
     assert "hidden" not in repr(rows)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.rest.conftest import Served
@@ -11,9 +9,9 @@ from tests.rest.drawing import echo
 
 
 @pytest.fixture
-def database_url(tmp_path: Path) -> str:
+def database_url(sqlite_url: str) -> str:
     """One kind is enough: nothing of this depends on the database."""
-    return f"sqlite:///{tmp_path / 'rest.db'}"
+    return sqlite_url
 
 
 @pytest.mark.parametrize("cursor", ["x", "%", "a" * 600, "d29ya2Zsb3dz", "cnVucx8xHzI"])

@@ -48,6 +48,53 @@ async def test_a_repeated_key_answers_with_the_first_run_whatever_its_body(serve
     assert (ended.status, ended.json["status"]) == (200, "COMPLETED")
 
 
+async def test_a_repeated_key_answers_with_the_first_run_where_its_body_would_be_refused(served: Served):
+    workflow = echo(workflowOptions={"inputSchema": {"type": "integer"}})
+    saved = await served.save(workflow)
+    paths = ("/v1/workflows/echo/runs", f"/v1/workflows/{saved['workflowID']}/runs")
+    first = await served.ask("POST", paths[0], json={"input": 1, "idempotencyKey": "order-1"})
+    refused = (
+        {"input": "no integer"},
+        {"version": 77},
+        {"availableAt": "2030-01-01T00:00:00Z", "deadlineAt": "2029-01-01T00:00:00Z"},
+        {"availableAt": "tomorrow"},
+        {"unknown": True},
+    )
+    for body in refused:
+        assert (await served.ask("POST", paths[0], json={**body, "idempotencyKey": "new"})).status in (404, 422)
+        for path in paths:
+            again = await served.ask("POST", path, json={**body, "idempotencyKey": "order-1"})
+            assert (again.status, again.json.get("instanceID")) == (200, first.json["instanceID"]), body
+
+
+async def test_a_key_outlives_new_versions_and_the_workflow_that_it_started(served: Served):
+    await served.save(echo())
+    first = await served.start("echo", idempotencyKey="order-1")
+    await served.ended(first)
+    await served.ask("PUT", "/v1/workflows/echo", json=echo(title="Second"))
+    assert await served.start("echo", idempotencyKey="order-1") == first
+    assert (await served.ask("DELETE", "/v1/workflows/echo")).status == 204
+    assert (await served.ask("POST", "/v1/workflows/echo/runs", json={"idempotencyKey": "order-1"})).status == 404
+    await served.save(echo())
+    assert await served.start("echo", idempotencyKey="order-1") == first
+
+
+async def test_a_repeated_signal_is_answered_as_the_first_was_when_it_has_ended_the_run(served: Served):
+    await served.save(waiting())
+    instance_id = await served.start("waiting")
+    await served.until(f"/v1/runs/{instance_id}", lambda run: run["status"] == "WAITING")
+    signals = f"/v1/runs/{instance_id}/signals"
+    early = await served.ask("POST", f"{signals}/other", json=1, headers={"Idempotency-Key": "early"})
+    going = await served.ask("POST", f"{signals}/go", json=1, headers={"Idempotency-Key": "going"})
+    assert (early.json, going.json) == ({"delivered": False}, {"delivered": True})
+    await served.ended(instance_id)
+    for key, first in (("early", early), ("going", going)):
+        again = await served.ask("POST", f"{signals}/go", json=2, headers={"Idempotency-Key": key})
+        assert (again.status, again.json) == (202, first.json)
+    for headers in ({}, {"Idempotency-Key": "late"}):
+        assert (await served.ask("POST", f"{signals}/go", json=2, headers=headers)).code == "RUN_IS_TERMINAL"
+
+
 async def test_of_many_starts_with_one_key_one_makes_the_run(served: Served):
     await served.save(echo())
     answers = await asyncio.gather(

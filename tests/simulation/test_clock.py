@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.engine.clock import SystemClock
+from anabranch.engine.clock import STEP_BACK_MS, SystemClock
 from tests.simulation.loop import SimulatedLoop
 
 HOUR_MS = 3_600_000
@@ -20,3 +20,26 @@ def test_looking_at_intervals_goes_on_while_the_store_clock_is_set_back():
         while not asleep.done():
             assert loop.step()
     assert 0.5 <= loop.time() < 0.6
+
+
+def test_an_answer_that_took_its_time_does_not_set_the_clock_back():
+    """It did: runs had started some milliseconds before they were created."""
+    loop = SimulatedLoop(seed=1)
+    with loop.running():
+        clock = SystemClock()
+        clock.adjust(HOUR_MS)
+        assert clock.now() == HOUR_MS
+        clock.adjust(HOUR_MS - STEP_BACK_MS)
+        assert clock.now() == HOUR_MS
+        clock.adjust(HOUR_MS + 1)
+        assert clock.now() == HOUR_MS + 1
+
+
+def test_a_clock_that_was_set_back_is_followed():
+    loop = SimulatedLoop(seed=1)
+    with loop.running():
+        clock = SystemClock()
+        clock.adjust(HOUR_MS)
+        assert clock.now() == HOUR_MS
+        clock.adjust(HOUR_MS - STEP_BACK_MS - 1)
+        assert clock.now() == HOUR_MS - STEP_BACK_MS - 1

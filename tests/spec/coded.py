@@ -55,8 +55,8 @@ class Coded:
     def when(self, stimulus: Stimulus) -> Decision:
         """Decide a stimulus now, under the laws."""
         owed = outstanding(self.state)
-        job_ended = isinstance(stimulus, NodeResult)
         decision = decide(self.state, stimulus, self.now)
+        job_ended = isinstance(stimulus, NodeResult) and bool(decision.events)
         self.log += decision.events
         assert [event.seq for event in self.log] == list(range(1, len(self.log) + 1))
         assert picture(self.state) == picture(fold(self.plan, self.head, self.log)), "memory is what the log folds to"
@@ -164,7 +164,8 @@ def picture(state: CodedState) -> dict[str, Any]:
     ours = state.body
     return {
         "steps": steps,
-        "body": ours and (ours.phase, ours.attempt, ours.due_at, ours.blocked, ours.offers, ours.began_seq),
+        "body": ours
+        and (ours.phase, ours.attempt, ours.due_at, ours.blocked, ours.offers, ours.began_seq, ours.called_by),
         "running": list(state.running),
         "status": state.status,
         "last seq": state.last_seq,

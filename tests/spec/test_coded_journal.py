@@ -17,6 +17,7 @@ from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
     Begun,
+    BodySuspended,
     CancelRequested,
     ChildEnded,
     SignalSent,
@@ -24,7 +25,20 @@ from anabranch.engine.rules.stimuli import (
     TailLoaded,
 )
 from anabranch.engine.rules.values import Payload
-from tests.spec.coded import BODY, Coded, blocked, broken, done, raised, report, returned, sleeps, suspended, types
+from tests.spec.coded import (
+    BODY,
+    Coded,
+    blocked,
+    body,
+    broken,
+    done,
+    raised,
+    report,
+    returned,
+    sleeps,
+    suspended,
+    types,
+)
 
 QUICK = {"attempts": 3, "backoff": {"kind": "fixed", "base": "5s", "jitter": 0}}
 
@@ -136,6 +150,15 @@ def test_a_takeover_of_a_running_body_is_counted_and_progress_forgets_it():
     run.when(Adopted(lapsed=True))
     assert run.state.recoveries == 1
     assert run.then(done("fetch")).state.recoveries == 0
+
+
+def test_a_late_duplicate_of_a_suspension_does_not_stop_the_next_call():
+    run = Coded()
+    late = body(BodySuspended([("nap", "")], (sleeps("nap", 1_500),), run.state.body.called_by))
+    run.when(late)
+    run.later(1_500)
+    assert run.when(late) == NOTHING
+    assert run.status is Status.RUNNING
 
 
 # -- children -----------------------------------------------------------------------------

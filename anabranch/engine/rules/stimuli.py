@@ -28,12 +28,14 @@ class Started:
     """The instance is born with this input. Only ever the first stimulus.
 
     `begin` is False when its creator has no room to run it: it stays PENDING for any worker. A test
-    run brings the `definition` that it follows; other runs are pinned to a stored version.
+    run brings the `definition` that it follows; other runs are pinned to a stored version. With
+    `only_newest` it is not born if that is not the workflow's newest version any more.
     """
 
     input: Payload
     begin: bool = True
     definition: Payload | None = None
+    only_newest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ class BodySuspended:
 
     awaited: Sequence[tuple[str, str]]
     asked: Sequence[StepReport] = ()
+    called_by: int | None = None
+    """The row that made the body run (`Body.called_by`); None: whichever it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ class BodyBlocked:
 
     code: str
     message: str
+    called_by: int | None = None
+    """As in `BodySuspended`."""
 
 
 HandlerOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | Failed | BodySuspended | BodyBlocked

@@ -19,7 +19,7 @@ from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.iterations import LOOP_WORK_MAX
 from anabranch.engine.rules.states import AnyState
-from anabranch.engine.rules.stimuli import Stimulus
+from anabranch.engine.rules.stimuli import Started, Stimulus
 
 # 256 turns or 4 MB a commit: throughput stops growing between 100 and 500 turns a batch, and
 # a bigger batch only makes everybody in it wait longer.
@@ -41,7 +41,8 @@ class Turn:
     It wins only if the row still has `expected_version` **and** `worker_id`, the instance is
     open, and the store's own clock has reached `not_before`. A birth (`birth` set,
     `expected_version` 0) wins if its id and its idempotency key are new, its workflow, if it
-    has one, is not deleted, and its parent's activation, if it has a parent, is not over.
+    has one, is not deleted (with `only_newest`: nor at another version than the birth's), and
+    its parent's activation, if it has a parent, is not over.
     """
 
     instance_id: str
@@ -56,6 +57,8 @@ class Turn:
     """Clear worker_id: parked, finished, or handed over. `available_at` is then written as it is, None included."""
     not_before: int | None = None
     birth: InstanceHead | None = None
+    only_newest: bool = False
+    """Of a birth that was decided without reading whether its version is still its workflow's newest."""
     started_at: int | None = None
     """Set by the turn with the first NODE_DISPATCHED."""
     wakes: str | None = None
@@ -73,7 +76,8 @@ class Outcome:
     `existing` maps a birth that met its idempotency key to the instance that has it.
     `refused` names turns whose data the database does not take, with its reason: they stood
     alone and still failed; their neighbours are not harmed. `orphaned` names births whose
-    workflow is not there any more, or that no activation of their parent asks for any more.
+    workflow is not there any more, or not at the version that must be its newest, or that no
+    activation of their parent asks for any more.
     `woken` has the versions of the parents that were woken by a child's end, `cancelled` the
     children that were cancelled.
     """
@@ -160,7 +164,7 @@ class Settled:
     existing: list[tuple[Draft, str]]
     """Births whose idempotency key another instance has: its id."""
     orphaned: list[Draft]
-    """Births whose workflow was deleted meanwhile, or whose parent does not ask for them any more."""
+    """Births whose workflow was deleted or saved meanwhile, or whose parent does not ask for them any more."""
     defective: list[Draft]
     """The rules raised: the state is not to be trusted any more."""
 
@@ -254,6 +258,7 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
         holding.unchecked.update(each.child_id for each in commands if isinstance(each, AwaitChild))
     if not events and not _is_idle(holding, now):
         return draft
+    is_birth = bool(events) and events[0].seq == 1
     due_times = [decision.not_before for decision in decisions if decision.not_before is not None]
     turn = Turn(
         instance_id=holding.instance_id,
@@ -263,7 +268,8 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
         status=state.status,
         available_at=None,
         not_before=max(due_times, default=None),
-        birth=state.head if events and events[0].seq == 1 else None,
+        birth=state.head if is_birth else None,
+        only_newest=is_birth and isinstance(stimuli[0], Started) and stimuli[0].only_newest,
         started_at=now if state.started and not was_started else None,
         cancels=[child_id for decision in decisions for child_id in decision.cancels],
     )

@@ -117,7 +117,9 @@ class MemoryDatabase:
                     existing[turn.instance_id] = holder
                 if holder is not None or record is not None:
                     continue
-                if not (self.definitions.may_have_runs(turn.birth.workflow_id) and self._is_wanted(turn.birth)):
+                newest = turn.birth.workflow_version if turn.only_newest else None
+                may_be = self.definitions.may_have_runs(turn.birth.workflow_id, newest=newest)
+                if not (may_be and self._is_wanted(turn.birth)):
                     orphaned.add(turn.instance_id)
                     continue
             elif record is None or not _guard_holds(record.row, turn, now) or skip(turn):

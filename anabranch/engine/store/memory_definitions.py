@@ -124,10 +124,12 @@ class MemoryDefinitions:
         found = self._workflows.get(workflow_id)
         return None if found is None else _numbered(found, version)
 
-    def may_have_runs(self, workflow_id: str | None) -> bool:
-        """False for a workflow that is not there (any more); test runs (None) need none."""
-        workflow = None if workflow_id is None else self._workflows.get(workflow_id)
-        return workflow_id is None or (workflow is not None and not workflow.deleted)
+    def may_have_runs(self, workflow_id: str | None, *, newest: int | None = None) -> bool:
+        """False for a workflow that is not there (any more), or not at this version; test runs (None) need none."""
+        if workflow_id is None:
+            return True
+        workflow = self._workflows.get(workflow_id)
+        return workflow is not None and not workflow.deleted and newest in (None, workflow.newest.version)
 
     def newest(self, *, tenant_id: str) -> list[WorkflowVersion]:
         """The newest version of each workflow of the tenant, by name."""

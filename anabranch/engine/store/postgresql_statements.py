@@ -72,17 +72,20 @@ COMMIT = text(f"""
             kind text, test boolean, status text, version integer, last_seq integer, worker_id text,
             available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
             parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
-            parent_waits boolean, depth integer, root_id uuid, ends boolean)
+            parent_waits boolean, depth integer, root_id uuid, ends boolean, only_newest boolean)
     ), living AS (
-        SELECT wanted.workflow_id
+        SELECT wanted.workflow_id, guard.newest_version
         FROM (SELECT DISTINCT workflow_id FROM birth ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
-            SELECT 1 FROM workflows AS w WHERE w.workflow_id = wanted.workflow_id AND w.deleted_at IS NULL
+            SELECT newest_version FROM workflows AS w WHERE w.workflow_id = wanted.workflow_id AND w.deleted_at IS NULL
             FOR KEY SHARE SKIP LOCKED) AS guard
     ), born AS (
         INSERT INTO workflow_instances ({_WRITTEN_AT_BIRTH}, completed_at)
         SELECT {_WRITTEN_AT_BIRTH}, CASE WHEN ends THEN {NOW_MS} END
         FROM birth
-        WHERE workflow_id IS NULL OR (workflow_id IN (SELECT workflow_id FROM living)) IS TRUE
+        WHERE workflow_id IS NULL
+           OR (NOT only_newest AND workflow_id IN (SELECT workflow_id FROM living)) IS TRUE
+           OR (only_newest AND (workflow_id, workflow_version) IN (SELECT workflow_id, newest_version FROM living))
+              IS TRUE
         ORDER BY tenant_id, workflow_name, idempotency_key
         ON CONFLICT DO NOTHING
         RETURNING instance_id
@@ -108,7 +111,8 @@ so that it never waits for another commit; the lock step repeats no join, its LA
 both the order and the lookup by primary key. Births are inserted in the order of their keys,
 because a key that another batch is just inserting is waited for. Their workflows are locked
 against being deleted, which births share among themselves and with a saver; one that is just
-being deleted is skipped like a locked row, so no commit waits for a delete. `IS TRUE` keeps the planner
+being deleted is skipped like a locked row, so no commit waits for a delete; with `only_newest` a birth's
+must stand at its version. `IS TRUE` keeps the planner
 from turning the membership test into a join: a hashed set is faster than the nested loop that
 the committing connections are held to. A payload that is the JSON value null arrives as an SQL NULL.
 """
@@ -123,12 +127,17 @@ KEY_HOLDERS = text("""
 """Who has the idempotency keys of births that did not win. Uses ux_instance_idempotency."""
 
 ORPHANS = text("""
-    SELECT b.instance_id FROM json_to_recordset(CAST(:births AS json)) AS b(instance_id uuid, workflow_id uuid)
+    SELECT b.instance_id
+    FROM json_to_recordset(CAST(:births AS json)) AS b(
+        instance_id uuid, workflow_id uuid, workflow_version integer, only_newest boolean)
     WHERE b.workflow_id IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM workflows AS w WHERE w.workflow_id = b.workflow_id AND w.deleted_at IS NULL)
+      AND NOT EXISTS (
+          SELECT 1 FROM workflows AS w
+          WHERE w.workflow_id = b.workflow_id AND w.deleted_at IS NULL
+            AND (NOT b.only_newest OR w.newest_version = b.workflow_version))
       AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
 """)
-"""Births that did not win whose workflow is gone, unless they were born earlier. Uses the primary keys."""
+"""Births that did not win whose workflow is gone or has moved on, unless they happened. Uses the primary keys."""
 
 LOCK_PARENTS = text("""
     SELECT 1 FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[])) ORDER BY instance_id FOR UPDATE

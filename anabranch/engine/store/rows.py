@@ -274,6 +274,7 @@ def _birth_row(turn: Turn, head: InstanceHead) -> dict[str, Any]:
         "depth": head.depth,
         "root_id": head.root_id,
         "ends": ends,
+        "only_newest": turn.only_newest,
     }
 
 

@@ -14,6 +14,7 @@ import orjson
 from sqlalchemy import Connection, Select, and_, delete, func, insert, or_, select, update
 
 from anabranch.engine.saved_triggers import Schedule
+from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
 from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
@@ -50,12 +51,15 @@ class ScheduleTable:
     def __init__(self, store: SqlRoom) -> None:
         self._store = store
 
-    async def save_schedule(self, schedule: Schedule, *, count_max: int) -> Schedule:
+    async def save_schedule(self, schedule: Schedule, *, count_max: int, actor: str | None = None) -> Schedule:
         """See `SavedSchedules.save_schedule`."""
 
         def save(connection: Connection) -> Schedule:
             with self._store.dialect.transaction(connection):
-                return _save(connection, schedule, now=self._store.dialect.now(connection), count_max=count_max)
+                now = self._store.dialect.now(connection)
+                saved = _save(connection, schedule, now=now, count_max=count_max)
+                _record(connection, actor, "schedule.saved", saved.tenant_id, saved.schedule_id, saved.name, now=now)
+                return saved
 
         try:
             return await self._store.write(save)
@@ -74,12 +78,21 @@ class ScheduleTable:
         found = await self._rows(select(*_COLUMNS).where(schedules.c.tenant_id == tenant_id))
         return sorted(found, key=lambda schedule: schedule.name)  # databases do not agree on the order of texts
 
-    async def delete_schedule(self, schedule_id: str, *, tenant_id: str) -> bool:
+    async def delete_schedule(self, schedule_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
         """See `SavedSchedules.delete_schedule`."""
-        statement = delete(schedules).where(schedules.c.schedule_id == schedule_id, schedules.c.tenant_id == tenant_id)
-        return is_uuid(schedule_id) and await self._store.write(
-            lambda connection: connection.execute(statement).rowcount > 0
-        )
+        row = and_(schedules.c.schedule_id == schedule_id, schedules.c.tenant_id == tenant_id)
+        statement = delete(schedules).where(row).returning(schedules.c.name)
+
+        def remove(connection: Connection) -> bool:
+            with self._store.dialect.transaction(connection):
+                name = connection.execute(statement).scalar_one_or_none()
+                if name is None:
+                    return False
+                now = self._store.dialect.now(connection)
+                _record(connection, actor, "schedule.deleted", tenant_id, schedule_id, name, now=now)
+                return True
+
+        return is_uuid(schedule_id) and await self._store.write(remove)
 
     async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
         """See `SavedSchedules.due_schedules`. Uses ix_schedule_due."""
@@ -128,6 +141,12 @@ def _save(connection: Connection, wanted: Schedule, *, now: int, count_max: int)
         saying = {name: value for name, value in _values(saved).items() if not name.startswith("last_")}
         connection.execute(update(schedules).where(row).values(saying))
     return saved
+
+
+def _record(
+    connection: Connection, actor: str | None, action: str, tenant_id: str, schedule_id: str, name: str, *, now: int
+) -> None:
+    record_deed(connection, actor, action, tenant_id=tenant_id, target=schedule_id, details={"name": name}, now=now)
 
 
 def _values(schedule: Schedule) -> dict[str, Any]:

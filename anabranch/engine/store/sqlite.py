@@ -304,8 +304,9 @@ def _hindered(connection: Connection, births: Sequence[Turn]) -> list[_Hindered]
             head.parent_id,
             head.parent_node_id,
             head.parent_scope,
+            head.workflow_version if only_newest else None,
         ]
-        for head in (turn.birth for turn in births)
+        for head, only_newest in ((turn.birth, turn.only_newest) for turn in births)
         if head is not None
     ]
     return _one_list(connection, statements.BIRTHS_HINDERED, births=orjson.dumps(keys).decode())

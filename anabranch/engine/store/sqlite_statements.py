@@ -115,7 +115,9 @@ BIRTHS_HINDERED = text(f"""
                   AND k.idempotency_key = b.value ->> 3 AND k.idempotency_key IS NOT NULL) AS holder,
                (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.value ->> 0) AS present,
                (b.value ->> 4 IS NULL OR EXISTS (
-                   SELECT 1 FROM workflows AS w WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL))
+                   SELECT 1 FROM workflows AS w
+                   WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL
+                     AND w.newest_version = coalesce(b.value ->> 8, w.newest_version)))
                AND (b.value ->> 5 IS NULL OR EXISTS (
                    SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.value ->> 5 AND p.{IS_OPEN}))
                AND (b.value ->> 5 IS NULL OR NOT EXISTS (
@@ -125,10 +127,11 @@ BIRTHS_HINDERED = text(f"""
         FROM json_each(:births) AS b)
     WHERE holder IS NOT NULL OR present IS NOT NULL OR NOT living
 """)
-"""The births (id, tenant, name, key, workflow, parent with node and scope) that cannot be.
+"""The births (id, tenant, name, key, workflow, parent with node and scope, version if it must be the newest)
+that cannot be.
 
 With who holds their key, and whether they are orphans: those that are new, but whose workflow is
-gone, whose parent has ended, or whose parent's activation has. Uses ux_instance_idempotency,
+gone or has moved on, whose parent has ended, or whose parent's activation has. Uses ux_instance_idempotency,
 ux_log_ending and the primary keys.
 """
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
 
 from anabranch.engine.saved_triggers import Delivery, Message, Subscription
+from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
 from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
@@ -44,13 +45,18 @@ class TopicTable:
     def __init__(self, store: SqlRoom) -> None:
         self._store = store
 
-    async def add_subscription(self, subscription: Subscription, *, count_max: int) -> tuple[Subscription, bool]:
+    async def add_subscription(
+        self, subscription: Subscription, *, count_max: int, actor: str | None = None
+    ) -> tuple[Subscription, bool]:
         """See `SavedTopics.add_subscription`."""
 
         def add(connection: Connection) -> tuple[Subscription, bool]:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
-                return _add_subscription(connection, subscription, now=now, count_max=count_max)
+                kept, is_new = _add_subscription(connection, subscription, now=now, count_max=count_max)
+                if is_new:
+                    _record(connection, actor, "subscription.saved", kept, now=now)
+                return kept, is_new
 
         try:
             return await self._store.write(add)
@@ -65,14 +71,23 @@ class TopicTable:
         found = await self._subscriptions(query)
         return sorted(found, key=lambda each: (each.pattern, each.workflow))
 
-    async def delete_subscription(self, subscription_id: str, *, tenant_id: str) -> bool:
+    async def delete_subscription(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
         """See `SavedTopics.delete_subscription`."""
-        statement = delete(topic_subscriptions).where(
+        row = and_(
             topic_subscriptions.c.subscription_id == subscription_id, topic_subscriptions.c.tenant_id == tenant_id
         )
-        return is_uuid(subscription_id) and await self._store.write(
-            lambda connection: connection.execute(statement).rowcount > 0
-        )
+        statement = delete(topic_subscriptions).where(row).returning(*_SUBSCRIPTION)
+
+        def remove(connection: Connection) -> bool:
+            with self._store.dialect.transaction(connection):
+                removed = connection.execute(statement).one_or_none()
+                if removed is None:
+                    return False
+                now = self._store.dialect.now(connection)
+                _record(connection, actor, "subscription.deleted", Subscription(*removed), now=now)
+                return True
+
+        return is_uuid(subscription_id) and await self._store.write(remove)
 
     async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:
         """See `SavedTopics.subscriptions_by_head`. Uses ux_topic_subscription."""
@@ -164,6 +179,18 @@ def _add_subscription(
     row = (wanted.subscription_id, wanted.tenant_id, wanted.pattern, wanted.head, wanted.workflow, now)
     connection.execute(insert(topic_subscriptions).values(dict(zip(_SUBSCRIPTION, row, strict=True))))
     return Subscription(*row), True
+
+
+def _record(connection: Connection, actor: str | None, action: str, subscription: Subscription, *, now: int) -> None:
+    record_deed(
+        connection,
+        actor,
+        action,
+        tenant_id=subscription.tenant_id,
+        target=subscription.subscription_id,
+        details={"pattern": subscription.pattern, "workflow": subscription.workflow},
+        now=now,
+    )
 
 
 def _add_message(connection: Connection, wanted: Message, *, now: int, own_ms: int, unfinished_max: int) -> Message:

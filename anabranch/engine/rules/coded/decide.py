@@ -91,8 +91,8 @@ def decide_coded(state: CodedState, stimulus: Stimulus, now: int) -> Decision:
             body = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
             if body is None:
                 return NOTHING  # a duplicate, or an attempt that was given up
-            was_running = False  # its job is done: if it still runs after this, it needs another one
             _body_answered(notes, body, stimulus.outcome)
+            was_running = not notes.events  # its job is done: if it still runs after this, it needs another one
         case StepReport():
             _step_reported(notes, stimulus)
         case TimersDue():
@@ -126,6 +126,8 @@ def _body_answered(notes: CodedNotes, body: Body, outcome: HandlerOutcome) -> No
             notes.end_instance(EventType.INSTANCE_COMPLETED, outcome.output)
         case Failed():
             _body_failed(notes, body, outcome)
+        case BodySuspended() | BodyBlocked() if outcome.called_by not in (None, body.called_by):
+            return  # a duplicate, from an earlier call of the same attempt
         case BodySuspended():
             _body_suspended(notes, body, outcome)
         case BodyBlocked():

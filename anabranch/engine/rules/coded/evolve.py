@@ -162,4 +162,5 @@ def _run_body(state: CodedState, body: Body) -> None:
     body.phase = Phase.DISPATCHED
     body.due_at = None
     body.blocked = False
+    body.called_by = state.last_seq
     state.running[BODY_PLACE] = body

@@ -38,14 +38,17 @@ class CodedPlan:
     input_schema: Mapping[str, Any] | None = field(default=None)
 
 
-def coded_plan(name: str, version: int, definition: Mapping[str, Any]) -> CodedPlan:
-    """The plan of a registered definition: `{"retry", "deadline", "retention"}`, each null or absent by default."""
-    retry = definition.get("retry")
+def coded_plan(name: str, version: int, options: Mapping[str, Any]) -> CodedPlan:
+    """The plan of a workflow with these options: `{"retry", "deadline", "retention"}`, null or absent by default.
+
+    Raises ValueError naming the one that is wrong.
+    """
+    retry = options.get("retry")
     return CodedPlan(
         body=_body_node(name, version),
         retry=NO_RETRY if retry is None else RetryPolicy.parse_of_code(retry),
-        deadline_ms=_duration(definition.get("deadline")),
-        retention_ms=_duration(definition.get("retention")),
+        deadline_ms=_duration(options.get("deadline")),
+        retention_ms=_duration(options.get("retention")),
     )
 
 

@@ -69,7 +69,7 @@ class Step(OpenActivation):
 class Body(OpenActivation):
     """The function of a coded run, in its present attempt."""
 
-    __slots__ = ("began_at", "began_seq", "blocked", "context", "node", "offers")
+    __slots__ = ("began_at", "began_seq", "blocked", "called_by", "context", "node", "offers")
 
     def __init__(self, plan: CodedPlan) -> None:
         super().__init__()
@@ -79,6 +79,8 @@ class Body(OpenActivation):
         self.began_at = 0
         """When this attempt was dispatched (ms)."""
         self.began_seq = 0
+        self.called_by = 0
+        """The row that made it run: one attempt is called many times, and an answer belongs to one call."""
         self.blocked = False
         """Its worker could not go on with it; it is offered again when it is due."""
         self.offers = 0

@@ -1,0 +1,60 @@
+"""Tables and indexes: the only place that names them.
+
+`statements` and the dialects build on these objects, migrations must arrive at exactly this
+picture (a test compares them on both databases). A change here is a new migration and a new
+`SCHEMA_REVISION`. Times are BIGINT milliseconds since the epoch, UTC; ids are UUIDs, native
+where the database has them and always text in Python.
+"""
+
+from __future__ import annotations
+
+from anabranch.engine.store.schema.columns import SCHEMA_REVISION, metadata
+from anabranch.engine.store.schema.house import (
+    api_keys,
+    audit_head,
+    audit_log,
+    data_queries,
+    data_sources,
+    schedules,
+    secrets,
+    topic_messages,
+    topic_subscriptions,
+)
+from anabranch.engine.store.schema.runs import (
+    IS_ATTEMPT,
+    IS_ENDING,
+    IS_OPEN,
+    IS_PENDING,
+    IS_SIGNAL,
+    run_counts,
+    watermarks,
+    workflow_instance_logs,
+    workflow_instances,
+    workflow_versions,
+    workflows,
+)
+
+__all__ = [
+    "IS_ATTEMPT",
+    "IS_ENDING",
+    "IS_OPEN",
+    "IS_PENDING",
+    "IS_SIGNAL",
+    "SCHEMA_REVISION",
+    "api_keys",
+    "audit_head",
+    "audit_log",
+    "data_queries",
+    "data_sources",
+    "metadata",
+    "run_counts",
+    "schedules",
+    "secrets",
+    "topic_messages",
+    "topic_subscriptions",
+    "watermarks",
+    "workflow_instance_logs",
+    "workflow_instances",
+    "workflow_versions",
+    "workflows",
+]

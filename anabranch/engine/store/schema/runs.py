@@ -1,0 +1,221 @@
+"""The tables of definitions, runs and their logs, and the conditions of their partial indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, PrimaryKeyConstraint, Table, Text, false, text
+
+from anabranch.engine.rules.events import ENDINGS, EventType, Status
+from anabranch.engine.store.schema.columns import Identifier, JsonText, NameText, metadata
+
+
+def _one_of(column: str, names: Iterable[str]) -> str:
+    return f"{column} IN ({', '.join(repr(str(name)) for name in names)})"
+
+
+# The conditions of the partial indexes, as text: a statement must repeat one word for word to be served by its index.
+IS_OPEN = _one_of("status", [status for status in Status if not status.is_terminal])
+IS_PENDING = f"status = '{Status.PENDING}'"
+IS_ENDING = _one_of("event_type", sorted(ENDINGS))
+IS_ATTEMPT = _one_of("event_type", [EventType.NODE_ATTEMPT_FAILED, EventType.NODE_DISPATCHED])
+IS_SIGNAL = f"event_type = '{EventType.SIGNAL_RECEIVED}'"
+
+workflows = Table(
+    "workflows",
+    metadata,
+    Column("workflow_id", Identifier, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("name", NameText, nullable=False),
+    Column("newest_version", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("deleted_at", BigInteger),
+    PrimaryKeyConstraint("workflow_id", name="pk_workflows"),
+)
+
+# A deleted workflow frees its name and stays for the ended runs that pin one of its versions.
+Index(
+    "ux_workflow_name",
+    workflows.c.tenant_id,
+    workflows.c.name,
+    unique=True,
+    postgresql_where=workflows.c.deleted_at.is_(None),
+    sqlite_where=workflows.c.deleted_at.is_(None),
+)
+
+workflow_versions = Table(
+    "workflow_versions",
+    metadata,
+    Column("workflow_id", Identifier, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("title", Text),
+    Column("definition", JsonText, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("workflow_id", "version", name="pk_workflow_versions"),
+)
+
+workflow_instances = Table(
+    "workflow_instances",
+    metadata,
+    Column("instance_id", Identifier, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("workflow_id", Identifier),
+    Column("workflow_name", Text, nullable=False),
+    Column("workflow_version", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("test", Boolean, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("last_seq", Integer, nullable=False),
+    Column("worker_id", Text),
+    Column("available_at", BigInteger),
+    Column("starts_at", BigInteger, nullable=False),
+    Column("deadline_at", BigInteger),
+    Column("retention_days", Integer, nullable=False),
+    Column("idempotency_key", Text),
+    Column("parent_id", Identifier),
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("completed_at", BigInteger),
+    Column("parent_node_id", Text),
+    Column("parent_scope", Text),
+    Column("parent_waits", Boolean, nullable=False, server_default=false()),
+    Column("depth", Integer, nullable=False, server_default="0"),
+    Column("root_id", Identifier),
+    PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
+    # Most updates change no indexed column; with room in the page they stay heap-only (HOT).
+    postgresql_with={"fillfactor": "70"},
+)
+
+_has_key = workflow_instances.c.idempotency_key.is_not(None)
+
+Index(
+    "ix_instance_available",
+    workflow_instances.c.available_at,
+    workflow_instances.c.instance_id,
+    postgresql_where=text(IS_OPEN),
+    sqlite_where=text(IS_OPEN),
+)
+Index(
+    "ix_instance_pending",
+    workflow_instances.c.instance_id,
+    postgresql_where=text(IS_PENDING),
+    sqlite_where=text(IS_PENDING),
+)
+Index(
+    "ix_instance_listing",
+    workflow_instances.c.tenant_id,
+    workflow_instances.c.created_at,
+    workflow_instances.c.instance_id,
+)
+Index(
+    "ix_instance_listing_by_workflow",
+    workflow_instances.c.tenant_id,
+    workflow_instances.c.workflow_id,
+    workflow_instances.c.created_at,
+    workflow_instances.c.instance_id,
+)
+# What has ended: found by when it may be removed, and counted by when it ended. The few different retentions are
+# asked one after the other, so one index serves both.
+Index(
+    "ix_instance_ended",
+    workflow_instances.c.retention_days,
+    workflow_instances.c.completed_at,
+    postgresql_where=workflow_instances.c.completed_at.is_not(None),
+    sqlite_where=workflow_instances.c.completed_at.is_not(None),
+)
+# Only children are in these two: the birth of any other run does not write them.
+Index(
+    "ix_instance_parent",
+    workflow_instances.c.parent_id,
+    postgresql_where=workflow_instances.c.parent_id.is_not(None),
+    sqlite_where=workflow_instances.c.parent_id.is_not(None),
+)
+Index(
+    "ix_instance_root",
+    workflow_instances.c.root_id,
+    postgresql_where=workflow_instances.c.root_id.is_not(None),
+    sqlite_where=workflow_instances.c.root_id.is_not(None),
+)
+Index(
+    "ux_instance_idempotency",
+    workflow_instances.c.tenant_id,
+    workflow_instances.c.workflow_name,
+    workflow_instances.c.idempotency_key,
+    unique=True,
+    postgresql_where=_has_key,
+    sqlite_where=_has_key,
+)
+
+# No foreign key to the instances: it cost 16 % of the write rate, and rows of both tables are
+# only ever written and removed together.
+workflow_instance_logs = Table(
+    "workflow_instance_logs",
+    metadata,
+    Column("instance_id", Identifier, nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("node_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("node_status", Text),
+    Column("next_handle", Text),
+    Column("output_variable", Text),
+    Column("payload", JsonText, nullable=False),
+    Column("error_message", Text),
+    Column("node_attempt", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("instance_id", "seq", name="pk_workflow_instance_logs"),
+)
+
+Index(
+    "ux_log_ending",
+    workflow_instance_logs.c.instance_id,
+    workflow_instance_logs.c.node_id,
+    workflow_instance_logs.c.scope,
+    unique=True,
+    postgresql_where=text(IS_ENDING),
+    sqlite_where=text(IS_ENDING),
+)
+Index(
+    "ux_log_attempt",
+    workflow_instance_logs.c.instance_id,
+    workflow_instance_logs.c.node_id,
+    workflow_instance_logs.c.scope,
+    workflow_instance_logs.c.node_attempt,
+    workflow_instance_logs.c.event_type,
+    unique=True,
+    postgresql_where=text(IS_ATTEMPT),
+    sqlite_where=text(IS_ATTEMPT),
+)
+# NULL keys do not collide: only signals that were given a key are held to "once".
+Index(
+    "ux_log_signal_key",
+    workflow_instance_logs.c.instance_id,
+    text("(payload ->> 'key')"),
+    unique=True,
+    postgresql_where=text(IS_SIGNAL),
+    sqlite_where=text(IS_SIGNAL),
+)
+
+# How many runs of a workflow have ended in each way, up to the watermark `run_counts`. A workflow may be
+# shared by tenants, so its runs are counted for each.
+run_counts = Table(
+    "run_counts",
+    metadata,
+    Column("tenant_id", Text, nullable=False),
+    Column("workflow_id", Identifier, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("runs", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "workflow_id", "status", name="pk_run_counts"),
+)
+
+# How far something that goes through the instances by time has come (ms).
+watermarks = Table(
+    "watermarks",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("reached", BigInteger, nullable=False),
+    PrimaryKeyConstraint("name", name="pk_watermarks"),
+)

@@ -1,0 +1,77 @@
+"""The forms of schedules, subscriptions and messages. See `models`."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from anabranch.rest.models import Answer, Form, Name
+
+
+class ScheduleForm(Form):
+    """A schedule as it is saved: `cron` or `every`."""
+
+    name: Name
+    workflow: str = Field(min_length=1, description="Id or name.")
+    kind: Literal["cron", "interval"] | None = Field(None, description="Follows from `cron` or `every`.")
+    cron: str | None = Field(None, description="Five fields: minute, hour, day, month, weekday.")
+    timezone: str | None = Field(None, description="IANA name, for `cron`; UTC if not given.")
+    every: str | int | None = Field(None, description="A duration of at least 1 s.")
+    version: int | None = None
+    input: Any = None
+    missed: Literal["skip", "one", "all"] | None = None
+    enabled: bool | None = None
+
+
+class SubscriptionForm(Form):
+    """What messages on a topic start."""
+
+    type: Literal["workflow"]
+    name: str = Field(min_length=1, description="Id or name of the workflow.")
+
+
+class ScheduleSummary(Answer):
+    """A schedule."""
+
+    scheduleID: str
+    name: str
+    workflow: str
+    kind: Literal["cron", "interval"]
+    enabled: bool
+    nextAt: AwareDatetime | None
+    lastAt: AwareDatetime | None
+    createdAt: AwareDatetime
+    updatedAt: AwareDatetime
+
+
+class SubscriptionSummary(Answer):
+    """A subscription."""
+
+    subscriptionID: str
+    pattern: str
+    type: Literal["workflow"]
+    name: str
+    createdAt: AwareDatetime
+
+
+class PublishedMessage(Answer):
+    """What a message has started."""
+
+    messageID: str
+    runs: list[str]
+
+
+class ScheduleList(Answer):
+    """All schedules of the tenant."""
+
+    items: list[ScheduleSummary]
+    nextCursor: str | None
+
+
+class SubscriptionList(Answer):
+    """Subscriptions of the tenant."""
+
+    items: list[SubscriptionSummary]
+    nextCursor: str | None

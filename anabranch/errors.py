@@ -31,6 +31,10 @@ class AnabranchError(Exception):
         """The form that REST and `--json` print: code, message, hint, details."""
         return {"code": self.code, "message": self.message, "hint": self.advice, "details": self.details}
 
+    def as_told(self) -> dict[str, Any]:
+        """The same for callers over a network, who may be strangers: without what only the log may name."""
+        return self.as_json()
+
 
 class InvalidWorkflow(AnabranchError):
     """A drawn workflow that was refused; `details` lists every problem with its own code and place."""
@@ -170,11 +174,17 @@ class TooManyJoins(AnabranchError):
 class StoreUnavailable(AnabranchError):
     """The database cannot be reached, or refuses to write; nothing is known to be written.
 
-    The caller may repeat the same call.
+    The caller may repeat the same call. The message may name machines and files; strangers are told `OUTSIDE`.
     """
+
+    OUTSIDE = "the database cannot be reached, or does not write"
 
     code = "STORE_UNAVAILABLE"
     hint = "Check that the database is up, reachable and has room; work goes on by itself once it is."
+
+    def as_told(self) -> dict[str, Any]:
+        """See `AnabranchError.as_told`."""
+        return {**self.as_json(), "message": self.OUTSIDE}
 
 
 class ShuttingDown(AnabranchError):

@@ -196,6 +196,7 @@ class SocketDoor:
     async def _disconnected(self, sid: str, reason: Any = None) -> None:
         member = self._members.pop(sid, None)
         if member is not None:
+            member.visitor.member = None  # its connection may stay: it is one that has shown no key then
             member.delivery.cancel()
             member.client.leave_all()
 

@@ -71,5 +71,5 @@ class Readiness:
         except TimeoutError:
             return {"ok": False, "reason": f"no answer within {STORE_PATIENCE_S:.0f} s"}
         except StoreUnavailable as failure:
-            return {"ok": False, "reason": failure.message}
+            return {"ok": False, "reason": failure.as_answer()["message"]}
         return {"ok": True}

@@ -31,8 +31,8 @@ class AnabranchError(Exception):
         """The form that REST and `--json` print: code, message, hint, details."""
         return {"code": self.code, "message": self.message, "hint": self.advice, "details": self.details}
 
-    def as_told(self) -> dict[str, Any]:
-        """The same for callers over a network, who may be strangers: without what only the log may name."""
+    def as_answer(self) -> dict[str, Any]:
+        """The same for somebody who asks over a network, and may not know what the operator may."""
         return self.as_json()
 
 
@@ -174,17 +174,19 @@ class TooManyJoins(AnabranchError):
 class StoreUnavailable(AnabranchError):
     """The database cannot be reached, or refuses to write; nothing is known to be written.
 
-    The caller may repeat the same call. The message may name machines and files; strangers are told `OUTSIDE`.
+    The caller may repeat the same call.
     """
-
-    OUTSIDE = "the database cannot be reached, or does not write"
 
     code = "STORE_UNAVAILABLE"
     hint = "Check that the database is up, reachable and has room; work goes on by itself once it is."
 
-    def as_told(self) -> dict[str, Any]:
-        """See `AnabranchError.as_told`."""
-        return {**self.as_json(), "message": self.OUTSIDE}
+
+class DatabaseAway(StoreUnavailable):
+    """The same in the words of the database, which name its address and user: they are for the operator alone."""
+
+    def as_answer(self) -> dict[str, Any]:
+        """Without those words."""
+        return {**self.as_json(), "message": "the database cannot be reached, or does not write"}
 
 
 class ShuttingDown(AnabranchError):

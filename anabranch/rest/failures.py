@@ -76,7 +76,7 @@ def response_of(error: errors.AnabranchError) -> web.Response:
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="anabranch"'
     return web.Response(
-        body=json_bytes({"error": error.as_told()}), status=status, headers=headers, content_type="application/json"
+        body=json_bytes({"error": error.as_answer()}), status=status, headers=headers, content_type="application/json"
     )
 
 

@@ -75,5 +75,5 @@ class Readiness:
             return {"ok": False, "reason": f"no answer within {STORE_PATIENCE_S:.0f} s"}
         except StoreUnavailable as failure:
             logger.warning("not ready: %s", failure.message)
-            return {"ok": False, "reason": failure.OUTSIDE}
+            return {"ok": False, "reason": failure.as_answer()["message"]}
         return {"ok": True}

@@ -219,10 +219,11 @@ async def refuses() -> None:
 
 @workflow(name="fails-beside-a-sleep")
 async def fails_beside_a_sleep(ctx: Any, input: Any) -> Any:
-    branches = [ctx.step.sleep("nap", "1h"), ctx.step.run("refuses", refuses)]
-    if input == "gather":
+    kind, where = input
+    branches = [ctx.step.sleep("nap", "1h"), ctx.step.run("refuses", refuses) if where == "step" else refuses()]
+    if kind == "gather":
         await asyncio.gather(*branches)
-    elif input == "group":
+    elif kind == "group":
         async with asyncio.TaskGroup() as group:
             for branch in branches:
                 group.create_task(branch)
@@ -231,10 +232,11 @@ async def fails_beside_a_sleep(ctx: Any, input: Any) -> Any:
         await next(iter(done))
 
 
+@pytest.mark.parametrize("where", ["step", "branch"])
 @pytest.mark.parametrize("kind", ["gather", "group", "wait"])
-async def test_a_branch_that_fails_beside_a_sleep_fails_the_body(make_place: MakePlace, kind: str) -> None:
+async def test_a_branch_that_fails_beside_a_sleep_fails_the_body(make_place: MakePlace, kind: str, where: str) -> None:
     """The failure takes a round of the event loop to reach who awaits the branches; nothing may be decided before."""
     place = await make_place(fails_beside_a_sleep)
-    run = await place.ended(await place.start("fails-beside-a-sleep", kind))
+    run = await place.ended(await place.start("fails-beside-a-sleep", [kind, where]))
 
     assert (run["status"], run["error"]["code"]) == ("FAILED", "HANDLER_ERROR")

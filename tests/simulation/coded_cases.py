@@ -146,6 +146,7 @@ def _by_hand() -> dict[str, tuple[Program, Mapping[str, Any]]]:
             ),
             {},
         ),
+        "coded-refused": ((Run("kept"), Gather("gather", ((Sleep("nap", 4_000),), (Raise(below=9),)))), twice),
         "coded-quick-tries": (
             (
                 Gather(

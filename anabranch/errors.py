@@ -31,6 +31,10 @@ class AnabranchError(Exception):
         """The form that REST and `--json` print: code, message, hint, details."""
         return {"code": self.code, "message": self.message, "hint": self.advice, "details": self.details}
 
+    def as_answer(self) -> dict[str, Any]:
+        """The same for somebody who asks over a network, and may not know what the operator may."""
+        return self.as_json()
+
 
 class InvalidWorkflow(AnabranchError):
     """A drawn workflow that was refused; `details` lists every problem with its own code and place."""
@@ -175,6 +179,14 @@ class StoreUnavailable(AnabranchError):
 
     code = "STORE_UNAVAILABLE"
     hint = "Check that the database is up, reachable and has room; work goes on by itself once it is."
+
+
+class DatabaseAway(StoreUnavailable):
+    """The same in the words of the database, which name its address and user: they are for the operator alone."""
+
+    def as_answer(self) -> dict[str, Any]:
+        """Without those words."""
+        return {**self.as_json(), "message": "the database cannot be reached, or does not write"}
 
 
 class ShuttingDown(AnabranchError):

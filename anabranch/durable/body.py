@@ -25,6 +25,7 @@ from anabranch.durable.resting import rests
 from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
 from anabranch.engine.desk import Desk
 from anabranch.engine.ports import Clock
+from anabranch.engine.queues import Slot
 from anabranch.engine.rules.coded.places import StepKind, is_step_name, mark, scope_of_call
 from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
@@ -57,12 +58,13 @@ TURNS_BETWEEN = 20
 class BodyRun:
     """One call of a body, from its first line to its end, or to where it has nothing to do but wait."""
 
-    def __init__(self, desk: Desk, journal: CodedState, clock: Clock) -> None:
+    def __init__(self, desk: Desk, journal: CodedState, clock: Clock, slot: Slot) -> None:
         assert journal.body is not None, "a body is called when it was dispatched"
         self.attempt = journal.body.attempt
         self.now_ms = journal.body.began_at
         """The time of the latest row that the body was answered from (ms)."""
         self._desk = desk
+        self._slot = slot
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._began_seq = journal.body.began_seq
@@ -109,7 +111,10 @@ class BodyRun:
         return self._main.result()
 
     def settled(self) -> None:
-        """Rows were committed: answer whoever waited for them, in the order of the log."""
+        """Rows were committed: answer whoever waited for them, in the order of the log, once we may execute."""
+        self._slot.take_back(self._go_on)
+
+    def _go_on(self) -> None:
         if self._desk.journal is None or self._leaving is not None:
             return
         over = [call for call in self._resting.of(Rest.UNSETTLED, Rest.WAITING) if call.until()]
@@ -174,8 +179,7 @@ class BodyRun:
             call.asked = report
             await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
             return None
-        record = self._record(call)
-        seq = 0 if record is None else record.seq
+        seq = self._seq_of(call)
         self._desk.report(report)
         await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
         return cause
@@ -236,12 +240,10 @@ class BodyRun:
         return self._ongoing().steps.get(call.place)
 
     def _is_settled(self, call: Call) -> bool:
-        record = self._record(call)
-        return record is None or record.seq <= self._desk.settled_seq
+        return self._seq_of(call) <= self._desk.settled_seq
 
     def _has_news(self, call: Call, seq: int) -> bool:
-        record = self._record(call)
-        return record is not None and seq < record.seq <= self._desk.settled_seq
+        return seq < self._seq_of(call) <= self._desk.settled_seq
 
     def _is_over(self, call: Call) -> bool:
         """Has the wait ended, or has the next try begun?"""
@@ -317,8 +319,8 @@ class BodyRun:
         """Nothing moves the body but what we answer."""
         held, waits = self._resting.of(Rest.HELD), self._resting.of(Rest.WAITING)
         if self._resting.of(Rest.UNSETTLED):
-            return  # we are told when it is settled
-        if self._resting.of(Rest.REPLAYED):
+            self._slot.lend()  # we are told when it is settled
+        elif self._resting.of(Rest.REPLAYED):
             # What ended before it is not asked for any more: go on with what is, and see where that leads.
             call = min(self._resting.of(Rest.REPLAYED), key=self._seq_of)
             self._tell(call)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch import errors
-from anabranch.errors import AnabranchError, ServerRefusal
+from anabranch.errors import AnabranchError, DatabaseAway, ServerRefusal
 
 _BY_CODE = {
     kind.code: kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, AnabranchError) and kind is not ServerRefusal
+    if isinstance(kind, type) and issubclass(kind, AnabranchError) and kind not in (DatabaseAway, ServerRefusal)
 }
 """Every situation by its code."""
 

@@ -51,6 +51,13 @@ class Arrivals:
                 await self._read_on(row, folded)
             return folded.delivered[seq]
 
+    async def is_awaited(self, row: InstanceRow, event: str, payload: Payload) -> bool:
+        """Is a wait open that such a signal fits, and that no earlier one is promised to?"""
+        folded = await self._folded_of(row)
+        async with folded.turn:
+            await self._read_on(row, folded)
+            return folded.state.oldest_wait(event, payload) is not None
+
     async def first_answer(self, row: InstanceRow, key: str) -> bool | None:
         """What the first signal with this key was answered; None if there is none in the log."""
         folded = await self._folded_of(row)

@@ -198,9 +198,21 @@ class RunVerbs(InquiryVerbs):
             if answer.delivered is None:
                 return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
             return answer.delivered
-        result = await self._store.append_signal(
-            tenant_id=tenant_id, instance_id=instance_id, event=event, payload=body, key=key
+        append = partial(
+            self._store.append_signal,
+            tenant_id=tenant_id,
+            instance_id=instance_id,
+            event=event,
+            payload=body,
+            key=key,
         )
+        try:
+            result = await append()
+        except TooManySignals:
+            # The one that the run waits for gets through, however many others lie there: else it would wait for ever.
+            if not await self._arrivals.is_awaited(row, event, body):
+                raise
+            result = await append(awaited=True)
         if result.seq is None:  # a repeated key, or a run that has ended meanwhile
             return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
         return await self._arrivals.was_delivered(row, result.seq)

@@ -81,4 +81,4 @@ def read_request(form: type[R], arguments: tuple[Any, ...]) -> R:
 
 def refusal_of(error: AnabranchError) -> dict[str, Any]:
     """The answer that tells an error."""
-    return {"ok": False, **error.as_json()}
+    return {"ok": False, **error.as_answer()}

@@ -180,7 +180,8 @@ class SocketDoor:
             key = _key_of(environ, auth)
             principal = None if key is None else await self._access.authenticate(key)
         except StoreUnavailable as failure:
-            raise Refused(failure.message, failure.as_json()) from None
+            told = failure.as_answer()
+            raise Refused(told["message"], told) from None
         if principal is None:
             refusal = NotAuthenticated(
                 "there is no API key in the handshake" if key is None else "the key is not valid"
@@ -196,6 +197,7 @@ class SocketDoor:
     async def _disconnected(self, sid: str, reason: Any = None) -> None:
         member = self._members.pop(sid, None)
         if member is not None:
+            member.visitor.member = None  # its connection may stay: it is one that has shown no key then
             member.delivery.cancel()
             member.client.leave_all()
 

@@ -10,7 +10,7 @@ import json
 import logging
 import struct
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import orjson
@@ -62,6 +62,9 @@ def open_protocol(is_own_origin: OwnOrigin) -> Any:
     )
     server.eio._async = {**server.eio._async, "websocket": CarefulWebSocket}
     server.eio.create_queue = SendQueue
+    # Its own waits until the client has fetched everything, also that its request was refused: one that does not
+    # fetch would keep that request, and what it holds, forever.
+    server.eio.disconnect = partial(hang_up, server)
     return server
 
 
@@ -196,6 +199,7 @@ async def hang_up(server: Any, eio_sid: str) -> None:
     if socket is not None:
         await socket.close(wait=False, reason=server.reason.SERVER_DISCONNECT)
         socket.queue.put_nowait(None)  # the writer ends, and the connection with it
+        server.eio.sockets.pop(eio_sid, None)  # what it still sends is for no connection
 
 
 def let_go(server: Any, eio_sid: str) -> None:

@@ -9,9 +9,12 @@ import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX
+from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.memory import MemoryStore
 from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.errors import TooManySignals
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
 from anabranch.service.arrivals import RUNS_MAX, Arrivals
@@ -75,3 +78,26 @@ async def test_the_runs_that_were_asked_for_last_are_kept_and_all_are_answered(s
     for _ in range(2):
         for run in runs:
             assert await service.send_signal(run, "go", {"n": 1}, tenant_id=TENANT) is False
+
+
+async def test_the_signal_that_a_run_waits_for_gets_through_although_it_keeps_as_many_as_it_may():
+    """It did not: who had filled a run with signals that nobody takes had stopped it for ever."""
+    database = MemoryDatabase(now=lambda: NOON_MS)
+    engine = Engine(store=MemoryStore(database), handlers=builtin_types(), options=EngineOptions())
+    service = WorkflowService(engine=engine, node_types=builtin_types(), retention_days_max=1, pending_max=100)
+    await engine.start()
+    await service.save_workflow(WAITING, tenant_id=TENANT)
+    run = (await service.execute_workflow("waiting", None, tenant_id=TENANT)).instance_id
+    while True:
+        if (await service.get_run_status(run, tenant_id=TENANT)).status is Status.WAITING:
+            break
+        await asyncio.sleep(0)
+    await engine.stop()  # from here on every signal goes past it
+    for number in range(SIGNALS_KEPT_MAX):
+        database.append_signal(tenant_id=TENANT, instance_id=run, event="noise", payload=Payload.of(number), key=None)
+    for event, n in (("noise", 1), ("go", 2)):
+        with pytest.raises(TooManySignals):
+            await service.send_signal(run, event, {"n": n}, tenant_id=TENANT)
+    assert await service.send_signal(run, "go", {"n": 1}, tenant_id=TENANT)
+    with pytest.raises(TooManySignals):
+        await service.send_signal(run, "go", {"n": 1}, tenant_id=TENANT)

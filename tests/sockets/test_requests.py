@@ -140,6 +140,36 @@ async def test_an_endless_message_ends_its_connection(served: Served, connect: C
     assert (await other.ask("workflow_run_leave", {"runId": "x"}))["ok"]
 
 
+@pytest.mark.parametrize("body", ["4" + "x" * 1_100_000, "0{}"], ids=["endless", "not for a server"])
+async def test_a_poll_that_makes_no_sense_is_refused_at_once(served: Served, body: str) -> None:
+    """Also of a client that does not fetch what it is told: nothing waits for it."""
+    url = f"{served.url}/socket.io/?EIO=4&transport=polling"
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        async with session.get(url) as opened:
+            sid = json.loads((await opened.text())[1:])["sid"]
+        async with session.post(f"{url}&sid={sid}", data=body) as refused:
+            assert refused.status == 400
+        async with session.post(f"{url}&sid={sid}", data="3") as after:
+            assert after.status == 400, "its connection has ended"
+
+
+@pytest.mark.parametrize("packet", ["41", '420["disconnect"]'], ids=["leaves", "says that it left"])
+async def test_a_connection_that_gave_up_its_key_is_ended(
+    served: Served, monkeypatch: pytest.MonkeyPatch, packet: str
+) -> None:
+    monkeypatch.setattr("anabranch.sockets.visitors.PATIENCE_S", 0.0)
+    key = await served.key()
+    url = f"{served.url}/socket.io/?EIO=4&transport=websocket"
+    async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket:
+        await socket.receive()
+        await socket.send_str("40" + json.dumps({"key": key.key}))
+        await socket.receive()
+        await socket.send_str(packet)
+        async with asyncio.timeout(10):
+            async for _ in socket:
+                pass  # it ends with the connection
+
+
 async def test_too_many_requests_are_refused_and_then_cut_off(served: Served, connect: Connect) -> None:
     watcher = await connect(served)
     answers: list[dict[str, Any]] = []

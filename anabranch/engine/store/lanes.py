@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from anabranch.engine.store.dialect import Dialect
 from anabranch.engine.store.faults import DataRefused, DuplicateRefused, Fault
-from anabranch.errors import StoreUnavailable
+from anabranch.errors import DatabaseAway
 
 # 5 tries: batches are offered in id order, so a deadlock needs a stranger's statement; five in
 # a row is an outage, not bad luck.
@@ -71,13 +71,13 @@ class Lanes:
                 if fault is Fault.UNAVAILABLE:
                     self._drop_connections()
                 if not tries_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
-                    raise StoreUnavailable(self._dialect.describe(error)) from error
+                    raise DatabaseAway(self._dialect.describe(error)) from error
             except StatementError:
                 raise  # a statement or value that never reached the driver: a fault of ours
             except SQLAlchemyError as error:
                 # No word of the database's: the connection is in a state that nothing can be done with.
                 self._close_own()
-                raise StoreUnavailable(self._dialect.describe(error)) from error
+                raise DatabaseAway(self._dialect.describe(error)) from error
 
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._own, "connection", None)

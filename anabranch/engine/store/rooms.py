@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from anabranch.engine.store.dialect import Dialect
 from anabranch.engine.store.lanes import Lanes
-from anabranch.errors import StoreUnavailable
+from anabranch.errors import DatabaseAway
 
 Answer = TypeVar("Answer")
 
@@ -55,5 +55,5 @@ class SqlRoom:
 
     def _started(self, lanes: Lanes | None) -> Lanes:
         if lanes is None:
-            raise StoreUnavailable(f"{self.dialect.place}: the store is not started, or has been stopped")
+            raise DatabaseAway(f"{self.dialect.place}: the store is not started, or has been stopped")
         return lanes

@@ -1,5 +1,22 @@
-"""`python -m anabranch` is the command `anabranch`."""
+"""`anabranch` and `python -m anabranch`: the way into the command line.
 
-from anabranch.cli import main
+What the command line consists of takes a second to import. Ctrl-C in that second ends the process as
+it ends any program; later it is the commands' own (see `anabranch.cli.entry`).
+"""
 
-main()
+import signal
+from importlib import import_module
+
+
+def main() -> None:
+    """Run one command and leave with its exit code."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    if interrupt is signal.default_int_handler:  # not where a shell has us ignore it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    command_line = import_module("anabranch.cli")
+    signal.signal(signal.SIGINT, interrupt)
+    command_line.main()
+
+
+if __name__ == "__main__":
+    main()

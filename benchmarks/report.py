@@ -2,7 +2,7 @@
 
     python -m benchmarks.report
 
-Reads `results/engine.json` and `results/growth.json`, replaces what stands between the marks
+Reads the files in `results`, replaces what stands between the marks
 of each in `README.md`, and writes `charts/*.svg`. No figure there is typed by hand.
 """
 
@@ -25,9 +25,10 @@ CHARTS = Path(__file__).with_name("charts")
 
 def main() -> None:
     """Render both result files."""
-    engine, growth = read(RESULTS / "engine.json"), read(RESULTS / "growth.json")
+    engine, service, growth = (read(RESULTS / f"{name}.json") for name in ("engine", "service", "growth"))
     text = README.read_text(encoding="utf-8")
     text = between_marks(text, "engine", engine_section(engine))
+    text = between_marks(text, "service", service_section(service))
     text = between_marks(text, "growth", growth_section(growth))
     README.write_text(text, encoding="utf-8")
     CHARTS.mkdir(exist_ok=True)
@@ -53,6 +54,22 @@ def engine_section(measured: Measured) -> str:
     rows += [_engine_row(measured, key, f"**{label}**", f"**{goal}**") for key, (label, goal) in RATIOS.items()]
     rounds, instances = measured.setup["rounds"], measured.setup["instances"]
     return f"{_origin(measured)} Medians of {rounds} rounds with {instances:,} runs.\n\n{markdown(rows)}"
+
+
+def service_section(measured: Measured) -> str:
+    """Where the figures come from, and a line for each database and number of clients."""
+    head = ["", "starts/s", "of the bare server", "its share", "99th percentile ms", "processor ms a start"]
+    rows = [[*head, "of the bare server"]]
+    for backend in BACKENDS:
+        for clients, rates in measured.figures[backend]["clients"].items():
+            share = rates["starts_per_s"] / rates["bound_starts_per_s"]
+            figures = (rates["starts_per_s"], rates["bound_starts_per_s"], share, rates["p99_ms"], rates["cpu_ms"])
+            name = f"{backend}, {clients} client{'s' if clients != '1' else ''}"
+            rows.append([name, *map(_number, figures), _number(rates["bound_cpu_ms"])])
+    ends = " and ".join(f"{_number(measured.figures[backend]['runs_per_s'])} on {backend}" for backend in BACKENDS)
+    rounds, starts = measured.setup["rounds"], measured.setup["starts"]
+    origin = f"{_origin(measured)} Medians of {rounds} round{'s' if rounds > 1 else ''} with {starts:,} starts."
+    return f"{origin}\n\n{markdown(rows)}\n\nRuns a second from start to end, by one process: {ends}."
 
 
 def growth_section(measured: Measured) -> str:

@@ -1,10 +1,11 @@
 """What does a start through REST cost, beside the barest server that keeps a row for each request?
 
-    python -m benchmarks.service [--json] [--rounds 3] [--starts 2000]
+    python -m benchmarks.service [--json] [--rounds 3] [--starts 2000] [--save FILE]
 
 For each database and 1, 8 and 32 clients at once: starts accepted a second and the 99th percentile of
 their times, by a server without a worker (it accepts, others would run) and by the bare one, one
-after the other in every round; the median of the rounds counts. Then runs a second from the first
+after the other in every round; the median of the rounds counts. With each goes the server's
+processor time, which other work on the machine changes least. Then runs a second from the first
 start to the last COMPLETED, accepted and run by one process. Servers and clients are processes of
 their own on one machine: on two cores the clients take as much of it as the servers.
 
@@ -24,11 +25,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import psutil
 from aiohttp import ClientSession, TCPConnector
 
 from benchmarks.databases import BACKENDS, Databases, databases
+from benchmarks.measured import save
 
 CLIENTS = (1, 8, 32)
 WARM_UP_STARTS = 200
@@ -43,27 +47,43 @@ class Rate:
 
     per_s: float
     p99_ms: float
+    cpu_ms: float
+    """Processor time of the server's process for one start, on SQLite with the database's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that is ready."""
+
+    url: str
+    key: str
+    process: psutil.Process
+
+    def cpu_s(self) -> float:
+        """Processor seconds so far."""
+        times = self.process.cpu_times()
+        return times.user + times.system
 
 
 @contextmanager
-def running(kind: str, url: str) -> Iterator[tuple[str, str]]:
-    """A server process, ready: its URL and its key."""
+def running(kind: str, url: str) -> Iterator[Server]:
+    """A server process, until the end."""
     command = [sys.executable, "-m", "benchmarks.service_servers", kind, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             port, key = process.stdout.readline().split()
-            yield f"http://127.0.0.1:{port}", key
+            yield Server(f"http://127.0.0.1:{port}", key, psutil.Process(process.pid))
         finally:
             process.terminate()
             process.wait()
 
 
-async def start_many(url: str, key: str, *, clients: int, starts: int) -> Rate:
+async def start_many(server: Server, *, clients: int, starts: int) -> Rate:
     """So many starts by so many clients, each waiting for its answer before it asks again."""
     times: list[float] = []
     numbers = iter(range(starts))
-    headers = {"Authorization": f"Bearer {key}"}
+    headers = {"Authorization": f"Bearer {server.key}"}
 
     async def client(session: ClientSession) -> None:
         for number in numbers:
@@ -73,19 +93,19 @@ async def start_many(url: str, key: str, *, clients: int, starts: int) -> Rate:
                 assert response.status == 201, await response.text()
             times.append((time.perf_counter() - began) * 1000)
 
-    async with ClientSession(url, headers=headers, connector=TCPConnector(limit=0)) as session:
-        began = time.perf_counter()
+    async with ClientSession(server.url, headers=headers, connector=TCPConnector(limit=0)) as session:
+        used, began = server.cpu_s(), time.perf_counter()
         await asyncio.gather(*(client(session) for _ in range(clients)))
         elapsed = time.perf_counter() - began
-    return Rate(starts / elapsed, statistics.quantiles(times, n=100)[98])
+    return Rate(starts / elapsed, statistics.quantiles(times, n=100)[98], (server.cpu_s() - used) / starts * 1000)
 
 
-async def run_many(url: str, key: str, *, runs: int) -> float:
+async def run_many(server: Server, *, runs: int) -> float:
     """Runs a second, from the first start to the moment in which none is open."""
     began = time.perf_counter()
-    await start_many(url, key, clients=max(CLIENTS), starts=runs)
+    await start_many(server, clients=max(CLIENTS), starts=runs)
     query = "/v1/runs?limit=1&status=PENDING&status=RUNNING&status=WAITING"
-    async with ClientSession(url, headers={"Authorization": f"Bearer {key}"}) as session:
+    async with ClientSession(server.url, headers={"Authorization": f"Bearer {server.key}"}) as session:
         while True:
             async with session.get(query) as response:
                 if not (await response.json())["items"]:
@@ -100,13 +120,13 @@ def measure(made: Databases, backend: str, *, rounds: int, starts: int) -> dict[
     ended: list[float] = []
     for _ in range(rounds):
         for kind, rates in (("bare", bare), ("ours-accepting", ours)):
-            with running(kind, made.create(backend)) as (url, key):
-                asyncio.run(start_many(url, key, clients=8, starts=WARM_UP_STARTS))
+            with running(kind, made.create(backend)) as server:
+                asyncio.run(start_many(server, clients=8, starts=WARM_UP_STARTS))
                 for clients in CLIENTS:
-                    rates[clients].append(asyncio.run(start_many(url, key, clients=clients, starts=starts)))
-        with running("ours", made.create(backend)) as (url, key):
-            asyncio.run(run_many(url, key, runs=WARM_UP_STARTS))
-            ended.append(asyncio.run(run_many(url, key, runs=starts)))
+                    rates[clients].append(asyncio.run(start_many(server, clients=clients, starts=starts)))
+        with running("ours", made.create(backend)) as server:
+            asyncio.run(run_many(server, runs=WARM_UP_STARTS))
+            ended.append(asyncio.run(run_many(server, runs=starts)))
     most = max(CLIENTS)
     return {
         "starts_per_s": _median(ours[most], "per_s"),
@@ -119,6 +139,8 @@ def measure(made: Databases, backend: str, *, rounds: int, starts: int) -> dict[
                 "bound_starts_per_s": _median(bare[clients], "per_s"),
                 "p99_ms": _median(ours[clients], "p99_ms"),
                 "bound_p99_ms": _median(bare[clients], "p99_ms"),
+                "cpu_ms": _median(ours[clients], "cpu_ms"),
+                "bound_cpu_ms": _median(bare[clients], "cpu_ms"),
             }
             for clients in CLIENTS
         },
@@ -133,6 +155,7 @@ def main() -> None:
     """Measure both databases and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="only the line of JSON")
+    parser.add_argument("--save", type=Path, help="write the figures, with date, machine and command, to this file")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--starts", type=int, default=2_000, help="per measurement")
     arguments = parser.parse_args()
@@ -140,6 +163,9 @@ def main() -> None:
         found = {
             backend: measure(made, backend, rounds=arguments.rounds, starts=arguments.starts) for backend in BACKENDS
         }
+    if arguments.save:
+        setup = {"rounds": arguments.rounds, "starts": arguments.starts}
+        save(arguments.save, "python -m benchmarks.service", found, setup=setup)
     if not arguments.json:
         _print(found)
     print(json.dumps(found))
@@ -152,7 +178,8 @@ def _print(found: dict[str, Any]) -> None:
             print(
                 f"{backend:11}{clients:>3} clients  {rates['starts_per_s']:>8.0f} starts/s, "
                 f"p99 {rates['p99_ms']:.1f} ms   bare {rates['bound_starts_per_s']:>6.0f}, "
-                f"p99 {rates['bound_p99_ms']:.1f} ms   {share:.2f} of it"
+                f"p99 {rates['bound_p99_ms']:.1f} ms   {share:.2f} of it   "
+                f"processor time {rates['cpu_ms']:.2f} ms, bare {rates['bound_cpu_ms']:.2f} ms"
             )
         print(f"{backend:11} end to end  {figures['runs_per_s']:>8.0f} runs/s")
     print(f"to reach at {max(CLIENTS)} clients: {GOAL_OF_BOUND} of the bare server's rate")

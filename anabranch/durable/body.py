@@ -11,19 +11,21 @@ It knows the engine by its desk alone, and decides nothing: the journal's rules 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.calls import Call, Rest, RestingCalls, is_short
+from anabranch.durable.calls import Call, Rest, RestingCalls, Try, is_short
 from anabranch.durable.replay import Replay
 from anabranch.durable.resting import rests
 from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
 from anabranch.engine.desk import Desk
 from anabranch.engine.ports import Clock
+from anabranch.engine.queues import Slot
 from anabranch.engine.rules.coded.places import StepKind, is_step_name, mark, scope_of_call
 from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
@@ -34,7 +36,6 @@ from anabranch.engine.rules.stimuli import (
     AwaitsTime,
     BodyBlocked,
     BodySuspended,
-    StepOutcome,
     StepReport,
 )
 from anabranch.errors import InvalidDefinition
@@ -53,26 +54,24 @@ HELD_BACK_S_MAX = 60.0
 # it, two or three turns a level. Two answers at once would look to the body as if they had come together.
 TURNS_BETWEEN = 20
 
-Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
-"""One attempt of a step: what it came to, and the exception that it failed with."""
-
 
 class BodyRun:
     """One call of a body, from its first line to its end, or to where it has nothing to do but wait."""
 
-    def __init__(self, desk: Desk, journal: CodedState, clock: Clock) -> None:
+    def __init__(self, desk: Desk, journal: CodedState, clock: Clock, slot: Slot) -> None:
         assert journal.body is not None, "a body is called when it was dispatched"
         self.attempt = journal.body.attempt
         self.now_ms = journal.body.began_at
         """The time of the latest row that the body was answered from (ms)."""
         self._desk = desk
+        self._slot = slot
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._began_seq = journal.body.began_seq
         self._called_by = journal.body.called_by
         self._main: asyncio.Task[Any] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        """Every task of the body that has asked for something."""
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """Every task of the body that has asked for something, in the order in which they first did."""
         self._calls: dict[str, int] = {}
         self._resting = RestingCalls()
         self._pause = 0
@@ -112,7 +111,10 @@ class BodyRun:
         return self._main.result()
 
     def settled(self) -> None:
-        """Rows were committed: answer whoever waited for them, in the order of the log."""
+        """Rows were committed: answer whoever waited for them, in the order of the log, once we may execute."""
+        self._slot.take_back(self._go_on)
+
+    def _go_on(self) -> None:
         if self._desk.journal is None or self._leaving is not None:
             return
         over = [call for call in self._resting.of(Rest.UNSETTLED, Rest.WAITING) if call.until()]
@@ -134,8 +136,8 @@ class BodyRun:
         task = asyncio.current_task()
         assert task is not None, "the body runs in a task"
         if task not in self._tasks:
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
         number = self._calls[name] = self._calls.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, attempt=self.attempt)
@@ -145,11 +147,13 @@ class BodyRun:
 
     async def answer(self, call: Call, try_once: Try, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Any:
         """What the step came to; until then it is tried, waited for, or both. Raises StepError."""
-        await self._rest(call, Rest.UNSETTLED, lambda: self._is_settled(call), unless_already=True)
         if self._record(call) is None:
             await self._rest(call, Rest.HELD, lambda: self._replay.is_complete, unless_already=True)
         cause: BaseException | None = None
         while True:
+            # Each time anew: between being answered and going on, another row may have been decided and not committed.
+            while not self._is_settled(call):
+                await self._rest(call, Rest.UNSETTLED, lambda: self._is_settled(call))
             record = self._record(call)
             if record is not None and record.kind is not call.kind:
                 await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
@@ -175,8 +179,7 @@ class BodyRun:
             call.asked = report
             await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
             return None
-        record = self._record(call)
-        seq = 0 if record is None else record.seq
+        seq = self._seq_of(call)
         self._desk.report(report)
         await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
         return cause
@@ -237,12 +240,10 @@ class BodyRun:
         return self._ongoing().steps.get(call.place)
 
     def _is_settled(self, call: Call) -> bool:
-        record = self._record(call)
-        return record is None or record.seq <= self._desk.settled_seq
+        return self._seq_of(call) <= self._desk.settled_seq
 
     def _has_news(self, call: Call, seq: int) -> bool:
-        record = self._record(call)
-        return record is not None and seq < record.seq <= self._desk.settled_seq
+        return seq < self._seq_of(call) <= self._desk.settled_seq
 
     def _is_over(self, call: Call) -> bool:
         """Has the wait ended, or has the next try begun?"""
@@ -263,21 +264,17 @@ class BodyRun:
             self._pause = TURNS_BETWEEN
         self._check_soon()
 
-    def _check_soon(self) -> None:
+    def _check_soon(self, *, again: bool = False) -> None:
         """Look, when all that may run now has run, whether the body has anything to do but wait."""
         self._forget_check()
-        self._check = self._loop.call_soon(self._look)
-
-    def _check_later(self) -> None:
-        self._forget_check()
-        self._check = self._loop.call_later(LOOK_AGAIN_S, self._look)
+        self._check = self._loop.call_soon(partial(self._look, again=again))
 
     def _forget_check(self) -> None:
         if self._check is not None:
             self._check.cancel()
             self._check = None
 
-    def _look(self) -> None:
+    def _look(self, *, again: bool = False) -> None:
         main = self._main
         if main is None or main.done() or self._leaving is not None or self._desk.journal is None:
             return
@@ -294,7 +291,12 @@ class BodyRun:
         elif not rests(main, ours):
             self._report_waits()
             self._give_up_on_what_is_held_back()
-            self._check_later()
+            self._forget_check()
+            self._check = self._loop.call_later(LOOK_AGAIN_S, self._look)
+        elif not again:
+            # Who awaits a branch hears of its end a round of the event loop later: a gather of which one has failed
+            # looks until then like one that waits for the others. What rests in two rounds running does rest.
+            self._check_soon(again=True)
         else:
             self._only_waits()
 
@@ -317,8 +319,8 @@ class BodyRun:
         """Nothing moves the body but what we answer."""
         held, waits = self._resting.of(Rest.HELD), self._resting.of(Rest.WAITING)
         if self._resting.of(Rest.UNSETTLED):
-            return  # we are told when it is settled
-        if self._resting.of(Rest.REPLAYED):
+            self._slot.lend()  # we are told when it is settled
+        elif self._resting.of(Rest.REPLAYED):
             # What ended before it is not asked for any more: go on with what is, and see where that leads.
             call = min(self._resting.of(Rest.REPLAYED), key=self._seq_of)
             self._tell(call)
@@ -382,7 +384,7 @@ class BodyRun:
         """End every task of the body, and wait for that as long as it is reasonable."""
         if self._leaving is None:
             self._leaving = Suspended()
-        tasks = {task for task in {*self._tasks, self._main} if task is not None and not task.done()}
+        tasks = [task for task in dict.fromkeys((self._main, *self._tasks)) if task is not None and not task.done()]
         for task in tasks:
             task.cancel()
         if tasks:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
+from typing import TypeAlias
 
 from anabranch.durable.branches import Branch
 from anabranch.engine.rules.coded.places import StepKind
 from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.stimuli import AwaitsSignal, AwaitsTime, StepReport
+from anabranch.engine.rules.stimuli import AwaitsSignal, AwaitsTime, StepOutcome, StepReport
 from anabranch.engine.rules.turn import PARK_AFTER_MS
+
+Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
+"""One attempt of a step: what it came to, and the exception that it failed with."""
 
 
 class Rest(Enum):

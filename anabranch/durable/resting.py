@@ -18,7 +18,7 @@ DEPTH_MAX = 64
 def rests(task: asyncio.Task[Any], ours: Collection[asyncio.Future[Any]], *, depth: int = 0) -> bool:
     """True if nothing but these futures can move the task."""
     waits_for = getattr(task, "_fut_waiter", None)
-    if waits_for is None or task.done() or depth > DEPTH_MAX:
+    if waits_for is None or waits_for.done() or task.done() or depth > DEPTH_MAX:
         return False  # it is about to run, or has ended
     if _is_answered_by(waits_for, ours, depth):
         return True

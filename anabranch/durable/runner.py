@@ -22,6 +22,7 @@ from anabranch.engine.desk import Desk, desk_of
 from anabranch.engine.failures import failed_by
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.plan import BODY_TYPE
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.node_types import NodeType
@@ -71,7 +72,7 @@ class Runner:
 
     async def _call(self, found: Workflow, desk: Desk, journal: CodedState, helpers: Helpers) -> HandlerReturn:
         assert self._engine is not None, "connect comes before any run"
-        run = BodyRun(desk, journal, self._engine.clock)
+        run = BodyRun(desk, journal, self._engine.clock, present_slot.get())
         steps = Steps(run, helpers=helpers, children=self._children, signals=self._signals, threads=self._threads)
         context = Context(
             run_id=helpers.instance_id, version=found.version, body=run, steps=steps, cancelled=helpers.cancelled

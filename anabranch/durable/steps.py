@@ -13,8 +13,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from anabranch.durable.body import BodyRun, Try
-from anabranch.durable.calls import Call
+from anabranch.durable.body import BodyRun
+from anabranch.durable.calls import Call, Try
 from anabranch.durable.execution import called, inside_step, tried
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.places import StepKind

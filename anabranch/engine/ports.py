@@ -187,12 +187,12 @@ class Store(Protocol):
 
     # -- foreign stimuli ------------------------------------------------------------------
     async def append_signal(
-        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None
+        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None, awaited: bool = False
     ) -> ForeignResult:
         """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional.
 
         An instance that nobody holds becomes available now. A repeated key writes nothing.
-        Raises TooManySignals past the limit of unconsumed signals.
+        Raises TooManySignals past the limit of unconsumed signals; one that is `awaited` is consumed at once.
         """
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:

@@ -68,6 +68,8 @@ def status_of(error: errors.AnabranchError) -> int:
 def response_of(error: errors.AnabranchError) -> web.Response:
     """The answer that tells an error."""
     status = status_of(error)
+    if status == 503:
+        logger.warning("answered 503: %s", error.message)
     headers = {}
     if status in RETRY_AFTER_S:
         headers["Retry-After"] = str(RETRY_AFTER_S[status])

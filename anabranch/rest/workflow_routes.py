@@ -108,13 +108,14 @@ def _etag(version: int) -> str:
 
 
 def _expected_version(if_match: str | None) -> int | None:
-    """The version that a client read. Raises VersionMismatch for what is no ETag of a workflow."""
+    """The version that a client read; 0, which no version has, for anything that is not one ETag of ours.
+
+    Told by the save, not here: what is wrong with the document comes first.
+    """
     if if_match is None or if_match.strip() == "*":
         return None
     written = re.fullmatch(r'(?:W/)?"?([0-9]{1,9})"?', if_match.strip())
-    if written is None:
-        raise VersionMismatch(f"If-Match: {if_match[:80]} is no version of this workflow; one ETag is taken, or *")
-    return int(written[1])
+    return 0 if written is None else int(written[1])
 
 
 ROUTES = (

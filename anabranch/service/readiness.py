@@ -6,12 +6,15 @@ Called by the doors; the process that runs them calls `stop_intake` when it was 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.ports import Store
 from anabranch.errors import ShuttingDown, StoreUnavailable
+
+logger = logging.getLogger("anabranch.readiness")
 
 # 2 s: a database that answers `now` later than that does not answer starts either, and whoever
 # asks (a load balancer) gives up after a few seconds.
@@ -71,5 +74,6 @@ class Readiness:
         except TimeoutError:
             return {"ok": False, "reason": f"no answer within {STORE_PATIENCE_S:.0f} s"}
         except StoreUnavailable as failure:
+            logger.warning("not ready: %s", failure.message)
             return {"ok": False, "reason": failure.as_answer()["message"]}
         return {"ok": True}

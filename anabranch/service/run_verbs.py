@@ -14,13 +14,11 @@ from typing import Any
 
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
-from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.stimuli import CancelRequested, SignalSent, Started
-from anabranch.engine.rules.values import Payload
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -31,6 +29,7 @@ from anabranch.errors import (
     ValueNotStorable,
 )
 from anabranch.service.admission import check_key, checked_payload, input_payload, is_key, new_run_id
+from anabranch.service.arrivals import Arrivals
 from anabranch.service.births import root_head
 from anabranch.service.inquiry_verbs import InquiryVerbs
 from anabranch.service.newest_versions import NewestVersions
@@ -61,6 +60,7 @@ class RunVerbs(InquiryVerbs):
     ) -> None:
         super().__init__(engine=engine, node_types=node_types, references=references)
         self.retention_days_max = retention_days_max
+        self._arrivals = Arrivals(engine.plans, self._log_after)
         self._newest = NewestVersions()
         self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
 
@@ -198,36 +198,32 @@ class RunVerbs(InquiryVerbs):
             if answer.delivered is None:
                 return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
             return answer.delivered
-        result = await self._store.append_signal(
-            tenant_id=tenant_id, instance_id=instance_id, event=event, payload=body, key=key
+        append = partial(
+            self._store.append_signal,
+            tenant_id=tenant_id,
+            instance_id=instance_id,
+            event=event,
+            payload=body,
+            key=key,
         )
-        if result.seq is None and not result.repeated:
+        try:
+            result = await append()
+        except TooManySignals:
+            # The one that the run waits for gets through, however many others lie there: else it would wait for ever.
+            if not await self._arrivals.is_awaited(row, event, body):
+                raise
+            result = await append(awaited=True)
+        if result.seq is None:  # a repeated key, or a run that has ended meanwhile
             return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
-        return await self._was_delivered(row, key=key, seq=result.seq)
+        return await self._arrivals.was_delivered(row, result.seq)
 
     # -- within ---------------------------------------------------------------------------
     async def _first_answer(self, row: InstanceRow, key: str | None) -> bool:
         """What the first signal with this key was answered, now that the run has ended. Raises RunIsTerminal."""
-        if key is not None:
-            events = await self.get_events(row.head.instance_id, tenant_id=row.head.tenant_id)
-            state = fold(await self._engine.plans.plan_of(row.head), row.head, events)
-            if key in state.signal_answers:
-                return state.signal_answers[key]
-        raise RunIsTerminal(f"run {row.head.instance_id} is {row.status.value} already")
+        answer = None if key is None else await self._arrivals.first_answer(row, key)
+        if answer is None:
+            raise RunIsTerminal(f"run {row.head.instance_id} is {row.status.value} already")
+        return answer
 
-    async def _was_delivered(self, row: InstanceRow, *, key: str | None, seq: int | None) -> bool:
-        """Was a fitting wait open when a signal that we did not decide ourselves arrived?
-
-        Only a fold knows: a wait that is still open may have been promised an earlier signal.
-        """
-        events = await self.get_events(row.head.instance_id, tenant_id=row.head.tenant_id)
-        arrived = next(
-            event
-            for event in events
-            if event.type is EventType.SIGNAL_RECEIVED
-            and (event.seq == seq if seq is not None else event.payload.value.get("key") == key)
-        )
-        plan = await self._engine.plans.plan_of(row.head)
-        before = fold(plan, row.head, events[: arrived.seq - 1])
-        signal = arrived.payload.value
-        return before.oldest_wait(signal["event"], Payload.trusted(signal["payload"])) is not None
+    async def _log_after(self, row: InstanceRow, seq: int) -> list[Event]:
+        return await self.get_events(row.head.instance_id, tenant_id=row.head.tenant_id, after_seq=seq)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
-from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.validate import Report
@@ -30,10 +29,7 @@ def workflow_summary(
         "createdAt": to_iso(workflow.created_at),
         "updatedAt": to_iso(workflow.updated_at),
     }
-    if not include_graph:
-        return summary
-    definition = workflow.definition or {}
-    return {**summary, **(_code(definition) if workflow.kind == CODED_KIND else _graph(definition))}
+    return {**summary, **_graph(workflow.definition or {})} if include_graph else summary
 
 
 def saved_summary(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:
@@ -56,11 +52,6 @@ def version_summary(version: WorkflowEntry) -> dict[str, Any]:
         "version": version.version,
         "createdAt": to_iso(version.updated_at),
     }
-
-
-def _code(options: Mapping[str, Any]) -> dict[str, Any]:
-    """A function has no graph before it runs; what it was declared with are its options."""
-    return {"nodes": [], "edges": [], "workflowOptions": dict(options)}
 
 
 def _graph(definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 from anabranch.engine.ports import Turn
 from anabranch.migrations import upgrade
-from benchmarks import check, growth, measured, report
+from benchmarks import check, growth, measured, report, service
 from benchmarks.bound import adopt_turns, record_turns, write_turns
 from benchmarks.charts import line_chart, linear_axis, logarithmic_axis, short
 from benchmarks.counting import opcodes, statements
@@ -62,6 +62,28 @@ async def test_the_bound_writes_the_rows_that_the_engine_writes(url: str) -> Non
     )
     assert len(bound) == len(engine) == RUNS
     assert bound == engine
+
+
+@pytest.mark.parametrize(("kind", "table"), [("ours-accepting", "workflow_instances"), ("bare", "bare")])
+async def test_both_servers_keep_a_row_for_each_start_that_they_answer(kind: str, table: str, url: str) -> None:
+    with service.running(kind, url) as server:
+        rate = await service.start_many(server, clients=2, starts=RUNS)
+        assert rate.per_s > 0 and rate.cpu_ms >= 0
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        assert connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one() == RUNS
+    engine.dispose()
+
+
+def test_the_section_on_starts_has_a_line_for_each_database_and_number_of_clients() -> None:
+    rates = {"starts_per_s": 50.0, "bound_starts_per_s": 100.0, "p99_ms": 9.0, "cpu_ms": 2.0, "bound_cpu_ms": 1.0}
+    found = {"clients": {"1": rates, "8": rates}, "runs_per_s": 30.0}
+    setup = {"rounds": 1, "starts": 600}
+    figures = {"sqlite": found, "postgresql": found}
+    section = report.service_section(measured.Measured("a command", "today", "a machine", 1.0, setup, figures))
+    assert "| postgresql, 8 clients | 50.0 | 100 | 0.50 | 9.00 | 2.00 | 1.00 |" in section
+    assert section.count("1 client |") == 2
+    assert "30.0 on sqlite and 30.0 on postgresql" in section
 
 
 async def test_filled_logs_are_stored_for_ended_runs_of_a_workflow(url: str) -> None:

@@ -31,7 +31,9 @@ from tests.conformance.building import (
 )
 
 
-async def send(store: Store, row: InstanceRow, *, key: str | None = None, value: object = None) -> ForeignResult:
+async def send(
+    store: Store, row: InstanceRow, *, key: str | None = None, value: object = None, awaited: bool = False
+) -> ForeignResult:
     """One signal called `paid`."""
     return await store.append_signal(
         tenant_id=row.head.tenant_id,
@@ -39,6 +41,7 @@ async def send(store: Store, row: InstanceRow, *, key: str | None = None, value:
         event="paid",
         payload=Payload.of(value),
         key=key,
+        awaited=awaited,
     )
 
 
@@ -169,6 +172,9 @@ async def test_signals_past_the_limit_are_refused_until_one_is_taken(store: Stor
     await assert_unchanged(store, last.row)
     await committed(store, turn(last.row, waiting("w", event="refunded", signalSeq=2)))
     assert (await send(store, row)).seq is not None
+    with pytest.raises(TooManySignals):
+        await send(store, row)
+    assert (await send(store, row, awaited=True)).seq is not None, "one that is consumed at once needs no room"
 
 
 # -- cancels --------------------------------------------------------------------------------------

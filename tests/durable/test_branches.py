@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
+from anabranch.errors import NonRetryable
 from tests.durable.conftest import MakePlace, Place
 
 calls: Counter[str] = Counter()
@@ -210,3 +211,32 @@ async def test_answers_that_were_committed_together_come_one_after_the_other(mak
     run = await place.ended(await place.start("ties"))
 
     assert len(run["output"]) == 1, "as on replay, where nobody knows any more what was committed together"
+
+
+async def refuses() -> None:
+    raise NonRetryable("refused")
+
+
+@workflow(name="fails-beside-a-sleep")
+async def fails_beside_a_sleep(ctx: Any, input: Any) -> Any:
+    kind, where = input
+    branches = [ctx.step.sleep("nap", "1h"), ctx.step.run("refuses", refuses) if where == "step" else refuses()]
+    if kind == "gather":
+        await asyncio.gather(*branches)
+    elif kind == "group":
+        async with asyncio.TaskGroup() as group:
+            for branch in branches:
+                group.create_task(branch)
+    else:
+        done, _ = await asyncio.wait(map(asyncio.create_task, branches), return_when=asyncio.FIRST_EXCEPTION)
+        await next(iter(done))
+
+
+@pytest.mark.parametrize("where", ["step", "branch"])
+@pytest.mark.parametrize("kind", ["gather", "group", "wait"])
+async def test_a_branch_that_fails_beside_a_sleep_fails_the_body(make_place: MakePlace, kind: str, where: str) -> None:
+    """The failure takes a round of the event loop to reach who awaits the branches; nothing may be decided before."""
+    place = await make_place(fails_beside_a_sleep)
+    run = await place.ended(await place.start("fails-beside-a-sleep", [kind, where]))
+
+    assert (run["status"], run["error"]["code"]) == ("FAILED", "HANDLER_ERROR")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from anabranch.durable.definition import workflow
 from tests.durable.conftest import MakePlace
 
 calls: list[str] = []
+executing: list[int] = []
+
+# 30 runs on 2 slots: most of them wait for commits, or for their turn.
+RUNS = 30
+SLOTS = 2
 
 
 def double(n: int) -> int:
@@ -31,6 +37,32 @@ async def naps(ctx: Any, input: Any) -> Any:
     first = await ctx.step.run("first", double, 1)
     await ctx.step.sleep("nap", "1500ms")
     return first + await ctx.step.run("second", double, 2)
+
+
+async def crowded(number: int) -> int:
+    """Note how many steps execute, for as long as the others may find out."""
+    executing.append(executing[-1] + 1)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    executing.append(executing[-1] - 1)
+    return number
+
+
+@workflow(name="crowd")
+async def crowd(ctx: Any, input: Any) -> Any:
+    return [await ctx.step.run(f"step-{number}", crowded, number) for number in range(5)]
+
+
+async def test_as_many_steps_execute_at_once_as_there_are_slots_and_no_more(make_place: MakePlace) -> None:
+    executing[:] = [0]
+    place = await make_place(crowd, concurrency=SLOTS)
+
+    run_ids = [await place.start("crowd") for _ in range(RUNS)]
+    runs = [await place.ended(run_id) for run_id in run_ids]
+
+    assert [run["output"] for run in runs] == [[0, 1, 2, 3, 4]] * RUNS
+    assert max(executing) == SLOTS
+    assert len(executing) == 1 + 2 * 5 * RUNS
 
 
 async def test_steps_are_called_in_turn_and_their_results_are_the_runs(make_place: MakePlace) -> None:

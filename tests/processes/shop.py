@@ -9,6 +9,8 @@ from typing import Any
 
 from anabranch import workflow
 
+GATE_POLL_S = 0.02
+
 
 @workflow(name="order", version=1, retention="3d")
 async def order_of_before(ctx: Any, input: Any) -> Any:
@@ -48,8 +50,17 @@ def price(items: list[str]) -> int:
 
 
 async def called(name: str) -> str:
+    note(name)
+    while True:
+        if name != "held" or is_open():
+            return name
+        await asyncio.sleep(GATE_POLL_S)
+
+
+def note(name: str) -> None:
     with Path("calls").open("a") as calls:
         calls.write(f"{name} {os.getpid()}\n")
-    while name == "held" and not Path("gate").exists():
-        await asyncio.sleep(0.02)
-    return name
+
+
+def is_open() -> bool:
+    return Path("gate").exists()

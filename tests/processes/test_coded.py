@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +22,7 @@ from tests.processes.launching import PATIENCE_S, Staying, until
 from tests.processes.test_staying import LONG_LEASE, SHORT_LEASE, Serve
 
 SHOP = Path(__file__).with_name("shop.py")
+README = Path(__file__).parents[2] / "README.md"
 
 ORDERS = {"order": 7, "items": 2}
 
@@ -112,7 +115,7 @@ def test_a_run_is_started_shown_and_signalled_where_the_code_is_not(
     }
     config = json.dumps({"path": "rows", "columns": ["item"]}).replace(" ", "")
     widget = server.ask("GET", f"/v1/runs/{run_id}/widget?type=table&config={config}").body
-    assert widget["data"]["rows"] == [["item-0"], ["item-1"]], widget
+    assert widget["data"]["rows"] == [{"item": "item-0"}, {"item": "item-1"}], widget
 
 
 def test_runs_of_code_are_listed_counted_and_cancelled_like_any_other(
@@ -228,6 +231,19 @@ def test_commands_start_watch_and_signal_runs_of_code(
     assert "fetch" in shown and "#2" in shown
 
 
+def test_the_coded_workflow_of_the_readme_does_what_is_shown(launch: Launch, sqlite_place: Place) -> None:
+    blocks = re.findall("```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (sqlite_place.folder / "signup.py").write_text(next(each for each in blocks if "@workflow" in each))
+    launch(sqlite_place, "worker", "--import", "signup.py").ready()
+
+    given = '{"email": "ada@example.org"}'
+    run_id = json.loads(typed(sqlite_place, "runs", "start", "sign-up", "--input", given, "--json"))["instanceID"]
+    typed(sqlite_place, "runs", "signal", run_id, "verified", "--payload", '{"by": "link"}')
+    ended = json.loads(typed(sqlite_place, "runs", "watch", run_id, "--json"))
+
+    assert ended["output"] == {"account": {"email": "ada@example.org", "plan": "free"}, "verified": True}
+
+
 def test_dev_loads_the_workflows_of_its_folder(launch: Launch, sqlite_place: Place) -> None:
     folder = sqlite_place.folder / "workflows"
     folder.mkdir()
@@ -265,7 +281,7 @@ def typed(place: Place, *arguments: str, **environment: str) -> str:
     done = subprocess.run(
         [EXECUTABLE, *arguments],
         cwd=place.folder,
-        env={**place.environment, **environment},
+        env={**os.environ, **place.environment, **environment},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -55,13 +55,6 @@ async def test_an_id_in_upper_case_is_the_same_id(served: Served):
     assert (await served.ask("GET", f"/v1/runs/{str(uuid.uuid4()).upper()}")).status == 404
 
 
-async def test_a_list_of_etags_is_refused_in_words(served: Served):
-    await served.save(echo())
-    refused = await served.ask("PUT", "/v1/workflows/echo", json=echo(), headers={"If-Match": '"1", "2"'})
-    assert (refused.status, refused.code) == (412, "VERSION_MISMATCH")
-    assert "one ETag" in refused.json["error"]["message"]
-
-
 async def test_a_connection_is_closed_after_a_body_that_cannot_be_read(served: Served):
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     body = b"no gzip"

@@ -36,7 +36,16 @@ async def test_an_unknown_parameter_is_named(served: Served):
 
 @pytest.mark.parametrize(
     ("if_match", "status"),
-    [('"1"', 200), ("1", 200), ("*", 200), ('"2"', 412), ('"none of ours"', 412), ('W/"1"', 200), ("", 412)],
+    [
+        ('"1"', 200),
+        ("1", 200),
+        ("*", 200),
+        ('"2"', 412),
+        ('"none of ours"', 412),
+        ('"1", "2"', 412),
+        ('W/"1"', 200),
+        ("", 412),
+    ],
 )
 async def test_if_match_saves_only_over_what_was_read(served: Served, if_match: str, status: int):
     await served.save(echo("triage"))

@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.cases import RANDOM_CASES, drawn_cases, probe_case, random_case_of
+from tests.simulation.coded_cases import RANDOM_PROGRAMS, coded_cases, random_coded_case
+from tests.simulation.coded_mutants import CODED_MUTANTS
 from tests.simulation.hunting import (
     Catch,
     Tally,
@@ -33,6 +35,9 @@ from tests.simulation.hunting import (
 )
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.rarities import EXPECTED
+from tests.simulation.world import CODED_FROM
+
+ALL_MUTANTS = (*MUTANTS, *CODED_MUTANTS)
 
 # Two minutes are what a person or a CI job waits for gladly. On a machine where that is not enough for half a
 # million steps, it takes longer.
@@ -66,8 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             room.release()
         seconds = time.monotonic() - began
         _show(tally, seconds)
-        catches = dict(pool.imap_unordered(_hunted, range(len(MUTANTS)), chunksize=1)) if options.mutants else {}
-    survivors = [MUTANTS[number].name for number, steps in catches.items() if steps is None]
+        catches = dict(pool.imap_unordered(_hunted, range(len(ALL_MUTANTS)), chunksize=1)) if options.mutants else {}
+    survivors = [ALL_MUTANTS[number].name for number, steps in catches.items() if steps is None]
     return _verdict(tally, catches, survivors)
 
 
@@ -78,7 +83,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--no-mutants", dest="mutants", action="store_false", help="soak only")
     parser.add_argument("--seed", type=int, help="run this world only")
     parser.add_argument("--faults", help="with --seed: only these faults of its plan, or none")
-    parser.add_argument("--mutant", choices=[mutant.name for mutant in MUTANTS], help="hunt this mutant only")
+    parser.add_argument("--mutant", choices=[mutant.name for mutant in ALL_MUTANTS], help="hunt this mutant only")
     return parser
 
 
@@ -95,7 +100,7 @@ def _one_seed(seed: int, faults: str | None) -> int:
 
 
 def _one_mutant(name: str) -> int:
-    catch = hunt(next(mutant for mutant in MUTANTS if mutant.name == name))
+    catch = hunt(next(mutant for mutant in ALL_MUTANTS if mutant.name == name))
     if catch is None:
         print(f"{name} was not found")
         return 1
@@ -107,16 +112,20 @@ def _one_mutant(name: str) -> int:
 def _prepare() -> None:
     drawn_cases()
     probe_case()
+    coded_cases()
+    for number in range(RANDOM_PROGRAMS):
+        random_coded_case(number)
     for number in range(RANDOM_CASES):
         random_case_of(number)
 
 
 def _lots(first: int, began: float, seconds: float, tally: Tally, room: threading.Semaphore) -> Iterator[list[int]]:
-    """Seeds that once failed, then new ones until the time is over and enough was done."""
+    """Seeds that once failed, then new ones of both kinds of worlds until the time is over and enough was done."""
     yield known_seeds()
     while time.monotonic() - began < seconds or tally.steps < STEPS_MIN:
         room.acquire()  # the pool would take all the lots there are at once
-        yield list(range(first, first + SEEDS_PER_LOT))
+        kind = CODED_FROM if first // SEEDS_PER_LOT % 2 else 0
+        yield list(range(kind + first, kind + first + SEEDS_PER_LOT))
         first += SEEDS_PER_LOT
 
 
@@ -132,7 +141,7 @@ def _lot(seeds: list[int]) -> Tally:
 
 
 def _hunted(number: int) -> tuple[int, int | None]:
-    catch: Catch | None = hunt(MUTANTS[number])
+    catch: Catch | None = hunt(ALL_MUTANTS[number])
     return number, None if catch is None else catch.steps
 
 
@@ -150,7 +159,7 @@ def _verdict(tally: Tally, catches: dict[int, int | None], survivors: list[str])
     never_met = [name for name in EXPECTED if not tally.rarities[name]]
     for number, steps in sorted(catches.items()):
         found = "NOT FOUND" if steps is None else f"found after {steps} steps"
-        print(f"  mutant {MUTANTS[number].name}: {found}")
+        print(f"  mutant {ALL_MUTANTS[number].name}: {found}")
     if never_met:
         print(f"tested nothing: never met {', '.join(never_met)}")
     for seed in tally.failed:

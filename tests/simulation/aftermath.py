@@ -15,6 +15,8 @@ from anabranch.engine.store.memory_database import MemoryDatabase
 from tests.oracle.prediction import Ending, Observed, disagreements
 from tests.simulation.cases import probe_case
 from tests.simulation.clients import Client
+from tests.simulation.coded_facts import CodedFacts
+from tests.simulation.coded_replay import replayed
 from tests.simulation.facts import Facts
 from tests.simulation.judge import Judge
 from tests.simulation.machines import EPOCH_MS, Machines
@@ -68,8 +70,21 @@ def last_look(judge: Judge, machines: Machines, database: MemoryDatabase, rariti
             judge.accuse("handlers in flight are told to stop", what, run)
     for what, run in judge.families.what_nodes_say_of_their_children(judge.runs):
         judge.accuse(judge.families.what_nodes_say_of_their_children, what, run)
+    for done in judge.steps.under_way:
+        judge.accuse("handlers in flight are told to stop", f"{done.place} is still executed", done.body.run_id)
     for run, facts in judge.runs.items():
+        if not isinstance(facts, Facts):
+            continue  # what coded runs come to is judged as they end
         _compare_with_oracle(judge, run, facts, database.instances[run].row, rarities)
+
+
+async def replay_completed(judge: Judge, database: MemoryDatabase, rarities: Counter[str]) -> None:
+    """Call the body of every completed coded run once more."""
+    for run, facts in judge.runs.items():
+        if isinstance(facts, CodedFacts) and database.instances[run].row.status is Status.COMPLETED:
+            for what in await replayed(database.instances[run].row.head, facts):
+                judge.accuse("the replay of a finished log calls nothing and comes to the same", what, run)
+            rarities["coded: run replayed at its end"] += 1
 
 
 def _compare_with_oracle(judge: Judge, run: str, facts: Facts, row: InstanceRow, rarities: Counter[str]) -> None:

@@ -24,11 +24,10 @@ from tests.oracle.prediction import Prediction
 from tests.oracle.script import FATAL
 from tests.oracle.shape import Shape
 from tests.simulation.nodes import WORK
+from tests.simulation.programs import EVENTS
 
 # 160 random graphs: more than enough shapes, and few enough to be compiled once and used by many worlds.
 RANDOM_CASES = 160
-
-EVENTS = ("approved", "paid", "shipped")
 
 BUILTIN = builtin_types()
 
@@ -44,6 +43,18 @@ class SimulatedCase:
     plan: Plan
     prediction: Prediction | None
     """None where the course depends on time or on signals."""
+    version: int = 1
+
+    kind = "drawn"
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The signals that it may wait for."""
+        return tuple(node["config"]["event"] for node in self.document["nodes"] if node["type"] == "waitForEvent")
+
+    def input_beside(self, peer: str | None) -> Any:
+        """What it is started with, whatever else runs."""
+        return self.input
 
 
 @cache

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from anabranch.engine.lifecycle import EngineOptions
 from tests.simulation.cases import RANDOM_CASES, SimulatedCase, drawn_cases, probe_case, random_case_of
-from tests.simulation.family_cases import child_cases, parent_cases
+from tests.simulation.coded_cases import (
+    RANDOM_PROGRAMS,
+    CodedCase,
+    coded_cases,
+    coded_child_cases,
+    random_coded_case,
+)
+from tests.simulation.family_cases import caller_case, child_cases, parent_cases
 
 # In a third of the worlds some runs start others; the other worlds are left to what runs do alone.
 WITH_FAMILIES = 1 / 3
@@ -37,13 +44,20 @@ class Character:
     """So much too fast or too slow may a clock be: half a per cent, or as in a machine whose oscillator is broken."""
     idle_slot: int | None
     """A slot that takes requests and runs nothing."""
-    cases: tuple[SimulatedCase, ...]
+    cases: tuple[SimulatedCase | CodedCase, ...]
     """What the clients start."""
 
     @property
-    def all_cases(self) -> tuple[SimulatedCase, ...]:
-        """Everything that is saved, the probe included, and what the others start."""
-        return (*self.cases, probe_case(), *child_cases())
+    def drawn_cases(self) -> tuple[SimulatedCase, ...]:
+        """Every drawn workflow that is saved, the probe included, and what the others start."""
+        drawn = (case for case in self.cases if isinstance(case, SimulatedCase))
+        return (*drawn, probe_case(), *child_cases())
+
+    @property
+    def coded_cases(self) -> tuple[CodedCase, ...]:
+        """Every coded workflow that workers know; none in a world of drawn runs."""
+        coded = tuple(case for case in self.cases if isinstance(case, CodedCase))
+        return (*coded, *coded_child_cases()) if coded else ()
 
     def options(self, slot: int) -> EngineOptions:
         """How the engine in this slot behaves."""
@@ -57,8 +71,8 @@ class Character:
         )
 
 
-def draw_character(rng: random.Random) -> Character:
-    """The character that these dice give."""
+def draw_character(rng: random.Random, *, coded: bool) -> Character:
+    """The character that these dice give, of a world of coded runs or of drawn ones alone."""
     slots = rng.choice((1, 2, 2, 3, 3, 4, 5))
     return Character(
         slots=slots,
@@ -74,7 +88,7 @@ def draw_character(rng: random.Random) -> Character:
         skew_ms=rng.choice((0, 20, 500)),
         drift=rng.choice((0.005, 0.05)),
         idle_slot=slots - 1 if slots > 1 and rng.random() < 0.2 else None,
-        cases=_draw_cases(rng),
+        cases=_draw_coded_cases(rng) if coded else _draw_cases(rng),
     )
 
 
@@ -82,3 +96,10 @@ def _draw_cases(rng: random.Random) -> tuple[SimulatedCase, ...]:
     drawn = rng.sample(drawn_cases(), rng.randint(2, 5))
     alone = (*drawn, *(random_case_of(number) for number in rng.sample(range(RANDOM_CASES), rng.randint(1, 4))))
     return (*alone, *rng.sample(parent_cases(), 3)) if rng.random() < WITH_FAMILIES else alone
+
+
+def _draw_coded_cases(rng: random.Random) -> tuple[SimulatedCase | CodedCase, ...]:
+    """Mostly coded workflows, and among them a few drawn ones, one of which starts coded ones."""
+    by_hand = rng.sample(coded_cases(), rng.randint(2, 5))
+    programs = (random_coded_case(number) for number in rng.sample(range(RANDOM_PROGRAMS), rng.randint(3, 6)))
+    return (*by_hand, *programs, rng.choice(drawn_cases()), caller_case())

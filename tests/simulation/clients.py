@@ -17,9 +17,11 @@ from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import NotFound, RunIsTerminal, StoreUnavailable
 from anabranch.service.workflow_service import StartedRun, WorkflowService
-from tests.simulation.cases import EVENTS, SimulatedCase
+from tests.simulation.cases import SimulatedCase
+from tests.simulation.coded_cases import CodedCase
 from tests.simulation.judge import Judge
 from tests.simulation.processes import ConnectionLost, SimulatedProcess
+from tests.simulation.programs import EVENTS
 
 TENANT = "default"
 
@@ -49,7 +51,7 @@ class Client:
         self,
         *,
         rng: random.Random,
-        cases: Sequence[SimulatedCase],
+        cases: Sequence[SimulatedCase | CodedCase],
         known: Known,
         judge: Judge,
         database: MemoryDatabase,
@@ -85,10 +87,11 @@ class Client:
             else:
                 await self._read(self._rng.choice(self._known.runs))
 
-    async def start(self, case: SimulatedCase, **options: Any) -> str:
+    async def start(self, case: SimulatedCase | CodedCase, **options: Any) -> str:
         """Start a run; its id."""
+        input_ = case.input_beside(self._known.runs[-1] if self._known.runs else None)
         started: StartedRun = await self._call(
-            lambda s: s.execute_workflow(case.name, case.input, tenant_id=TENANT, **options)
+            lambda s: s.execute_workflow(case.name, input_, tenant_id=TENANT, version=case.version, **options)
         )
         run = started.instance_id
         self._expect(run in self._database.instances, "an acknowledged call is durable: the started run is absent", run)
@@ -154,8 +157,7 @@ class Client:
         recent = self._known.runs[-8:]
         waiting = [run for run in recent if self._judge.facts(run).waits]
         run = self._rng.choice(waiting if waiting and self._rng.random() < 0.5 else recent)
-        nodes = self._judge.facts(run).case.document["nodes"]
-        events = [node["config"]["event"] for node in nodes if node["type"] == "waitForEvent"]
+        events = self._judge.facts(run).case.events
         await self.signal(run, self._rng.choice([*events, *events, *EVENTS]))
 
     async def _signal_at_the_last_moment(self) -> None:

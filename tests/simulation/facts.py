@@ -2,6 +2,7 @@
 
 Kept by `judge` beside the engine's own state and on purpose without its help: verdicts come from the
 drawn document, not from the compiled plan or the folded counters. `invariants` asks the questions.
+`RunFacts` is what every log says; `Facts` are those of drawn runs, `coded_facts` has those of coded ones.
 """
 
 from __future__ import annotations
@@ -45,32 +46,73 @@ class Signal:
         return bool(note["event"] == self.event and is_superset(self.payload, note.get("match", {})))
 
 
-@dataclass(slots=True, eq=False)
-class Facts:
-    """One run, as its log and its document tell it."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class RunFacts:
+    """One run of either kind, as its log tells it."""
 
-    case: SimulatedCase
-    incoming: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
-    """node → (source, handle) of its edges, back edges left out."""
     log: list[Event] = field(default_factory=list)
     writers: list[str] = field(default_factory=list)
     """Worker ids of those who wrote the rows."""
     endings: dict[Place, Event] = field(default_factory=dict)
     attempts: dict[Place, int] = field(default_factory=dict)
-    """The attempt dispatched last."""
+    """The attempt that is open, or was the last."""
     last: dict[Place, Event] = field(default_factory=dict)
     """The latest row of each activation."""
-    loops: dict[Place, Event] = field(default_factory=dict)
-    scopes: dict[str, set[str]] = field(default_factory=lambda: {"": set()})
-    """Scope → nodes with an ending in it."""
     signals: dict[int, Signal] = field(default_factory=dict)
     waits: dict[Place, Event] = field(default_factory=dict)
     """Open waits for a signal."""
+    ended: Event | None = None
+
+    def due_at(self, place: Place) -> int | None:
+        """When the latest row of an activation says that it is due."""
+        row = self.last.get(place)
+        due = None if row is None else row.payload.value.get("dueAt")
+        return None if due is None else from_iso(due)
+
+    def untaken(self) -> Iterator[Signal]:
+        """Signals that no wait has taken, oldest first."""
+        return (signal for signal in self.signals.values() if signal.taken_by is None)
+
+    def absorb(self, event: Event, writer: str) -> None:
+        """Take in the next row."""
+        self.log.append(event)
+        self.writers.append(writer)
+        if event.type in TERMINALS:
+            self.ended = event
+        elif event.type is EventType.SIGNAL_RECEIVED:
+            note = event.payload.value
+            self.signals[event.seq] = Signal(event.seq, note["event"], note["payload"], event.created_at)
+        else:
+            self.absorb_activation(event, (event.node_id, event.scope))
+
+    def absorb_activation(self, event: Event, place: Place) -> None:
+        """Take in a row that is about one activation, or about the run itself."""
+        raise NotImplementedError
+
+    def absorb_wait(self, event: Event, place: Place) -> None:
+        """Take in NODE_WAITING."""
+        note = event.payload.value
+        if "signalSeq" in note:
+            self.signals[note["signalSeq"]].taken_by = place
+            self.waits.pop(place, None)
+        elif "event" in note:
+            self.waits[place] = event
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Facts(RunFacts):
+    """One drawn run."""
+
+    case: SimulatedCase
+    incoming: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+    """node → (source, handle) of its edges, back edges left out."""
+    loops: dict[Place, Event] = field(default_factory=dict)
+    scopes: dict[str, set[str]] = field(default_factory=lambda: {"": set()})
+    """Scope → nodes with an ending in it."""
     failing: list[str] = field(default_factory=list)
     """Scopes with an unhandled failure in them."""
     terminated: bool = False
     """An End with `terminate` has completed."""
-    ended: Event | None = None
 
     def __post_init__(self) -> None:
         for source, handle, target in self.case.shape.forward:
@@ -108,12 +150,6 @@ class Facts:
             return {"loop": "done", "condition": "else"}.get(node["type"], "default")
         return "error" if handling == "continue" and self.case.shape.leaves_by(node_id, "error") else None
 
-    def due_at(self, place: Place) -> int | None:
-        """When the latest row of an activation says that it is due."""
-        row = self.last.get(place)
-        due = None if row is None else row.payload.value.get("dueAt")
-        return None if due is None else from_iso(due)
-
     def body_of(self, scope: str) -> set[str]:
         """The nodes that live in this kind of scope."""
         loop = loop_of(scope).rpartition("/")[2]
@@ -127,33 +163,20 @@ class Facts:
         """Has something in this scope not ended yet?"""
         return len(self.scopes[scope]) < len(self.body_of(scope))
 
-    def untaken(self) -> Iterator[Signal]:
-        """Signals that no wait has taken, oldest first."""
-        return (signal for signal in self.signals.values() if signal.taken_by is None)
-
     def _policy(self, loop_path: str) -> str:
         node = self.case.shape.nodes[loop_path.rpartition("/")[2]]
         return str(node["config"].get("onItemError", "fail"))
 
     # -- reading on -----------------------------------------------------------------------
-    def absorb(self, event: Event, writer: str) -> None:
-        """Take in the next row."""
-        self.log.append(event)
-        self.writers.append(writer)
-        if event.type in TERMINALS:
-            self.ended = event
-        elif event.type is EventType.SIGNAL_RECEIVED:
-            note = event.payload.value
-            self.signals[event.seq] = Signal(event.seq, note["event"], note["payload"], event.created_at)
-        elif event.node_id:
-            self._absorb_activation(event, (event.node_id, event.scope))
-
-    def _absorb_activation(self, event: Event, place: Place) -> None:
+    def absorb_activation(self, event: Event, place: Place) -> None:
+        """Take in a row about a node."""
+        if not event.node_id:
+            return
         ended_here = self.scopes.setdefault(event.scope, set())
         if event.type is EventType.NODE_DISPATCHED:
             self.attempts[place] = event.attempt
         elif event.type is EventType.NODE_WAITING:
-            self._absorb_wait(event, place)
+            self.absorb_wait(event, place)
         elif event.type is EventType.LOOP_OPENED:
             self.loops[place] = event
         elif event.type in ENDINGS:
@@ -167,14 +190,6 @@ class Facts:
                 self.terminated = True
         if event.type is not EventType.NODE_WAITING or "signalSeq" not in event.payload.value:
             self.last[place] = event
-
-    def _absorb_wait(self, event: Event, place: Place) -> None:
-        note = event.payload.value
-        if "signalSeq" in note:
-            self.signals[note["signalSeq"]].taken_by = place
-            self.waits.pop(place, None)
-        elif "event" in note:
-            self.waits[place] = event
 
 
 def prefixes(scope: str) -> Iterator[str]:

@@ -77,6 +77,19 @@ def parent_cases() -> tuple[SimulatedCase, ...]:
     return tuple(case_of(name, document, {"items": [0, 1, 2, 3]}, None) for name, document in documents.items())
 
 
+@cache
+def caller_case() -> SimulatedCase:
+    """A drawn workflow that starts coded ones."""
+    document = changed(
+        graph(["start>works", "start>asks", "start>fails", "works>end", "asks>end", "fails:error>end"], work=0),
+        works=_call("coded-works"),
+        asks=_call("coded-asks"),
+        fails=_call("coded-fails"),
+        end=_end("{{ctx.works}}"),
+    )
+    return case_of("calls-code", document, {}, None)
+
+
 def _call(workflow: str, **config: Any) -> dict[str, Any]:
     return {"type": "workflow", "config": {"workflow": workflow, **config}}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.simulation.faults import Fault, only
 from tests.simulation.mutants import Mutant
 from tests.simulation.patching import patched
-from tests.simulation.world import Outcome, simulate
+from tests.simulation.world import CODED_FROM, Outcome, simulate
 
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 
@@ -88,7 +88,7 @@ def hunt(mutant: Mutant, *, steps_max: int = HUNT_STEPS_MAX) -> Catch | None:
     """Run worlds with this defect until one shows it; None if none does within the steps."""
     steps = 0
     with patched(mutant.patches):
-        for seed in chain(known_seeds(), count(1)):
+        for seed in count(CODED_FROM) if mutant.coded else chain(known_seeds(), count(1)):
             outcome = simulate(seed)
             steps += outcome.steps
             if outcome.violations:

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Wake
 from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
 from anabranch.engine.rules.evolve import outstanding
-from anabranch.engine.rules.instance import InstanceState
 from anabranch.engine.rules.instants import from_iso
-from tests.simulation.facts import Facts, Verdict, loop_of
+from anabranch.engine.rules.states import AnyState
+from tests.simulation.facts import Facts, RunFacts, Verdict, loop_of
 from tests.simulation.network import THIEF, Sender
 from tests.simulation.nodes import Effects
+from tests.simulation.program_bodies import StepLedger
 
 _OUTCOMES = {
     EventType.NODE_COMPLETED,
@@ -41,31 +43,38 @@ class Commit:
     before: InstanceRow | None
     after: InstanceRow
     rows: list[Event]
-    folded: InstanceState
+    folded: AnyState
     """What the whole log, these rows included, folds to."""
-    memory: InstanceState | None
+    memory: AnyState | None
     """What the owner has in memory, if it made this turn and has not given up on it."""
     recoveries_max: int
     effects: Callable[[str, str], Effects | None]
     """What the world has seen of an activation (node id, scope)."""
+    steps: StepLedger
+    """What it has seen of bodies and their steps."""
+
+    @property
+    def run_id(self) -> str:
+        """Whose share it is."""
+        return self.after.head.instance_id
 
 
 # -- each row, against the rows before it ------------------------------------------------------
 
 
-def seq_counts_without_gaps(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+def seq_counts_without_gaps(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
     """`seq` counts 1, 2, 3… per instance."""
     if row.seq != len(run.log) + 1:
         yield f"row {row.seq} comes after {len(run.log)} rows"
 
 
-def terminal_is_final(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+def terminal_is_final(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
     """Terminal status is final: nothing is dispatched or recorded after a cancel or any other end."""
     if run.ended is not None:
         yield f"{row.type} is written after {run.ended.type}"
 
 
-def one_ending_per_activation(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+def one_ending_per_activation(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
     """Every activation is recorded as ended at most once."""
     if row.type in ENDINGS and (row.node_id, row.scope) in run.endings:
         yield f"{row.node_id} in {row.scope!r} ends again, with {row.type}"
@@ -155,7 +164,7 @@ def iterations_open_in_order(run: Facts, row: Event, commit: Commit) -> Iterator
         yield f"{row.scope} opens beside {run.open_in_loop(path)} open iterations; concurrency is {concurrency}"
 
 
-def a_signal_is_consumed_once(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+def a_signal_is_consumed_once(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
     """One signal feeds one wait: a wait takes the oldest fitting signal that nobody has taken."""
     if row.type is not EventType.NODE_WAITING or "signalSeq" not in row.payload.value:
         return
@@ -167,12 +176,19 @@ def a_signal_is_consumed_once(run: Facts, row: Event, commit: Commit) -> Iterato
         yield f"{row.node_id} takes signal {signal.seq}, which {signal.taken_by} has taken"
 
 
-def a_signal_key_is_delivered_once(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+def a_signal_key_is_delivered_once(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
     """A repeated key (per instance) is delivered once."""
     if row.type is EventType.SIGNAL_RECEIVED and row.payload.value.get("key") is not None:
         key = row.payload.value["key"]
         if any(run.log[seq - 1].payload.value.get("key") == key for seq in run.signals):
             yield f"signal key {key} is recorded twice"
+
+
+def a_step_signals_once(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
+    """A signal that a step of a coded run sends is delivered once, whatever crashes."""
+    sender = row.payload.value["payload"].get("sender") if row.type is EventType.SIGNAL_RECEIVED else None
+    if sender is not None and any(signal.payload.get("sender") == sender for signal in run.signals.values()):
+        yield f"{sender} has signalled before"
 
 
 def a_run_fails_for_its_own_reasons(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
@@ -182,28 +198,33 @@ def a_run_fails_for_its_own_reasons(run: Facts, row: Event, commit: Commit) -> I
     error = row.payload.value
     code = error["code"]
     if code == "RECOVERY_LIMIT":
-        takeovers = 0
-        while takeovers < len(run.log) and run.log[-1 - takeovers].type is EventType.INSTANCE_RECOVERED:
-            takeovers += 1
-        if takeovers < commit.recoveries_max:
-            yield f"given up after {takeovers} takeovers without progress; the limit is {commit.recoveries_max}"
+        yield from given_up_too_soon(run, commit)
     elif code != "DEADLINE_EXCEEDED":
         failures = [each for each in run.endings.values() if each.type is EventType.NODE_FAILED]
         if not any(each.next_handle is None and each.payload.value["error"] == error for each in failures):
             yield f"the run fails with {error}, which is no unhandled failure of a node"
 
 
+def given_up_too_soon(run: RunFacts, commit: Commit) -> Iterator[str]:
+    """The recovery limit counts takeovers with nothing in between."""
+    takeovers = 0
+    while takeovers < len(run.log) and run.log[-1 - takeovers].type is EventType.INSTANCE_RECOVERED:
+        takeovers += 1
+    if takeovers < commit.recoveries_max:
+        yield f"given up after {takeovers} takeovers without progress; the limit is {commit.recoveries_max}"
+
+
 # -- the run, after the rows of one transaction -------------------------------------------------
 
 
-def the_version_goes_up_by_one(run: Facts, commit: Commit) -> Iterator[str]:
+def the_version_goes_up_by_one(run: RunFacts, commit: Commit) -> Iterator[str]:
     """Every transition raises the version by one."""
     before = 0 if commit.before is None else commit.before.version
     if commit.after.version != before + 1:
         yield f"version {before} is followed by {commit.after.version}"
 
 
-def the_row_says_what_the_log_says(run: Facts, commit: Commit) -> Iterator[str]:
+def the_row_says_what_the_log_says(run: RunFacts, commit: Commit) -> Iterator[str]:
     """The log explains, the row declares: status, last_seq and start time are a cache of the log."""
     after, folded = commit.after, commit.folded
     if after.last_seq != len(run.log):
@@ -217,7 +238,7 @@ def the_row_says_what_the_log_says(run: Facts, commit: Commit) -> Iterator[str]:
         yield f"completed_at is {after.completed_at} in status {after.status}"
 
 
-def only_the_holder_advances_a_run(run: Facts, commit: Commit) -> Iterator[str]:
+def only_the_holder_advances_a_run(run: RunFacts, commit: Commit) -> Iterator[str]:
     """A worker without the lease changes nothing."""
     if commit.operation == "commit" and commit.before is not None:
         if commit.before.worker_id != commit.sender.worker_id:
@@ -226,7 +247,7 @@ def only_the_holder_advances_a_run(run: Facts, commit: Commit) -> Iterator[str]:
             yield f"{commit.sender.worker_id} writes to a run that is {commit.before.status}"
 
 
-def a_live_lease_is_not_taken(run: Facts, commit: Commit) -> Iterator[str]:
+def a_live_lease_is_not_taken(run: RunFacts, commit: Commit) -> Iterator[str]:
     """An instance is adopted when its lease ran out, its time has come or it was handed over; not before."""
     before = commit.before
     if commit.operation != "claim" or commit.sender is THIEF or before is None:
@@ -235,7 +256,7 @@ def a_live_lease_is_not_taken(run: Facts, commit: Commit) -> Iterator[str]:
         yield f"claimed at {commit.now} although not available before {before.available_at}"
 
 
-def memory_equals_the_folded_log(run: Facts, commit: Commit) -> Iterator[str]:
+def memory_equals_the_folded_log(run: RunFacts, commit: Commit) -> Iterator[str]:
     """What the holder has in memory is what a recovery would fold from the log."""
     if commit.memory is not None:
         ours, folded = _signature(commit.memory), _signature(commit.folded)
@@ -244,7 +265,7 @@ def memory_equals_the_folded_log(run: Facts, commit: Commit) -> Iterator[str]:
                 yield f"memory has {mine!r}, the log folds to {logged!r}"
 
 
-def an_ended_run_owes_nothing(run: Facts, commit: Commit) -> Iterator[str]:
+def an_ended_run_owes_nothing(run: RunFacts, commit: Commit) -> Iterator[str]:
     """Nothing is owed by a terminal instance, and nobody holds or wakes it."""
     if commit.folded.is_terminal:
         if outstanding(commit.folded):
@@ -253,7 +274,7 @@ def an_ended_run_owes_nothing(run: Facts, commit: Commit) -> Iterator[str]:
             yield f"held by {commit.after.worker_id}, available at {commit.after.available_at}"
 
 
-def an_open_run_will_go_on(run: Facts, commit: Commit) -> Iterator[str]:
+def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
     """An open instance is owed something, and somebody will look at it when that is due."""
     folded, after = commit.folded, commit.after
     if folded.is_terminal:
@@ -274,7 +295,7 @@ def an_open_run_will_go_on(run: Facts, commit: Commit) -> Iterator[str]:
         yield f"nobody holds it, something is due at {min(times)}, and it is available at {after.available_at}"
 
 
-def no_signal_lies_beside_a_wait_that_it_fits(run: Facts, commit: Commit) -> Iterator[str]:
+def no_signal_lies_beside_a_wait_that_it_fits(run: RunFacts, commit: Commit) -> Iterator[str]:
     """A wait takes a fitting kept signal in the holder's very next turn."""
     if commit.operation != "commit" or run.ended is not None or not run.waits:
         return
@@ -314,6 +335,7 @@ ROW_LAWS: tuple[Callable[[Facts, Event, Commit], Iterator[str]], ...] = (
     iterations_open_in_order,
     a_signal_is_consumed_once,
     a_signal_key_is_delivered_once,
+    a_step_signals_once,
     a_run_fails_for_its_own_reasons,
 )
 
@@ -351,18 +373,20 @@ def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
     return None
 
 
-def _signature(state: InstanceState) -> tuple[object, ...]:
+def _signature(state: AnyState) -> tuple[object, ...]:
     """The parts of a state that the next decisions hang on, cheap enough to compare at every commit."""
-    return (
+    common = (
         state.last_seq,
         state.terminal,
         state.started,
         state.recoveries,
         [(key, activation.attempt, activation.phase) for key, activation in state.running.items()],
         state.next_due(),
-        [(path, scope.remaining, scope.live, scope.dead, list(scope.open)) for path, scope in state.scopes.items()],
         {event: list(waits) for event, waits in state.waits.items()},
         list(state.children),
         {event: list(kept) for event, kept in state.kept.items()},
-        state.ends,
     )
+    if isinstance(state, CodedState):
+        return (*common, [(place, step.phase, step.attempt, step.ended_seq) for place, step in state.steps.items()])
+    scopes = [(path, scope.remaining, scope.live, scope.dead, list(scope.open)) for path, scope in state.scopes.items()]
+    return (*common, scopes, state.ends)

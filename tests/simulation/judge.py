@@ -11,23 +11,31 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from anabranch.engine.handling import Helpers
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
-from anabranch.engine.rules.instance import InstanceState
-from anabranch.engine.rules.stimuli import Stimulus
+from anabranch.engine.rules.states import AnyState, new_state
+from anabranch.engine.rules.stimuli import NodeResult, Stimulus
 from anabranch.engine.store.memory_database import Change, Transaction
 from tests.simulation.cases import SimulatedCase
-from tests.simulation.facts import Facts
+from tests.simulation.coded_cases import CodedCase
+from tests.simulation.coded_facts import CodedFacts
+from tests.simulation.coded_invariants import CODED_COMMIT_LAWS, CODED_ROW_LAWS
+from tests.simulation.coded_judge import CodedJudge
+from tests.simulation.facts import Facts, RunFacts
 from tests.simulation.families import Families
 from tests.simulation.invariants import COMMIT_LAWS, ROW_LAWS, Commit
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SENDER
 from tests.simulation.nodes import Ledger, Place, seen
 from tests.simulation.processes import SimulatedProcess
-from tests.simulation.rarities import count_commit, count_row
+from tests.simulation.rarities import count_coded_row, count_commit, count_row
+from tests.spec import coded
 from tests.spec.laws import differences
 
 # Comparing memory and log part by part takes longer than a turn: one commit in 16 is enough to meet every shape, the
@@ -60,8 +68,9 @@ class Violation:
 class _Watched:
     """A run under the judge's eyes."""
 
-    facts: Facts
-    folded: InstanceState
+    facts: RunFacts
+    folded: AnyState
+    version: int = 0
 
 
 class Judge:
@@ -70,18 +79,23 @@ class Judge:
     def __init__(
         self,
         *,
-        cases: Mapping[str, SimulatedCase],
+        cases: Mapping[tuple[str, int], SimulatedCase | CodedCase],
         rarities: Counter[str],
         recoveries_max: int,
         lease_ms: int,
         loop: SimulatedLoop,
+        seed: int,
     ) -> None:
+        """`cases` by name and version."""
         self.violations: list[Violation] = []
         self.processes: dict[str, SimulatedProcess] = {}
         """Living processes by worker id."""
         self.rarities = rarities
         self.ledger = Ledger(on_begin=self.execution_begins)
         self.families = Families()
+        self.steps = CodedJudge(
+            facts=self._coded_facts, is_current=self._is_current, accuse=self.accuse, rarities=rarities, seed=seed
+        ).ledger
         self.commits = 0
         self.last_row_at = 0
         """The database's clock when the engine last wrote a row of its own accord: signals are the clients'."""
@@ -99,12 +113,12 @@ class Judge:
         """A digest of every row written so far."""
         return self._digest.hexdigest()
 
-    def facts(self, instance_id: str) -> Facts:
+    def facts(self, instance_id: str) -> RunFacts:
         """What is known of a run."""
         return self._runs[instance_id].facts
 
     @property
-    def runs(self) -> dict[str, Facts]:
+    def runs(self) -> dict[str, RunFacts]:
         """Every run that was born."""
         return {instance_id: watched.facts for instance_id, watched in self._runs.items()}
 
@@ -151,12 +165,15 @@ class Judge:
     def checked(self, decide: Callable[..., Decision]) -> Callable[..., Decision]:
         """The same decisions, some of them held against what is outstanding before and after."""
 
-        def decide_and_check(state: InstanceState, stimulus: Stimulus, now: int, **limits: int) -> Decision:
+        def decide_and_check(state: AnyState, stimulus: Stimulus, now: int, **limits: int) -> Decision:
             self._decisions += 1
             if self._decisions % DECISION_CHECK_EVERY:
                 return decide(state, stimulus, now, **limits)
             before = outstanding(state)
             decision = decide(state, stimulus, now, **limits)
+            if isinstance(stimulus, NodeResult) and isinstance(state, CodedState) and decision.events:
+                # The job of the body is done. If the body is to run again at once, that is another job.
+                before.discard(Dispatch(stimulus.node_id, stimulus.scope, stimulus.attempt))
             added = outstanding(state) - before
             if set(decision.commands) != added:
                 what = f"{type(stimulus).__name__}: commanded {decision.commands}, newly outstanding is {added}"
@@ -195,8 +212,10 @@ class Judge:
         instance_id = after.head.instance_id
         watched = self._runs.get(instance_id)
         if watched is None:
-            case = self._cases[after.head.workflow_name]
-            watched = self._runs[instance_id] = _Watched(Facts(case), InstanceState(case.plan, after.head))
+            case = self._cases[after.head.workflow_name, after.head.workflow_version]
+            facts = CodedFacts(case=case) if isinstance(case, CodedCase) else Facts(case=case)
+            watched = self._runs[instance_id] = _Watched(facts, new_state(case.plan, after.head))
+        watched.version = after.version
         run, sender = watched.facts, SENDER.get()
         if transaction.operation == "claim" and change.before is not None:
             self.a_worker_lets_go_of_what_it_could_not_extend(change.before.worker_id, instance_id)
@@ -211,17 +230,19 @@ class Judge:
             memory=None if change.by_family else self._memory_of(instance_id, transaction),
             recoveries_max=self._recoveries_max,
             effects=lambda node_id, scope: self.ledger.effects.get((instance_id, node_id, scope)),
+            steps=self.steps,
         )
-        count_commit(self.rarities, run, commit)
+        count_commit(self.rarities, commit)
+        row_laws, commit_laws, count = _LAWS[type(run)]
         for row in commit.rows:
-            count_row(self.rarities, run, row, commit)
-            for row_law in ROW_LAWS:
+            count(self.rarities, run, row, commit)
+            for row_law in row_laws:
                 for what in row_law(run, row, commit):
                     self.accuse(row_law, what, instance_id)
             self._take_in(watched, row, sender.worker_id)
         if self.violations:
             return  # what follows from a broken log would only hide how it was broken
-        for commit_law in COMMIT_LAWS:
+        for commit_law in commit_laws:
             for what in commit_law(run, commit):
                 self.accuse(commit_law, what, instance_id)
         self.commits += 1
@@ -239,7 +260,7 @@ class Judge:
         watched.facts.absorb(row, writer)
         evolve(watched.folded, row)
 
-    def _memory_of(self, instance_id: str, transaction: Transaction) -> InstanceState | None:
+    def _memory_of(self, instance_id: str, transaction: Transaction) -> AnyState | None:
         sender = SENDER.get()
         process = self.processes.get(sender.worker_id)
         if transaction.operation != "commit" or sender.late or process is None:
@@ -252,5 +273,30 @@ class Judge:
         anew = fold(facts.case.plan, head, facts.log)
         for state, name in ((watched.folded, "folded row by row"), (commit.memory, "in the holder's memory")):
             if state is not None:
-                for difference in differences(state, anew):
+                for difference in _differences(state, anew):
                     self.accuse("memory equals fold(log)", f"{name}: {difference}", head.instance_id)
+
+    def _coded_facts(self, instance_id: str) -> CodedFacts:
+        facts = self._runs[instance_id].facts
+        assert isinstance(facts, CodedFacts), "bodies are those of coded runs"
+        return facts
+
+    def _is_current(self, worker_id: str, instance_id: str) -> bool:
+        """Does this process hold the run in the version that is stored?"""
+        process = self.processes.get(worker_id)
+        held = None if process is None else process.engine.orchestrator._held.get(instance_id)
+        return held is not None and held.holding.version == self._runs[instance_id].version
+
+
+_LAWS: dict[type[RunFacts], tuple[Any, Any, Any]] = {
+    Facts: (ROW_LAWS, COMMIT_LAWS, count_row),
+    CodedFacts: (CODED_ROW_LAWS, CODED_COMMIT_LAWS, count_coded_row),
+}
+"""By the kind of run: the laws of rows and of commits, and who counts what is rare."""
+
+
+def _differences(state: AnyState, anew: AnyState) -> list[str]:
+    if isinstance(state, CodedState) and isinstance(anew, CodedState):
+        mine, logged = coded.picture(state), coded.picture(anew)
+        return [f"{part}: {mine[part]!r} != {logged[part]!r}" for part in mine if mine[part] != logged[part]]
+    return differences(state, anew)

@@ -3,7 +3,9 @@
 Called by `world`, which runs it callback by callback. One step is one callback. Which of the
 ready callbacks runs next is the seed's choice, so everything that two tasks may do in either
 order is done in both. Time stands still while anything is ready, apart from some microseconds
-a step, and then jumps to the next timer.
+a step, and then jumps to the next timer. In worlds of coded runs (`in_order`) only the processes
+race: within each, callbacks run in the order in which they were scheduled, as asyncio promises, and
+bodies of coded runs may count on that.
 
 A callback belongs to the simulated process in whose context it was scheduled. A frozen owner's
 callbacks are held back; a dead owner's are dropped.
@@ -76,11 +78,12 @@ class Callback:
 class SimulatedLoop(asyncio.AbstractEventLoop):
     """Runs callbacks in an order of the seed's choosing, in virtual time."""
 
-    def __init__(self, *, seed: int) -> None:
+    def __init__(self, *, seed: int, in_order: bool = False) -> None:
         self.steps = 0
         self.trace = seed & _TRACE_MASK
         """A digest of every choice so far: the same for the same seed, or something is not under control."""
         self._random = random.Random(seed).random
+        self._in_order = in_order
         self._now = 0.0
         self._ready: list[Callback] = []
         self._timers: list[tuple[float, int, Callback]] = []
@@ -106,9 +109,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             count = len(ready)
             chosen = int(self._random() * count)
             callback = ready[chosen]
-            last = ready.pop()
-            if chosen < count - 1:
-                ready[chosen] = last
+            if self._in_order:
+                callback = self._take_oldest_of(callback.owner)
+            else:
+                last = ready.pop()
+                if chosen < count - 1:
+                    ready[chosen] = last
             owner = callback.owner
             if callback.cancelled_:
                 continue
@@ -143,6 +149,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 owner.context.run(_unwind, task)
+
+    def _take_oldest_of(self, owner: Owner | None) -> Callback:
+        for number, callback in enumerate(self._ready):
+            if callback.owner is owner:
+                return self._ready.pop(number)
+        raise AssertionError("the owner was taken from the list")
 
     def _jump(self) -> bool:
         while self._timers:

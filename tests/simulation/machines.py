@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextvars
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from anabranch.durable.definition import Workflow
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import StoreUnavailable
 from tests.simulation.character import Character
@@ -73,6 +74,7 @@ class Machines:
         database_clock: DatabaseClock,
         judge: Judge,
         types: SimulatedTypes,
+        code: Sequence[Workflow],
         character: Character,
         rarities: Counter[str],
         seed: int,
@@ -81,6 +83,7 @@ class Machines:
         self._database = database
         self._judge = judge
         self._types = types
+        self._code = code
         self._character = character
         self._rarities = rarities
         self._rng = random.Random(f"machines {seed}")
@@ -193,7 +196,8 @@ class Machines:
             loop=self._loop,
             database=self._database,
             weather=self._weather[slot],
-            handlers=self._types,
+            types=self._types,
+            code=self._code,
             options=character.options(slot),
             clock=clock,
             worker_id=worker_id,
@@ -218,6 +222,7 @@ class Machines:
         process.crash()
         self._judge.processes.pop(process.worker_id, None)
         self._judge.ledger.forget_process(process.worker_id)
+        self._judge.steps.forget_process(process.worker_id)
         self._slots[slot] = None
         self._from_outside(down_s, self._launch, slot)
 

@@ -18,88 +18,91 @@ class Mutant:
     name: str
     hole: str
     patches: tuple[Patch, ...]
+    coded: bool = False
+    """It is hunted in the worlds of coded runs."""
 
 
-def _mutant(name: str, hole: str, *patches: tuple[str, str, str]) -> Mutant:
-    return Mutant(name, hole, tuple(Patch(*patch) for patch in patches))
+def mutant(name: str, hole: str, *patches: tuple[str, str, str], coded: bool = False) -> Mutant:
+    """A mutant by its patches (function, old, new)."""
+    return Mutant(name, hole, tuple(Patch(*patch) for patch in patches), coded)
 
 
 _DATABASE = "store.memory_database:MemoryDatabase"
 _ORCHESTRATOR = "orchestrator:Orchestrator"
 
 MUTANTS = (
-    _mutant(
+    mutant(
         "cause-without-consequences",
         "the result row is written, and what follows from it is left for later",
         ("rules.decide:_answer", "    _draw_consequences(thought)", "    pass"),
     ),
-    _mutant(
+    mutant(
         "lost-commit-forgotten",
         "the stimuli of a commit of unknown fate are not decided again",
         ("unclear:Rereader._refold", "held.inbox[:0] = draft.stimuli", "pass"),
     ),
-    _mutant(
+    mutant(
         "lost-commit-believed",
         "a commit of unknown fate is taken for written",
         ("rules.turn:was_written", "return all(", "return True or all("),
     ),
-    _mutant(
+    mutant(
         "foreign-rows-believed",
         "somebody else's rows are taken for those of our lost commit",
         ("rules.turn:_same_row", "return stored is not None and (", "return stored is not None or ("),
     ),
-    _mutant(
+    mutant(
         "birth-decided-twice",
         "a start that was stored after all is decided again",
         ("rules.decide:decide", "isinstance(stimulus, Started) and state.last_seq > 0", "False"),
     ),
-    _mutant(
+    mutant(
         "job-only-in-memory",
         "a dispatch that is in the log but not in a queue is performed by nobody",
         (f"{_ORCHESTRATOR}.adopt", "owes_all=True", "owes_all=False"),
     ),
-    _mutant(
+    mutant(
         "nothing-performed-after-unclear-commit",
         "after an unclear commit nothing outstanding is performed",
         ("unclear:Rereader._refold", "held.owes_all = True", "pass"),
     ),
-    _mutant(
+    mutant(
         "attempt-ignored",
         "a late result of attempt 1 is taken for attempt 2's",
         ("rules.run_state:RunState.awaits", " and activation.attempt == attempt", ""),
     ),
-    _mutant(
+    mutant(
         "version-ignored",
         "two writers that each see only themselves both commit",
         ("store.memory_database:_guard_holds", "row.version == turn.expected_version\n        and ", ""),
     ),
-    _mutant(
+    mutant(
         "claim-keeps-version",
         "a worker that lost its lease without knowing wins its next commit",
         (f"{_DATABASE}.claim", "version=row.version + 1", "version=row.version"),
         ("store.memory_database:_guard_holds", "        and row.worker_id == turn.worker_id\n", ""),
     ),
-    _mutant(
+    mutant(
         "foreign-write-keeps-version",
         "a row is appended beside the version check, and log order is not commit order",
         (f"{_DATABASE}._append", "before.version + 1", "before.version"),
     ),
-    _mutant(
+    mutant(
         "all-join-hangs-below-a-condition",
         "`all` waits until every edge is live",
         ("rules.scheduling:is_node_ready", "live + scope.dead.get(node.id, 0) < node.in_count", "live < node.in_count"),
     ),
-    _mutant(
+    mutant(
         "skip-stays-where-it-is",
         "a skipped node does not kill its edges",
         ("rules.thought:Thought.skip", "    self.todo.append((scope, node))", "    pass"),
     ),
-    _mutant(
+    mutant(
         "all-join-runs-early",
         "`all` is dispatched by its first live edge",
         ("rules.scheduling:is_node_ready", "if live and node.join_any", "if live"),
     ),
-    _mutant(
+    mutant(
         "any-join-runs-again",
         "`any` is dispatched again by a late edge",
         (
@@ -108,12 +111,12 @@ MUTANTS = (
             "True",
         ),
     ),
-    _mutant(
+    mutant(
         "iterations-collide",
         "iterations of an inner loop share the scopes of another's",
         ("rules.iterations:go_on", "if activation.scope.path else", "if False else"),
     ),
-    _mutant(
+    mutant(
         "parked-without-a-time",
         "due times live in timers only: a parked run is woken by nobody",
         (
@@ -122,74 +125,74 @@ MUTANTS = (
             "turn.release, turn.available_at = True, None",
         ),
     ),
-    _mutant(
+    mutant(
         "short-timers-forgotten",
         "a wait that keeps its worker is not put on the heap",
         (f"{_ORCHESTRATOR}._perform", "self._held.delays.schedule(turn.instance_id, won.next_due)", "pass"),
     ),
-    _mutant(
+    mutant(
         "parked-while-it-runs",
         "a run is parked although a handler's answer is outstanding",
         ("rules.turn:_set_lease", "parks = _is_idle(holding, now)", "parks = True"),
     ),
-    _mutant(
+    mutant(
         "retry-never-woken",
         "a failed try has a due time and nobody is told of it",
         ("rules.outcomes:attempt_failed", "    thought.wake(activation)", "    pass"),
     ),
-    _mutant(
+    mutant(
         "timer-by-our-own-clock",
         "a timer fires by the worker's clock, early by the store's",
         ("rules.turn:_draft", "not_before=max(", "not_before=None and max("),
     ),
-    _mutant(
+    mutant(
         "live-runs-taken-at-start-up",
         "a start-up takes the live runs of other workers",
         (f"{_DATABASE}.claim", "if _is_due(row, now) or", "if row.worker_id is not None or _is_due(row, now) or"),
     ),
-    _mutant(
+    mutant(
         "given-up-at-the-first-takeover",
         "whoever takes over somebody's run at a start-up fails it",
         ("rules.upkeep:taken_over", "recoveries > adopted.recoveries_max", "recoveries"),
     ),
-    _mutant(
+    mutant(
         "given-up-for-its-troubles",
         "a run is failed because its workers crashed, whatever progress it made",
         ("rules.evolve:evolve", "state.recoveries = 0", "pass"),
     ),
-    _mutant(
+    mutant(
         "complete-overwrites-cancel",
         "what comes after the end of a run is decided all the same",
         ("rules.decide:decide", "if state.is_terminal:", "if False:"),
     ),
-    _mutant(
+    mutant(
         "lease-kept-in-spite-of-everything",
         "a worker that cannot reach the store runs on beside its successor",
         ("leases:Leases.drop_unextended", "if extended_at < latest:", "if False:"),
     ),
-    _mutant(
+    mutant(
         "foreign-writes-unnoticed",
         "a cancel or signal from another process waits for our next commit",
         ("foreign:ForeignWatch._compare", "if changed:", "if False:"),
     ),
-    _mutant(
+    mutant(
         "handlers-not-stopped",
         "a handler whose result nobody awaits runs on",
         (f"{_ORCHESTRATOR}._perform", "self._task_worker.stop_job(turn.instance_id, stop)", "pass"),
     ),
-    _mutant(
+    mutant(
         "job-run-twice-at-once",
         "dispatching an attempt again in the same process runs it again",
         (f"{_ORCHESTRATOR}._dispatch", "activation is None or dispatch in held.performing", "activation is None"),
         ("task_worker:TaskWorker.add_node_job", "if known is None or known.stopped:", "if True:"),
         ("task_worker:TaskWorker._process", "execution is None or execution.job is not job", "execution is None"),
     ),
-    _mutant(
+    mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
         ("rules.waiting:take_signal", "    del signals[seq]\n", ""),
     ),
-    _mutant(
+    mutant(
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
         (
@@ -199,12 +202,12 @@ MUTANTS = (
         ),
         (f"{_DATABASE}.append_signal", 'key is not None and ("signal", key) in record.unique', "False"),
     ),
-    _mutant(
+    mutant(
         "start-key-ignored",
         "a start that is repeated with its key starts another run",
         (f"{_DATABASE}.commit", "if holder is not None or record is not None:", "if record is not None:"),
     ),
-    _mutant(
+    mutant(
         "context-of-the-day",
         "a retry sees what was written since the first try",
         (
@@ -213,7 +216,7 @@ MUTANTS = (
             "activation.phase, activation.context = _DISPATCHED, state.context_of(scope)",
         ),
     ),
-    _mutant(
+    mutant(
         "results-dropped-at-refresh",
         "what arrives while a foreign change is read in is not decided afterwards",
         (
@@ -222,32 +225,32 @@ MUTANTS = (
             "[setattr(held, 'in_flight', False) for held in held_now]",
         ),
     ),
-    _mutant(
+    mutant(
         "end-of-a-child-wakes-nobody",
         "a parent that has asked about its child and is parked then never hears of it again",
         (f"{_DATABASE}.commit", "woken_parents(turns, won)", "[]"),
     ),
-    _mutant(
+    mutant(
         "parked-before-asking-for-children",
         "a parent is parked although its child may have ended before it began to wait",
         ("rules.turn:_is_idle", " or holding.unchecked", ""),
     ),
-    _mutant(
+    mutant(
         "children-left-behind",
         "children run on although their parent has failed, or the activation that awaits them was skipped",
         (f"{_DATABASE}.commit", "cancelled_children(turns, won)", "[]"),
     ),
-    _mutant(
+    mutant(
         "grandchildren-left-behind",
         "what a cancelled child waits for runs on",
         (f"{_DATABASE}._cancel", "todo += self._awaited_by(instance_id)", "pass"),
     ),
-    _mutant(
+    mutant(
         "child-born-too-late",
         "a birth that was on its way when its activation ended takes place all the same",
         (f"{_DATABASE}.commit", " and self._is_wanted(turn.birth)", ""),
     ),
-    _mutant(
+    mutant(
         "news-of-a-child-lost-in-the-house",
         "a process that ends a child takes over the parent's new version, and does not tell what it is about",
         (

@@ -22,7 +22,7 @@ class Patch:
     """One replacement in one function."""
 
     function: str
-    """`module:name` or `module:Class.name`, the module without its `anabranch.engine.`."""
+    """`module:name` or `module:Class.name`, the module without its `anabranch.engine.`, or as `durable.…`."""
     old: str
     new: str
 
@@ -39,7 +39,8 @@ def patched(patches: Sequence[Patch]) -> Iterator[None]:
 @contextmanager
 def _applied(patch: Patch) -> Iterator[None]:
     module_name, _, path = patch.function.partition(":")
-    module = importlib.import_module(f"anabranch.engine.{module_name}")
+    room = "anabranch" if module_name.startswith("durable.") else "anabranch.engine"
+    module = importlib.import_module(f"{room}.{module_name}")
     owner: Any = module
     *outer, name = path.split(".")
     for each in outer:

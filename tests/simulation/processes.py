@@ -7,15 +7,18 @@ await. Nothing here decides what goes wrong: that is `faults`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.runner import Runner, WithBodies
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.stimuli import Failed, NodeResult
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.service.child_runs import ChildRuns
+from anabranch.service.step_signals import StepSignals
 from anabranch.service.workflow_service import WorkflowService
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.network import SENDER, Connection, Sender, Weather
@@ -62,7 +65,8 @@ class SimulatedProcess:
         loop: SimulatedLoop,
         database: MemoryDatabase,
         weather: Weather,
-        handlers: HandlerRegistry,
+        types: HandlerRegistry,
+        code: Iterable[Workflow],
         options: EngineOptions,
         clock: SkewedClock,
         worker_id: str,
@@ -82,15 +86,26 @@ class SimulatedProcess:
         """When it was last known to have been standing still."""
         self._requests: dict[asyncio.Future[Any], None] = {}
         connection = Connection(database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max)
+        self.children, signals = ChildRuns(), StepSignals()
+        runner = Runner(Registry(code if options.works else ()), children=self.children, signals=signals)
+        handlers = WithBodies(types, runner)
         # Built in its own context, as everything that runs in it.
         self.engine: Engine = self.owner.context.run(
-            lambda: Engine(store=connection, handlers=handlers, options=options, clock=clock, worker_id=worker_id)
+            lambda: Engine(
+                store=connection,
+                handlers=handlers,
+                options=options,
+                clock=clock,
+                worker_id=worker_id,
+                known_code=runner.known,
+            )
         )
         self.service = WorkflowService(
-            engine=self.engine, node_types=handlers, retention_days_max=RETENTION_DAYS_MAX, pending_max=PENDING_MAX
+            engine=self.engine, node_types=types, retention_days_max=RETENTION_DAYS_MAX, pending_max=PENDING_MAX
         )
-        self.children = ChildRuns()
         self.children.connect(self.engine, self.service)
+        signals.connect(self.service)
+        runner.connect(self.engine)
         # The queue promises no more than a network would: results may be doubled, late, or lost with their process.
         self._deliver = self.engine.orchestrator.receive_result
         self.engine.orchestrator._task_worker._results.register_results_worker(self._receive_result)

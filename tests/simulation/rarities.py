@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 
 from anabranch.engine.rules.events import Event, EventType, Status
-from tests.simulation.facts import Facts
+from tests.simulation.coded_facts import BODY, CodedFacts
+from tests.simulation.facts import Facts, RunFacts
 from tests.simulation.invariants import Commit
 
 # A dead path of ten or more nodes skipped in one transaction.
@@ -17,6 +18,9 @@ DEAD_PATH = 10
 
 # A signal and a timeout within 50 ms of each other meet in one commit, or nearly do.
 RACE_MS = 50
+
+# Steps sign their signals with an idempotency key of 16 bytes, written as 32 characters; clients' keys are shorter.
+STEP_KEY_CHARACTERS = 32
 
 EXPECTED = (
     "activation skipped in a failed iteration",
@@ -28,6 +32,19 @@ EXPECTED = (
     "child held elsewhere cancelled with its parent",
     "clock of a process jumped",
     "clock of the database jumped",
+    "coded: body called again",
+    "coded: body suspended",
+    "coded: cancelled while its body ran",
+    "coded: run ended in a later attempt",
+    "coded: run replayed at its end",
+    "coded: signalled by a step",
+    "coded: step called again after a crash",
+    "coded: step failed again in a later attempt",
+    "coded: step tried again",
+    "coded: tried again by another worker",
+    "coded: wait ended by another worker",
+    "coded: woken while it was suspended",
+    "coded: workflow tried again",
     "commit lost to a foreign write",
     "commit lost to a lock",
     "commit lost to the end of its run",
@@ -72,7 +89,7 @@ EXPECTED = (
 )
 
 
-def count_commit(rarities: Counter[str], run: Facts, commit: Commit) -> None:
+def count_commit(rarities: Counter[str], commit: Commit) -> None:
     """What is rare about a transaction."""
     if sum(row.type is EventType.NODE_SKIPPED for row in commit.rows) >= DEAD_PATH:
         rarities["dead path of ten"] += 1
@@ -118,6 +135,31 @@ def count_row(rarities: Counter[str], run: Facts, row: Event, commit: Commit) ->
             rarities["terminated by an end"] += run.terminated
 
 
+def count_coded_row(rarities: Counter[str], run: CodedFacts, row: Event, commit: Commit) -> None:
+    """The same for the row of a coded run."""
+    place = (row.node_id, row.scope)
+    elsewhere = _writer_of_last(run, place) != commit.sender.worker_id
+    match row.type:
+        case EventType.NODE_DISPATCHED if row.attempt > 1:
+            rarities["coded: workflow tried again" if place == BODY else "coded: step tried again"] += 1
+            rarities["coded: tried again by another worker"] += elsewhere
+        case EventType.NODE_WAITING if place == BODY:
+            ready = row.payload.value.get("ready", False)
+            rarities["coded: woken while it was suspended" if ready else "coded: body suspended"] += 1
+        case EventType.NODE_WAITING:
+            _count_wait(rarities, run, row, place)
+        case EventType.NODE_COMPLETED if place in run.last and elsewhere:
+            rarities["coded: wait ended by another worker"] += 1
+        case EventType.NODE_FAILED if row.scope.find("@") >= 0:
+            rarities["coded: step failed again in a later attempt"] += 1
+        case EventType.INSTANCE_COMPLETED | EventType.INSTANCE_FAILED:
+            rarities["coded: run ended in a later attempt"] += run.body_attempt > 1
+        case EventType.INSTANCE_CANCELLED:
+            rarities["coded: cancelled while its body ran"] += bool(commit.folded.running)
+        case EventType.SIGNAL_RECEIVED:
+            rarities["coded: signalled by a step"] += len(row.payload.value.get("key") or "") == STEP_KEY_CHARACTERS
+
+
 def _count_family(rarities: Counter[str], commit: Commit, held_by: str | None) -> None:
     """A run that was touched by the end of its child, or of its parent."""
     if commit.rows:
@@ -141,7 +183,7 @@ def _count_join(rarities: Counter[str], run: Facts, row: Event, commit: Commit) 
         rarities["join raced"] += 1
 
 
-def _count_wait(rarities: Counter[str], run: Facts, row: Event, place: tuple[str, str]) -> None:
+def _count_wait(rarities: Counter[str], run: RunFacts, row: Event, place: tuple[str, str]) -> None:
     seq = row.payload.value.get("signalSeq")
     if seq is None:
         return
@@ -173,6 +215,6 @@ def _count_completion(rarities: Counter[str], run: Facts, row: Event, commit: Co
             rarities["any-join passed by a late edge"] += (target, row.scope) in run.attempts
 
 
-def _writer_of_last(run: Facts, place: tuple[str, str]) -> str | None:
+def _writer_of_last(run: RunFacts, place: tuple[str, str]) -> str | None:
     row = run.last.get(place)
     return None if row is None else run.writers[row.seq - 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.coded_mutants import CODED_MUTANTS
 from tests.simulation.faults import Fault
 from tests.simulation.hunting import HUNT_STEPS_MAX, hunt, repeat, report, shrink
 from tests.simulation.mutants import MUTANTS, Mutant
@@ -13,13 +14,15 @@ from tests.simulation.world import simulate
 # The promise of the project: sixteen holes at least.
 MUTANTS_MIN = 16
 
+ALL_MUTANTS = (*MUTANTS, *CODED_MUTANTS)
+
 
 # 200,000 steps take some seconds, and minutes on a machine that does much else.
 HUNT_SECONDS_MAX = 300
 
 
 @pytest.mark.timeout(HUNT_SECONDS_MAX)
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", ALL_MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_simulation_finds(mutant: Mutant) -> None:
     catch = hunt(mutant)
     assert catch is not None, (
@@ -30,8 +33,8 @@ def test_the_simulation_finds(mutant: Mutant) -> None:
 
 def test_there_are_enough_mutants_and_no_two_alike() -> None:
     assert len(MUTANTS) >= MUTANTS_MIN
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    assert len({mutant.patches for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({mutant.name for mutant in ALL_MUTANTS}) == len(ALL_MUTANTS)
+    assert len({mutant.patches for mutant in ALL_MUTANTS}) == len(ALL_MUTANTS)
 
 
 def test_a_failure_is_shrunk_repeated_and_reported() -> None:

@@ -13,12 +13,13 @@ import pytest
 from tests.simulation.faults import Fault
 from tests.simulation.hunting import known_seeds, report, shrink
 from tests.simulation.rarities import EXPECTED
-from tests.simulation.world import simulate
+from tests.simulation.world import CODED_FROM, simulate
 
 ROOT = Path(__file__).parents[2]
 
 # 80 worlds are some 400,000 callbacks: under half a minute on a slow core, in lots that two workers can share.
 SEEDS = range(1, 81)
+CODED_SEEDS = range(CODED_FROM + 1, CODED_FROM + 41)
 LOTS = 8
 
 # Met in nearly every lot of ten worlds; the whole list is expected of `make simulate`.
@@ -34,6 +35,15 @@ COMMON = (
 )
 
 
+COMMON_IN_CODE = (
+    "coded: body called again",
+    "coded: body suspended",
+    "coded: run replayed at its end",
+    "coded: step called again after a crash",
+    "coded: step tried again",
+)
+
+
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_every_promise_is_kept_in_hostile_worlds(lot: int) -> None:
     rarities: Counter[str] = Counter()
@@ -44,6 +54,18 @@ def test_every_promise_is_kept_in_hostile_worlds(lot: int) -> None:
     missed = [name for name in COMMON if not rarities[name]]
     assert not missed, f"tested nothing: {missed} never happened"
     assert set(COMMON) <= set(EXPECTED)
+
+
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_every_promise_is_kept_in_worlds_of_coded_runs(lot: int) -> None:
+    rarities: Counter[str] = Counter()
+    for seed in CODED_SEEDS[lot::LOTS]:
+        outcome = simulate(seed)
+        assert not outcome.violations, report(shrink(outcome))
+        rarities += outcome.rarities
+    missed = [name for name in COMMON_IN_CODE if not rarities[name]]
+    assert not missed, f"tested nothing: {missed} never happened"
+    assert set(COMMON_IN_CODE) <= set(EXPECTED)
 
 
 @pytest.mark.parametrize("seed", known_seeds())
@@ -66,15 +88,17 @@ def test_a_peaceful_world_is_as_the_oracle_says() -> None:
 
 
 def test_the_same_seed_gives_the_same_world_callback_by_callback() -> None:
-    first, second = simulate(7), simulate(7)
-    assert (first.steps, first.trace) == (second.steps, second.trace)
-    assert first.trace != simulate(8).trace
+    for seed in (7, CODED_FROM + 7):
+        first, second = simulate(seed), simulate(seed)
+        assert (first.steps, first.trace) == (second.steps, second.trace)
+        assert first.trace != simulate(seed + 1).trace
 
 
-def test_the_same_seed_gives_the_same_world_in_another_process() -> None:
+@pytest.mark.parametrize("seed", [7, CODED_FROM + 7])
+def test_the_same_seed_gives_the_same_world_in_another_process(seed: int) -> None:
     """Whatever the order of that process's sets of text: its hash seed is another one."""
-    here = simulate(7)
-    script = "from tests.simulation.world import simulate; print(simulate(7).trace)"
+    here = simulate(seed)
+    script = f"from tests.simulation.world import simulate; print(simulate({seed}).trace)"
     traces = {
         subprocess.run(
             [sys.executable, "-c", script],

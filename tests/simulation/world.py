@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.handlers import Services, builtin_types
-from tests.simulation.aftermath import last_look, look_how_soon, written_log
+from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
 from tests.simulation.character import draw_character
 from tests.simulation.clients import TENANT, Client, Known
 from tests.simulation.control import under_control
@@ -69,6 +69,9 @@ class Outcome:
     """The log of the run that the first violation is about."""
 
 
+# Seeds from here on are those of worlds with coded runs; a soak of hours does not count so far from 1.
+CODED_FROM = 1_000_000
+
 Choice = Callable[[list[Fault]], list[Fault]]
 """Which faults of a plan are to happen."""
 
@@ -83,16 +86,17 @@ class _World:
 
     def __init__(self, seed: int, choose: Choice | None) -> None:
         self._seed = seed
-        self._character = character = draw_character(random.Random(f"character {seed}"))
+        self._character = character = draw_character(random.Random(f"character {seed}"), coded=seed >= CODED_FROM)
         self._rarities: Counter[str] = Counter()
-        self._loop = SimulatedLoop(seed=seed)
+        self._loop = SimulatedLoop(seed=seed, in_order=seed >= CODED_FROM)
         self._clock = DatabaseClock(self._loop)
         self._judge = Judge(
-            cases={case.name: case for case in character.all_cases},
+            cases={(case.name, case.version): case for case in (*character.drawn_cases, *character.coded_cases)},
             rarities=self._rarities,
             recoveries_max=character.recoveries_max,
             lease_ms=character.lease_ms,
             loop=self._loop,
+            seed=seed,
         )
         self._database = MemoryDatabase(now=self._clock.now, on_commit=self._judge.transaction)
         self._machines = Machines(
@@ -103,6 +107,7 @@ class _World:
             types=SimulatedTypes(
                 builtin_types(Services(children=ChildrenHere(self._judge.processes))), self._judge.ledger, seed=seed
             ),
+            code=[case.workflow(self._judge.steps) for case in character.coded_cases],
             character=character,
             rarities=self._rarities,
             seed=seed,
@@ -120,7 +125,7 @@ class _World:
     def play(self) -> Outcome:
         """Chaos, then calm, then the last look; no further than to the first broken promise."""
         violations = self._judge.violations
-        compiled = {case.name: case.plan for case in self._character.all_cases}
+        compiled = {case.name: case.plan for case in self._character.drawn_cases}
         with under_control(self._judge, compiled, seed=self._seed), self._loop.running():
             self._begin()
             for act in (self._chaos, self._until_all_has_ended, self._probe, self._last_look):
@@ -141,13 +146,17 @@ class _World:
 
     # -- acts -----------------------------------------------------------------------------
     def _begin(self) -> None:
-        for case in self._character.all_cases:
+        for coded in self._character.coded_cases:
+            self._database.definitions.register(
+                name=coded.name, version=coded.version, definition={"workflowOptions": coded.options}
+            )
+        for case in self._character.drawn_cases:
             self._database.definitions.save(
                 tenant_id=TENANT,
                 name=case.name,
                 title=case.name,
                 definition=case.document,
-                kind="drawn",
+                kind=case.kind,
                 workflow_id=None,
                 expected_version=None,
             )
@@ -206,6 +215,11 @@ class _World:
     def _last_look(self) -> None:
         self._play_on(AFTERWARDS_S)
         last_look(self._judge, self._machines, self._database, self._rarities)
+        if not self._judge.violations:
+            replay = self._loop.create_task(replay_completed(self._judge, self._database, self._rarities))
+            while not replay.done():
+                self._step()
+            replay.result()
 
     def _end(self) -> None:
         """Unwind whatever still stands, while there is a loop to do it in."""

@@ -196,6 +196,19 @@ def test_a_deadline_cancels_them_too():
     assert run.outcome["code"] == "DEADLINE_EXCEEDED"
 
 
+def test_a_child_that_has_begun_begins_once():
+    """The report is decided again when its commit was taken for lost, and came to pass all the same."""
+    run = invoking()
+    again = run.when(report("call", Begun(), kind=StepKind.CHILD))
+    assert again == NOTHING
+
+
+def test_a_child_that_could_not_be_started_is_cancelled_in_case_it_was():
+    """The answer to its birth may have been lost: nobody would ever wait for it."""
+    decision = invoking().when(broken("call", retryable=False, kind=StepKind.CHILD))
+    assert (types(decision), decision.cancels) == (["NODE_FAILED call"], [CHILD])
+
+
 # -- the workflow's own retry ---------------------------------------------------------------
 def test_the_next_attempt_of_the_body_begins_when_it_is_due():
     run = Coded(retry=QUICK)

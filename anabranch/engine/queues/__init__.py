@@ -2,5 +2,6 @@
 
 from anabranch.engine.queues.delays import DelayQueue
 from anabranch.engine.queues.in_process import NodeJob, ResultQueue, TaskQueue
+from anabranch.engine.queues.slots import Slot, present_slot
 
-__all__ = ["DelayQueue", "NodeJob", "ResultQueue", "TaskQueue"]
+__all__ = ["DelayQueue", "NodeJob", "ResultQueue", "Slot", "TaskQueue", "present_slot"]

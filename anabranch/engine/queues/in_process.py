@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from anabranch.engine.queues.slots import Slots, present_slot
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.context import Context
 from anabranch.engine.rules.plan import PlanNode
@@ -43,15 +44,15 @@ class NodeJob:
 
 
 class TaskQueue:
-    """Node jobs, first in first out, taken by a fixed number of concurrent consumers."""
+    """Node jobs, first in first out, taken by as many concurrent consumers as there are slots and lent ones."""
 
     def __init__(self) -> None:
         self._jobs: deque[NodeJob] = deque()
         self._idlers: list[asyncio.Future[None]] = []
         """Consumers with nothing to do, each waiting to be woken for one job."""
         self._process: Callable[[NodeJob], Awaitable[None]] | None = None
-        self._concurrency = 0
-        self._consumers: list[asyncio.Task[None]] = []
+        self._slots = Slots(self._wake_one)
+        self._consumers: dict[asyncio.Task[None], None] = {}
         self._closed = False
         self._busy = 0
         self._idle = asyncio.Event()
@@ -60,7 +61,7 @@ class TaskQueue:
     def register_task_worker(self, process: Callable[[NodeJob], Awaitable[None]], *, concurrency: int) -> None:
         """Name the function that executes a job, and how many run at once. Before `start`."""
         self._process = process
-        self._concurrency = concurrency
+        self._slots.concurrency = concurrency
 
     def add_node_job(self, job: NodeJob) -> None:
         """Queue a job; after `close` it is dropped (the log still owes it, the next owner performs it)."""
@@ -75,9 +76,8 @@ class TaskQueue:
 
     async def start(self) -> None:
         """Begin to consume."""
-        self._consumers = [
-            asyncio.create_task(self._consume(), name=f"task-worker-{number}") for number in range(self._concurrency)
-        ]
+        for _ in range(self._slots.concurrency):
+            self._add_consumer()
 
     def close(self) -> None:
         """Take no further jobs and forget the queued ones; executions under way go on."""
@@ -91,7 +91,8 @@ class TaskQueue:
     async def stop(self) -> None:
         """Cancel what still executes, and leave alone what does not heed it; may be called twice, or before start."""
         self.close()
-        consumers, self._consumers = self._consumers, []
+        consumers = list(self._consumers)
+        self._consumers.clear()
         for consumer in consumers:
             consumer.cancel()
         if consumers:
@@ -100,23 +101,37 @@ class TaskQueue:
                 logger.warning("%d handlers do not end although they were cancelled; they are left behind", len(deaf))
 
     def _wake_one(self) -> None:
+        if not self._jobs:
+            return
         while self._idlers:
             idler = self._idlers.pop()
             if not idler.done():
                 idler.set_result(None)
                 return
+        if self._consumers and self._slots.has_free:
+            self._add_consumer()  # all others execute, or have lent their slots
+
+    def _add_consumer(self) -> None:
+        consumer = asyncio.create_task(self._consume(), name="task-worker")
+        self._consumers[consumer] = None
 
     async def _consume(self) -> None:
         assert self._process is not None, "register_task_worker comes before start"
+        me = asyncio.current_task()
+        assert me is not None, "a consumer is a task"
         in_a_row = 0
         while True:
-            if not self._jobs:
+            if not self._jobs or not self._slots.has_free:
+                if len(self._consumers) > self._slots.concurrency:
+                    del self._consumers[me]  # it stood in for one that had lent its slot
+                    return
                 in_a_row = 0
                 idler = asyncio.get_running_loop().create_future()
                 self._idlers.append(idler)
                 await idler
                 continue
-            job = self._jobs.popleft()
+            job, slot = self._jobs.popleft(), self._slots.take()
+            present_slot.set(slot)
             self._busy += 1
             self._idle.clear()
             try:
@@ -125,6 +140,7 @@ class TaskQueue:
                 # Its lease lapses in the end; this consumer must not be lost with it.
                 logger.exception("a job went wrong outside its handler", extra={"instance_id": job.instance_id})
             finally:
+                slot.end()
                 self._busy -= 1
                 if self._busy == 0:
                     self._idle.set()

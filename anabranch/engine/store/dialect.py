@@ -47,7 +47,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class ForeignEvent:
-    """An event that is appended whoever holds the instance; `ends` closes it as cancelled."""
+    """An event that is appended whoever holds the instance; `ends` closes it as cancelled.
+
+    A signal that is `awaited` will be consumed at once: the limit of unconsumed ones does not hold it off.
+    """
 
     tenant_id: str
     instance_id: str
@@ -55,6 +58,7 @@ class ForeignEvent:
     payload: str
     key: str | None = None
     ends: bool = False
+    awaited: bool = False
 
 
 class Dialect(Protocol):

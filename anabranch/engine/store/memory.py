@@ -143,12 +143,12 @@ class MemoryStore:
 
     # -- foreign stimuli ------------------------------------------------------------------
     async def append_signal(
-        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None
+        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None, awaited: bool = False
     ) -> ForeignResult:
         """See `ports.Store.append_signal`."""
         await self.faults.before("append_signal")
         result = self.database.append_signal(
-            tenant_id=tenant_id, instance_id=instance_id, event=event, payload=payload, key=key
+            tenant_id=tenant_id, instance_id=instance_id, event=event, payload=payload, key=key, awaited=awaited
         )
         await self.faults.after("append_signal")
         return result

@@ -188,7 +188,7 @@ class MemoryDatabase:
 
     # -- foreign stimuli ------------------------------------------------------------------
     def append_signal(
-        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None
+        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None, awaited: bool = False
     ) -> ForeignResult:
         """Append SIGNAL_RECEIVED whoever holds the instance, once per key."""
         record = self._of_tenant(instance_id, tenant_id)
@@ -198,7 +198,7 @@ class MemoryDatabase:
             return ForeignResult(record.row, None, repeated=True)
         if record.row.status.is_terminal:
             return ForeignResult(record.row, None)
-        if record.signals_kept >= SIGNALS_KEPT_MAX:
+        if record.signals_kept >= SIGNALS_KEPT_MAX and not awaited:
             raise TooManySignals(f"run {instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
         return self._append_foreign(
             record, EventType.SIGNAL_RECEIVED, signal_payload(event, payload, key), record.row.status

@@ -38,6 +38,9 @@ CONNECT_WAIT_S = 30.0
 # 1 s between tries: soon enough to be on time, rare enough to read the lines.
 CONNECT_PAUSE_S = 1.0
 
+# No run ever keeps so many signals: the databases' 32-bit integers end there, and so do their `seq`s.
+_NO_LIMIT = 2**31 - 1
+
 
 class SqlStore(Inquiries, Definitions, Upkeep):
     """A store on a SQL database; see `ports.Store` for what each method promises."""
@@ -201,11 +204,11 @@ class SqlStore(Inquiries, Definitions, Upkeep):
 
     # -- foreign stimuli ------------------------------------------------------------------
     async def append_signal(
-        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None
+        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None, awaited: bool = False
     ) -> ForeignResult:
         """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional."""
         raw = signal_payload(event, payload, key).raw.decode()
-        signal = ForeignEvent(tenant_id, instance_id, EventType.SIGNAL_RECEIVED, raw, key=key)
+        signal = ForeignEvent(tenant_id, instance_id, EventType.SIGNAL_RECEIVED, raw, key=key, awaited=awaited)
         row = None
         with suppress(DuplicateRefused):  # the same key, sent twice at once: the other one is written
             row = await self._append(signal)
@@ -226,8 +229,9 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         if not is_uuid(event.instance_id):
             return None
         self._stranger_wrote_here = True
+        signals_max = _NO_LIMIT if event.awaited else SIGNALS_KEPT_MAX
         row = await self.write(
-            lambda connection: self.dialect.append_foreign(connection, event, signals_max=SIGNALS_KEPT_MAX)
+            lambda connection: self.dialect.append_foreign(connection, event, signals_max=signals_max)
         )
         if row is not None and self._notices is not None:
             self._notices.appended(row)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from anabranch.engine.rules.child_ids import child_id
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, BODY_SCOPE, StepKind
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, BODY_SCOPE, StepKind, read_mark
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decision import NOTHING, Decision
@@ -177,6 +177,8 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
     step = state.steps.get((report.name, report.scope))
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not Phase.DISPATCHED):
         return  # a duplicate
+    if step is not None and isinstance(report.outcome, Begun):
+        return  # a duplicate, from a commit that was taken for lost: it has begun
     if step is None and len(state.steps) >= STEPS_MAX:
         message = f"the run asks for more than {STEPS_MAX} steps; let it start other runs for parts of its work"
         notes.fail_instance(RunError("STEP_LIMIT", "StepLimit", message, report.name, report.scope))
@@ -217,6 +219,9 @@ def _attempt_failed(notes: CodedNotes, report: StepReport, failed: Failed) -> No
     """A try failed: another is due later, or that was the last."""
     note = next_try(notes, report.retry, report.attempt, failed, key=f"{report.scope}/{report.name}")
     if note is None:
+        if read_mark(report.mark).kind is StepKind.CHILD:
+            # It may have been born, and the answer lost.
+            notes.cancels.append(child_id(notes.state.head.instance_id, report.name, report.scope))
         _fail_step(notes, report, failed.error)
         return
     _append(notes, EventType.NODE_ATTEMPT_FAILED, report, note, error_message=failed.error.message)

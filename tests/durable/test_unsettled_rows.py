@@ -1,0 +1,81 @@
+"""What is decided and not committed is not acted upon: one body on a desk of the test's own, row by row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from anabranch.durable.body import BodyRun
+from anabranch.engine.clock import SystemClock
+from anabranch.engine.desk import Desk
+from anabranch.engine.rules.coded.places import StepKind
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome, StepReport
+from anabranch.engine.rules.values import NULL
+from anabranch.errors import RunError
+from tests.spec.coded import Coded
+
+RETRY_MS = 100
+POLICY = RetryPolicy(base_ms=RETRY_MS)
+
+# Rounds of the event loop after which nothing moves any more by itself.
+ROUNDS = 20
+
+
+class OpenDesk:
+    """See `engine.desk.Desk`: the test says what is committed."""
+
+    def __init__(self, run: Coded) -> None:
+        self._run = run
+        self.settled_seq = run.state.last_seq
+        self.reports: list[StepReport] = []
+
+    @property
+    def journal(self) -> CodedState:
+        return self._run.state
+
+    def report(self, report: StepReport) -> None:
+        self.reports.append(report)
+
+    def commit(self, settled: Callable[[], None]) -> None:
+        """All that was decided is committed now."""
+        self.settled_seq = self._run.state.last_seq
+        settled()
+
+
+async def rounds() -> None:
+    for _ in range(ROUNDS):
+        await asyncio.sleep(0)
+
+
+async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
+    """Its time comes just after the failed try was committed, and before the body has gone on."""
+    run, tries = Coded(), []
+    desk = OpenDesk(run)
+    body_run = BodyRun(cast(Desk, desk), run.state, SystemClock())
+
+    async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+        tries.append(attempt)
+        if attempt == 1:
+            return Failed(RunError("HANDLER_ERROR", "ValueError", "no", "fetch", "", 1), retryable=True), None
+        return Completed(NULL), None
+
+    async def body() -> Any:
+        return await body_run.answer(body_run.call("fetch", StepKind.RUN), try_once, POLICY)
+
+    under_way = asyncio.create_task(body_run.run(body()))
+    await rounds()
+    run.when(desk.reports.pop())
+    desk.commit(body_run.settled)
+    run.later(RETRY_MS)  # decided, and on its way to the store
+    await rounds()
+    assert tries == [1], "the second try is not in the log yet"
+
+    desk.commit(body_run.settled)
+    await rounds()
+    assert tries == [1, 2]
+    run.when(desk.reports.pop())
+    desk.commit(body_run.settled)
+    assert await under_way is None

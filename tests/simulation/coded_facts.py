@@ -1,0 +1,85 @@
+"""What the log of one coded run says so far, read row by row, without the help of the engine's journal.
+
+Kept by `judge`; `coded_invariants` and `coded_judge` ask the questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from tests.simulation.coded_cases import CodedCase
+from tests.simulation.facts import Place, RunFacts
+from tests.simulation.program_bodies import Call
+from tests.simulation.program_ends import End
+
+BODY: Place = ("", "")
+
+_OF_THE_BODY = {EventType.NODE_DISPATCHED, EventType.NODE_WAITING, EventType.NODE_ATTEMPT_FAILED, EventType.SYSTEM_SET}
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CodedFacts(RunFacts):
+    """One coded run."""
+
+    case: CodedCase
+    ended_in: dict[Place, int] = field(default_factory=dict)
+    """The attempt of the workflow that a step ended in."""
+    pictures: dict[tuple[int, int], list[object]] = field(default_factory=dict)
+    """What the body saw when it looked at its context, by (attempt, how many times)."""
+
+    @property
+    def body_attempt(self) -> int:
+        """The attempt of the workflow; 0 before the first."""
+        return self.attempts.get(BODY, 0)
+
+    def place_of(self, call: Call, attempt: int) -> Place:
+        """Where a call of this attempt of the workflow stands in the log: what had failed before runs anew."""
+        name, number = call
+        first = "" if number == 1 else f"#{number}"
+        latest = (name, first)
+        for again in range(2, attempt + 1):
+            if (name, f"{first}@{again}") in self.last:
+                latest = (name, f"{first}@{again}")
+        ending = self.endings.get(latest)
+        if ending is not None and ending.type is EventType.NODE_FAILED and self.ended_in[latest] < attempt:
+            return (name, f"{first}@{attempt}")
+        return latest
+
+    def open_try(self, place: Place) -> int:
+        """Which try of a step is the next to be answered: only failed ones count."""
+        row = self.last.get(place)
+        if row is None:
+            return 1
+        return row.attempt + (row.type is EventType.NODE_ATTEMPT_FAILED)
+
+    def ending_for(self, call: Call, attempt: int) -> Event | None:
+        """The row that a body in this attempt of the workflow may be answered from."""
+        return self.endings.get(self.place_of(call, attempt))
+
+    def end_of(self, call: Call, attempt: int) -> End | None:
+        """How a call ended, for the body of this attempt."""
+        ending = self.ending_for(call, attempt)
+        if ending is None:
+            return None
+        if ending.type is EventType.NODE_COMPLETED:
+            return True, ending.payload.value
+        return False, ending.payload.value["error"]
+
+    def absorb_activation(self, event: Event, place: Place) -> None:
+        """Take in a row about a step, or about the body."""
+        if place == BODY:
+            if event.type in _OF_THE_BODY:
+                self.last[BODY] = event
+            if event.type is EventType.NODE_DISPATCHED:
+                self.attempts[BODY] = event.attempt
+            return
+        self.attempts[place] = event.attempt
+        if event.type is EventType.NODE_WAITING:
+            self.absorb_wait(event, place)
+        elif event.type in ENDINGS:
+            self.endings[place] = event
+            self.ended_in[place] = self.body_attempt
+            self.waits.pop(place, None)
+        if event.type is not EventType.NODE_WAITING or "signalSeq" not in event.payload.value or place not in self.last:
+            self.last[place] = event

@@ -1,0 +1,95 @@
+"""The judge of bodies: hears what each call of a body is told and does, and holds it against the log.
+
+`judge` makes one; the step ledger calls it before each step and after each answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anabranch import StepError
+from anabranch.engine.rules.events import EventType
+from tests.simulation.coded_facts import CodedFacts
+from tests.simulation.program_bodies import BodyCall, Call, StepLedger
+from tests.simulation.programs import Run
+
+Accuse = Callable[[Callable[..., object], str, str], None]
+"""(the promise, what is wrong, the run)."""
+
+
+class CodedJudge:
+    """Listens to the bodies of one world."""
+
+    def __init__(
+        self,
+        *,
+        facts: Callable[[str], CodedFacts],
+        is_current: Callable[[str, str], bool],
+        accuse: Accuse,
+        rarities: Any,
+        seed: int,
+    ) -> None:
+        """`is_current` (worker id, run id): does this worker hold the run, and know all that is in its log?"""
+        self._facts = facts
+        self._is_current = is_current
+        self._accuse = accuse
+        self._rarities = rarities
+        self.ledger = StepLedger(self, seed=seed)
+
+    # -- what the ledger tells ------------------------------------------------------------
+    def body_begins(self, call: BodyCall) -> None:
+        """A run keeps the version that it began with, and a process has one body of it at a time."""
+        facts = self._facts(call.run_id)
+        if call.version != facts.case.version:
+            self._accuse(self.body_begins, f"a body of version {call.version} is called", call.run_id)
+        before = self.ledger.bodies.get((call.run_id, call.worker_id))
+        if before is not None and not before.is_over and not before.cancelled:
+            self._accuse(self.body_begins, f"its body is called twice at once in {call.worker_id}", call.run_id)
+        if facts.endings:
+            self._rarities["coded: body called again"] += 1
+
+    def step_begins(self, body: BodyCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
+        """A step whose end is recorded is never called again, and a try that is not due is not begun."""
+        facts = self._facts(body.run_id)
+        place = facts.place_of(call, body.attempt)
+        attempt = facts.open_try(place)
+        if not body.cancelled and self._is_current(body.worker_id, body.run_id):
+            if place in facts.endings:
+                what = f"{place} is called in {body.worker_id}, and has ended with {facts.endings[place].type}"
+                self._accuse(self.step_begins, what, body.run_id)
+            elif attempt > 1 and facts.last[place].type is not EventType.NODE_DISPATCHED:
+                what = f"try {attempt} of {place} begins after {facts.last[place].type}"
+                self._accuse(self.step_begins, what, body.run_id)
+        for other in self.ledger.under_way:
+            same = other.body is body and other.place == place
+            if same and not body.cancelled:
+                self._accuse(self.step_begins, f"{place} is called twice at once", body.run_id)
+        if any(done.place == place and done.attempt == attempt for done in self._calls_of(body.run_id)):
+            self._rarities["coded: step called again after a crash"] += 1
+        return place, attempt
+
+    def told(self, body: BodyCall, call: Call, value: Any, error: StepError | None) -> None:
+        """A body is told what is committed, the same on the first run and on every replay, and nothing before."""
+        facts = self._facts(body.run_id)
+        end = facts.end_of(call, body.attempt)
+        if end is None:
+            self._accuse(self.told, f"{call} is answered before its end is committed", body.run_id)
+            return
+        told: tuple[bool, Any] = (True, value)
+        expected = end
+        if error is not None:
+            told = (False, (error.type, error.message, error.code, error.attempt))
+        if not end[0]:
+            expected = (False, tuple(end[1][key] for key in ("type", "message", "code", "attempt")))
+        if told != expected:
+            self._accuse(self.told, f"{call} is told as {told}, and the log has {expected}", body.run_id)
+
+    def looked(self, body: BodyCall, look: int, picture: list[Any]) -> None:
+        """Clock, numbers and ids of the context are the same on every replay."""
+        seen = self._facts(body.run_id).pictures.setdefault((body.attempt, look), picture)
+        if seen != picture:
+            self._accuse(self.looked, f"look {look} was {seen} and is {picture} now", body.run_id)
+
+    def _calls_of(self, run_id: str) -> Any:
+        return (done for done in self.ledger.calls if done.body.run_id == run_id)

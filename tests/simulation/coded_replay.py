@@ -1,0 +1,125 @@
+"""Calls the bodies of completed runs once more, on their finished logs: nothing is called, and they come to the same.
+
+Called by `world` when all has ended. It is the real runner, on a desk whose journal is the log up to
+the row that ended the run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from anabranch import StepError
+from anabranch.durable.definition import Registry
+from anabranch.durable.runner import Runner
+from anabranch.engine.clock import SystemClock
+from anabranch.engine.desk import Desk
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ports import InstanceHead
+from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.context import Context
+from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.stimuli import StepReport
+from tests.simulation.coded_facts import CodedFacts
+from tests.simulation.program_bodies import BodyCall, Call, StepLedger
+from tests.simulation.programs import Run
+
+
+async def replayed(head: InstanceHead, facts: CodedFacts) -> list[str]:
+    """What goes wrong when the body is called with its finished log; empty if nothing does."""
+    assert facts.ended is not None, "only what has ended is replayed"
+    listener = _Listener(facts)
+    found = facts.case.workflow(StepLedger(listener, seed=0))
+    runner = Runner(Registry([found]), children=_Nobody(listener), signals=_Nobody(listener))
+    runner.connect(cast(Engine, _Shell(head.created_at)))
+    journal = fold(facts.case.plan, head, facts.log[:-1])
+    desk = _FinishedDesk(journal, listener.wrong)
+    returned = await runner._call(found, cast(Desk, desk), journal, _helpers(head, facts))
+    if not isinstance(returned, HandlerResult) or returned.output != facts.ended.payload.value:
+        listener.wrong.append(f"it comes to {returned}, and the log has {facts.ended.payload.value}")
+    return listener.wrong
+
+
+class _Shell:
+    """What a runner needs of an engine beside the desk."""
+
+    def __init__(self, now: int) -> None:
+        self.clock = SystemClock()
+        self.clock.adjust(now)
+
+
+@dataclass(slots=True)
+class _FinishedDesk:
+    """See `engine.desk.Desk`: nothing happens to this run any more."""
+
+    journal: CodedState
+    wrong: list[str]
+
+    @property
+    def settled_seq(self) -> int:
+        return self.journal.last_seq
+
+    def report(self, report: StepReport) -> None:
+        self.wrong.append(f"it reports {report}")
+
+    def listen(self, settled: Callable[[], None]) -> None:
+        """Nothing is settled any more."""
+
+    def stop_listening(self, settled: Callable[[], None]) -> None:
+        """The same."""
+
+
+@dataclass(slots=True)
+class _Listener:
+    """See `program_bodies.Listener`."""
+
+    facts: CodedFacts
+    wrong: list[str] = field(default_factory=list)
+
+    def body_begins(self, call: BodyCall) -> None:
+        """It may."""
+
+    def step_begins(self, body: BodyCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
+        self.wrong.append(f"it calls {call}")
+        return (call[0], ""), 1
+
+    def told(self, body: BodyCall, call: Call, value: Any, error: StepError | None) -> None:
+        """Its output shows what it was told."""
+
+    def looked(self, body: BodyCall, look: int, picture: list[Any]) -> None:
+        if self.facts.pictures[body.attempt, look] != picture:
+            self.wrong.append(f"look {look} was {self.facts.pictures[body.attempt, look]} and is {picture} now")
+
+
+class _Nobody:
+    """Starts no children and sends no signals."""
+
+    def __init__(self, listener: _Listener) -> None:
+        self._listener = listener
+
+    async def start(self, helpers: Helpers, **asked: Any) -> str:
+        """It must not."""
+        self._listener.wrong.append(f"it starts {asked}")
+        return ""
+
+    async def send(self, **asked: Any) -> bool:
+        """It must not."""
+        self._listener.wrong.append(f"it sends {asked}")
+        return False
+
+
+def _helpers(head: InstanceHead, facts: CodedFacts) -> Helpers:
+    return Helpers(
+        instance_id=head.instance_id,
+        tenant_id=head.tenant_id,
+        node_id="",
+        workflow_id=head.workflow_id,
+        scope="",
+        attempt=facts.body_attempt,
+        now_ms=0,
+        context=Context(()),
+        log=logging.LoggerAdapter(logging.getLogger("anabranch"), {}),
+    )

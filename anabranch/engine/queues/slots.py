@@ -38,6 +38,11 @@ class Slots:
         """May a further job begin?"""
         return self._taken < self.concurrency and not self._returning
 
+    @property
+    def jobs_max(self) -> int:
+        """How many jobs may be under way: those that execute, and those that have lent their slots."""
+        return self.concurrency + self._lent
+
     def take(self) -> Slot:
         """A slot for a job; there is a free one."""
         self._taken += 1
@@ -111,7 +116,8 @@ class Slot:
         then()
 
     def end(self) -> None:
-        """The job has ended."""
+        """The job has ended; it wants nothing back, and nobody may hold on to it."""
+        self._then = None
         if self._is_lent:
             self._slots.forget(self)
         else:

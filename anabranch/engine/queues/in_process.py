@@ -108,8 +108,8 @@ class TaskQueue:
             if not idler.done():
                 idler.set_result(None)
                 return
-        if self._consumers and len(self._consumers) < self._slots.concurrency + self._slots.lent_count:
-            self._add_consumer()  # stands in for one that has lent its slot
+        if 0 < len(self._consumers) < self._slots.jobs_max:
+            self._add_consumer()  # the others execute, have lent their slots, or are about to look for a job
 
     def _add_consumer(self) -> None:
         consumer = asyncio.create_task(self._consume(), name="task-worker")

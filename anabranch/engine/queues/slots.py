@@ -31,8 +31,7 @@ class Slots:
         self.concurrency = 0
         self._wake = wake
         self._taken = 0
-        self.lent_count = 0
-        """How many jobs have begun and do not execute now."""
+        self._lent = 0
         self._returning: deque[Slot] = deque()
 
     @property
@@ -44,6 +43,11 @@ class Slots:
     def are_wanted_back(self) -> bool:
         """Does somebody who has lent his want it back?"""
         return bool(self._returning)
+
+    @property
+    def jobs_max(self) -> int:
+        """How many jobs may be under way: those that execute, and those that have lent their slots."""
+        return self.concurrency + self._lent
 
     def take(self) -> Slot:
         """A slot for a job; there is a free one."""
@@ -61,9 +65,9 @@ class Slots:
 
     def lend(self) -> bool:
         """Count one more that is lent; False: there are enough."""
-        if self.lent_count >= LENT_MAX:
+        if self._lent >= LENT_MAX:
             return False
-        self.lent_count += 1
+        self._lent += 1
         self.free()
         return True
 
@@ -76,12 +80,12 @@ class Slots:
 
     def retake(self) -> None:
         """A lent one is taken again."""
-        self.lent_count -= 1
+        self._lent -= 1
         self._taken += 1
 
     def forget(self, slot: Slot) -> None:
         """A lent one is not wanted back."""
-        self.lent_count -= 1
+        self._lent -= 1
         if slot in self._returning:
             self._returning.remove(slot)
 
@@ -123,7 +127,8 @@ class Slot:
         then()
 
     def end(self) -> None:
-        """No job needs it any more."""
+        """No job needs it any more; it is not wanted back, and nobody may hold on to it."""
+        self._then = None
         if self._is_lent:
             self._slots.forget(self)
         else:

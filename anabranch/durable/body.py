@@ -63,9 +63,7 @@ class BodyRun:
         self.attempt = journal.body.attempt
         self.now_ms = journal.body.began_at
         """The time of the latest row that the body was answered from (ms)."""
-        self._desk = desk
-        self._slot = slot
-        self._clock = clock
+        self._desk, self._slot, self._clock = desk, slot, clock
         self._loop = asyncio.get_running_loop()
         self._began_seq = journal.body.began_seq
         self._called_by = journal.body.called_by

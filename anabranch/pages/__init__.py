@@ -16,10 +16,11 @@ from importlib import resources
 __all__ = ["PATHS", "StaticFile", "find"]
 
 PAGE_POLICY = (
-    "default-src 'self'; connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'none'; "
+    "default-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
     "object-src 'none'; form-action 'self'"
 )
-"""What the root page may do. Scripts and styles come from this server's files only, never from markup."""
+"""What the root page may do. Scripts and styles come from this server's files only, never from markup; it talks to
+this server only, its WebSocket included."""
 
 DOCS_POLICY = f"{PAGE_POLICY}; style-src 'self' 'unsafe-inline'; img-src 'self' data:"
 """The same for `/docs`, whose library writes styles into its elements and has its pictures inside its style sheet."""

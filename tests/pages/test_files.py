@@ -71,6 +71,7 @@ def test_each_answer_says_what_its_page_may_do() -> None:
 
     assert "unsafe" not in root.csp
     assert "default-src 'self'" in root.csp
+    assert "connect-src 'self';" in root.csp  # no other server, whatever the scheme
     assert "frame-ancestors 'none'" in docs.csp
     assert "script-src" not in docs.csp  # as strict as for the rest
 

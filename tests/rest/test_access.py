@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
-
-import pytest
 
 from anabranch.rest.routes import PUBLIC
 from anabranch.rest.table import ROUTES
-from tests.postgres import PostgresServer
 from tests.rest.conftest import Served
 from tests.rest.drawing import echo, waiting
 
@@ -165,19 +161,3 @@ async def test_a_revoked_key_is_refused_within_two_seconds(served: Served):
     assert (await served.ask("GET", "/v1/runs", role=None, headers=mine)).status == 200
     assert (await served.ask("DELETE", f"/v1/keys/{made['keyID']}")).status == 204
     assert (await served.ask("GET", "/v1/runs", role=None, headers=mine)).status == 401
-
-
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("path", ["/readyz", "/v1/workflows"])
-async def test_a_database_that_is_away_is_not_described_to_callers(
-    served: Served, database_url: str, postgres_server: PostgresServer, path: str
-):
-    postgres_server.set_reachable(database_url, reachable=False)
-    try:
-        answered = await served.ask("GET", path)
-    finally:
-        postgres_server.set_reachable(database_url, reachable=True)
-
-    assert answered.status == 503
-    assert "the database cannot be reached" in answered.text
-    assert urlsplit(database_url).path.lstrip("/") not in answered.text, "neither its name nor its address"

@@ -19,6 +19,7 @@ from anabranch.engine.desk import Desk
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceHead
+from anabranch.engine.queues.slots import Slots, present_slot
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.context import Context
 from anabranch.engine.rules.evolve import fold
@@ -37,6 +38,7 @@ async def replayed(head: InstanceHead, facts: CodedFacts) -> list[str]:
     runner.connect(cast(Engine, _Shell(head.created_at)))
     journal = fold(facts.case.plan, head, facts.log[:-1])
     desk = _FinishedDesk(journal, listener.wrong)
+    present_slot.set(Slots(lambda: None).take())
     returned = await runner._call(found, cast(Desk, desk), journal, _helpers(head, facts))
     if not isinstance(returned, HandlerResult) or returned.output != facts.ended.payload.value:
         listener.wrong.append(f"it comes to {returned}, and the log has {facts.ended.payload.value}")

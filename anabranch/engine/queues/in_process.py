@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from anabranch.engine.queues.slots import Slots, present_slot
+from anabranch.engine.queues.slots import Slot, Slots, present_slot
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.context import Context
 from anabranch.engine.rules.plan import PlanNode
@@ -108,8 +108,8 @@ class TaskQueue:
             if not idler.done():
                 idler.set_result(None)
                 return
-        if self._consumers and self._slots.has_free:
-            self._add_consumer()  # all others execute, or have lent their slots
+        if 0 < len(self._consumers) < self._slots.jobs_max:
+            self._add_consumer()  # the others execute, have lent their slots, or are about to look for a job
 
     def _add_consumer(self) -> None:
         consumer = asyncio.create_task(self._consume(), name="task-worker")
@@ -120,8 +120,12 @@ class TaskQueue:
         me = asyncio.current_task()
         assert me is not None, "a consumer is a task"
         in_a_row = 0
+        slot: Slot | None = None  # kept from job to job: taking one for each would wake others for nothing
         while True:
-            if not self._jobs or not self._slots.has_free:
+            if slot is not None and not (self._jobs and slot.is_kept):
+                slot.end()
+                slot = None
+            if not self._jobs or (slot is None and not self._slots.has_free):
                 if len(self._consumers) > self._slots.concurrency:
                     del self._consumers[me]  # it stood in for one that had lent its slot
                     return
@@ -130,8 +134,10 @@ class TaskQueue:
                 self._idlers.append(idler)
                 await idler
                 continue
-            job, slot = self._jobs.popleft(), self._slots.take()
-            present_slot.set(slot)
+            job = self._jobs.popleft()
+            if slot is None:
+                slot = self._slots.take()
+                present_slot.set(slot)
             self._busy += 1
             self._idle.clear()
             try:
@@ -140,7 +146,6 @@ class TaskQueue:
                 # Its lease lapses in the end; this consumer must not be lost with it.
                 logger.exception("a job went wrong outside its handler", extra={"instance_id": job.instance_id})
             finally:
-                slot.end()
                 self._busy -= 1
                 if self._busy == 0:
                     self._idle.set()

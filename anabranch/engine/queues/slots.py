@@ -4,7 +4,8 @@ The body of a coded run holds its slot while it computes and while its steps exe
 nothing but a commit it lends it: else each commit would hold the turns of as many bodies as there are
 slots, a quarter of what fits. It gets it back before whatever has not begun yet.
 
-Called by the task queue, which takes a slot for every job, and by the runner of coded workflows, which
+Called by the task queue, whose consumers take one before the first of their jobs in a row, and by the
+runner of coded workflows, which
 finds that of its job in `present_slot`.
 """
 
@@ -37,6 +38,16 @@ class Slots:
     def has_free(self) -> bool:
         """May a further job begin?"""
         return self._taken < self.concurrency and not self._returning
+
+    @property
+    def are_wanted_back(self) -> bool:
+        """Does somebody who has lent his want it back?"""
+        return bool(self._returning)
+
+    @property
+    def jobs_max(self) -> int:
+        """How many jobs may be under way: those that execute, and those that have lent their slots."""
+        return self.concurrency + self._lent
 
     def take(self) -> Slot:
         """A slot for a job; there is a free one."""
@@ -80,7 +91,7 @@ class Slots:
 
 
 class Slot:
-    """The right of one job to execute, until `end`."""
+    """The right of one job, and of those that its consumer takes up after it, to execute, until `end`."""
 
     __slots__ = ("_is_lent", "_slots", "_then")
 
@@ -88,6 +99,11 @@ class Slot:
         self._slots = slots
         self._is_lent = False
         self._then: Callable[[], None] | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """May the next job have it, too? Not if it is lent, nor while others wait for theirs."""
+        return not self._is_lent and not self._slots.are_wanted_back
 
     def lend(self) -> None:
         """Let others use it while the job waits for the log alone."""
@@ -111,7 +127,8 @@ class Slot:
         then()
 
     def end(self) -> None:
-        """The job has ended."""
+        """No job needs it any more; it is not wanted back, and nobody may hold on to it."""
+        self._then = None
         if self._is_lent:
             self._slots.forget(self)
         else:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from anabranch.durable.body import BodyRun
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.desk import Desk
+from anabranch.engine.queues.slots import Slots
 from anabranch.engine.rules.coded.places import StepKind
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.retry import RetryPolicy
@@ -54,7 +55,9 @@ async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
     """Its time comes just after the failed try was committed, and before the body has gone on."""
     run, tries = Coded(), []
     desk = OpenDesk(run)
-    body_run = BodyRun(cast(Desk, desk), run.state, SystemClock())
+    slots = Slots(lambda: None)
+    slots.concurrency = 1
+    body_run = BodyRun(cast(Desk, desk), run.state, SystemClock(), slots.take())
 
     async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
         tries.append(attempt)

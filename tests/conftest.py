@@ -32,8 +32,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(f"  {test}")
 
 
-def pytest_collection_finish() -> None:
-    """Forget the workflows that test files declare: commands under test register what they find declared.
+@pytest.fixture(autouse=True)
+def fresh_workflows() -> None:
+    """Forget the workflows that test files have declared: what is under test registers what it finds declared.
 
     A test that runs one hands it to its worker by itself.
     """

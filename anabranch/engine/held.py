@@ -221,8 +221,9 @@ class HeldInstances:
         if self.still_has(held):
             del self._held[instance_id]
             self.delays.schedule(instance_id, None)
-            if held.performing:
-                self._task_worker.stop_instance(instance_id)
+            # Also where `performing` is empty: a body is called again under one dispatch, and a late repeat of what
+            # its first call came to takes the second out of there.
+            self._task_worker.stop_instance(instance_id)
         held.queued = False
         held.turn_away()
 

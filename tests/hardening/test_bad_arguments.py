@@ -95,7 +95,7 @@ def test_a_mistake_is_refused_in_one_line_with_exit_2(
     assert (for_people.code, for_programs.code) == (2, 2), for_people.err
     first, *others = for_people.err.splitlines()
     assert first.startswith(f"error {code}: ") and words in first, first
-    assert all(line.startswith(("hint: ", "  INVALID_VALUE at /")) for line in others), others
+    assert all(line.startswith("hint: ") or " at /" in line for line in others), others
     assert for_programs.document["error"]["code"] == code
     assert anabranch("runs", "list", "--json").document["items"] == []
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instance import InstanceHead
@@ -221,9 +222,10 @@ class HeldInstances:
         if self.still_has(held):
             del self._held[instance_id]
             self.delays.schedule(instance_id, None)
-            # Also where `performing` is empty: a body is called again under one dispatch, and a late repeat of what
-            # its first call came to takes the second out of there.
-            self._task_worker.stop_instance(instance_id)
+            # A body is called again under one dispatch: a late repeat of what its first call came to takes the
+            # second out of `performing`, and it must not run on.
+            if held.performing or held.holding.state.head.kind == CODED_KIND:
+                self._task_worker.stop_instance(instance_id)
         held.queued = False
         held.turn_away()
 

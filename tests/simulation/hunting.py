@@ -88,7 +88,8 @@ def hunt(mutant: Mutant, *, steps_max: int = HUNT_STEPS_MAX) -> Catch | None:
     """Run worlds with this defect until one shows it; None if none does within the steps."""
     steps = 0
     with patched(mutant.patches):
-        for seed in count(CODED_FROM) if mutant.coded else chain(known_seeds(), count(1)):
+        drawn = [seed for seed in known_seeds() if seed < CODED_FROM]
+        for seed in count(CODED_FROM) if mutant.coded else chain(drawn, count(1)):
             outcome = simulate(seed)
             steps += outcome.steps
             if outcome.violations:

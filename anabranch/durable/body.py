@@ -300,6 +300,8 @@ class BodyRun:
 
     def _answer_allowed(self) -> bool:
         """Answer what nothing stands before any more; was there something?"""
+        if not self._resting.has(Rest.REPLAYED) and not self._resting.has(Rest.HELD):
+            return False
         held = self._resting.of(Rest.HELD) if self._replay.is_complete else []
         for call in held:
             self._resting.answer(call)
@@ -315,10 +317,11 @@ class BodyRun:
 
     def _only_waits(self) -> None:
         """Nothing moves the body but what we answer."""
-        held, waits = self._resting.of(Rest.HELD), self._resting.of(Rest.WAITING)
-        if self._resting.of(Rest.UNSETTLED):
+        if self._resting.has(Rest.UNSETTLED):
             self._slot.lend()  # we are told when it is settled
-        elif self._resting.of(Rest.REPLAYED):
+            return
+        held, waits = self._resting.of(Rest.HELD), self._resting.of(Rest.WAITING)
+        if self._resting.of(Rest.REPLAYED):
             # What ended before it is not asked for any more: go on with what is, and see where that leads.
             call = min(self._resting.of(Rest.REPLAYED), key=self._seq_of)
             self._tell(call)

@@ -25,6 +25,9 @@ class Rest(Enum):
     REPLAYED = "it has ended, and its turn in the order of the log has not come"
     WAITING = "a timer, a signal, a child or another try"
 
+    # An enum hashes its name in Python, and these are looked up several times a step.
+    __hash__ = object.__hash__
+
 
 class Call:
     """One call of a step by the author's code, until it is answered."""
@@ -63,6 +66,10 @@ class RestingCalls:
     def of(self, *rests: Rest) -> list[Call]:
         """Those that rest for one of these reasons."""
         return [call for rest in rests for call in self._calls[rest].values()]
+
+    def has(self, rest: Rest) -> bool:
+        """Does any rest for this reason?"""
+        return bool(self._calls[rest])
 
     def at(self, rest: Rest, place: tuple[str, str]) -> Call | None:
         """The one that rests for this reason at this place."""

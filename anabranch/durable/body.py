@@ -120,7 +120,10 @@ class BodyRun:
             record = self._record(call)
             if record is not None and record.has_ended:
                 self._replay.ended(call.place)
-                self._resting.put(call, Rest.REPLAYED)
+                if len(over) == 1 and not self._pause and not self._resting.has(Rest.REPLAYED):
+                    self._resting.answer(call)  # nothing stands before it: told at once, if its turn has come
+                else:
+                    self._resting.put(call, Rest.REPLAYED)
             else:
                 self._resting.answer(call)
         self._check_soon()

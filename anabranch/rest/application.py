@@ -21,7 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from anabranch import pages
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
 from anabranch.intake import TEXT_BYTES_MAX
-from anabranch.rest.bodies import read_body, read_query
+from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
 from anabranch.rest.failures import fault_response, json_bytes, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.neighbours import Neighbours
@@ -49,9 +49,15 @@ _NOBODY = Principal(tenant_id="", role=Role.VIEWER, key_id="")
 
 
 def build_application(
-    house: House, *, neighbours: Neighbours | None = None, routes: Sequence[Route] = ROUTES
+    house: House,
+    *,
+    neighbours: Neighbours | None = None,
+    routes: Sequence[Route] = ROUTES,
+    body_patience_s: float = BODY_PATIENCE_S,
 ) -> web.Application:
     """The REST application of a house, ready to be run; `neighbours` says which hosts and origins are ours.
+
+    A body that is not there within `body_patience_s` is answered 408.
 
     Further doors (sockets, pages) are attached to it by the composition root.
     """
@@ -72,7 +78,7 @@ def build_application(
         # HEAD is GET without the body: caches and probes ask so, and it needs the same role.
         methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
         for path, method in product((route.path, *route.aliases), methods):
-            application.router.add_route(method, path, partial(_serve, house, route))
+            application.router.add_route(method, path, partial(_serve, house, route, body_patience_s))
     return application
 
 
@@ -115,14 +121,14 @@ async def _look_around(neighbours: Neighbours, request: web.Request, handler: Ha
     return await handler(request)
 
 
-async def _serve(house: House, route: Route, request: web.Request) -> web.Response:
+async def _serve(house: House, route: Route, body_patience_s: float, request: web.Request) -> web.Response:
     principal = await _principal(house, route, request)
     call = Call(
         house=house,
         principal=principal,
         path={name: _canonical(name, text) for name, text in request.match_info.items()},
         query=read_query(request.rel_url.query, route.query, open_prefix=route.open_query),
-        body=await read_body(request, route.body, required=route.body_required),
+        body=await read_body(request, route.body, required=route.body_required, patience_s=body_patience_s),
         headers=request.headers,
         raw_query=request.rel_url.query,
     )

@@ -25,14 +25,16 @@ PROBLEMS_MAX = 100
 Form = TypeVar("Form", bound=BaseModel)
 
 
-async def read_body(request: web.Request, body: Body, *, required: bool = True) -> Any:
-    """What a route takes, checked against its model.
+async def read_body(
+    request: web.Request, body: Body, *, required: bool = True, patience_s: float = BODY_PATIENCE_S
+) -> Any:
+    """What a route takes, checked against its model; the whole body has to be there within `patience_s`.
 
     Raises TooLarge, RequestTimeout, MediaTypeRefused, BadJson, ValueNotStorable, InvalidRequest.
     """
     if body is None:
         return None
-    raw = await _read_bytes(request)
+    raw = await _read_bytes(request, patience_s)
     if not raw.strip():
         if not required:
             return None
@@ -79,20 +81,20 @@ def one_problem(message: str, pointer: str, *, hint: str = "") -> InvalidRequest
     )
 
 
-async def _read_bytes(request: web.Request) -> bytes:
+async def _read_bytes(request: web.Request, patience_s: float) -> bytes:
     if (request.content_length or 0) > TEXT_BYTES_MAX:
         raise _too_large()
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(BODY_PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             async for part in request.content.iter_any():
                 size += len(part)
                 if size > TEXT_BYTES_MAX:  # counted after decompression: a small body may unpack to a large one
                     raise _too_large()
                 parts.append(part)
     except TimeoutError:
-        raise RequestTimeout(f"the body did not arrive within {BODY_PATIENCE_S:.0f} s") from None
+        raise RequestTimeout(f"the body did not arrive within {patience_s:g} s") from None
     except HTTPRequestEntityTooLarge:
         raise _too_large() from None
     except (HttpProcessingError, ContentTypeError, web.RequestPayloadError) as broken:

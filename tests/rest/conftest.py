@@ -127,12 +127,12 @@ async def served(settings_of: Callable[..., Settings]) -> AsyncIterator[Served]:
         yield each
 
 
-async def serving(settings: Settings) -> AsyncIterator[Served]:
-    """A server on a free port, until the caller is done with it."""
+async def serving(settings: Settings, **limits: float) -> AsyncIterator[Served]:
+    """A server on a free port, until the caller is done with it; `limits` are those of `build_application`."""
     async with build(settings).opened_house(works=True) as house:
         keys = {role.value: house.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
         keys["other"] = house.access.add_own_key(tenant_id=OTHER_TENANT, role=Role.ADMIN).key
-        runner = web.AppRunner(build_application(house), access_log=None)
+        runner = web.AppRunner(build_application(house, **limits), access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()

@@ -7,6 +7,7 @@ need not know which of the two it has. Plain objects that only `evolve` changes.
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -68,7 +69,7 @@ _DISPATCHED = Phase.DISPATCHED
 _PENDING, _RUNNING, _WAITING = Status.PENDING, Status.RUNNING, Status.WAITING
 
 
-class OpenActivation:
+class OpenActivation(ABC):
     """An open activation of any kind: dispatched and not ended yet."""
 
     __slots__ = ("attempt", "child_id", "due_at", "due_seq", "event", "match", "phase", "promised")
@@ -88,16 +89,16 @@ class OpenActivation:
         """The run whose end this waits for."""
 
     @property
+    @abstractmethod
     def place(self) -> tuple[str, str]:
         """Node id and scope: which activation of its run it is."""
-        raise NotImplementedError
 
 
 Open = TypeVar("Open", bound=OpenActivation)
 Runs = TypeVar("Runs", bound=OpenActivation)
 
 
-class RunState(Generic[Open, Runs]):
+class RunState(ABC, Generic[Open, Runs]):
     """What decisions about any run need to know; `Open` may be open in it, of these `Runs` get jobs."""
 
     __slots__ = (
@@ -160,9 +161,9 @@ class RunState(Generic[Open, Runs]):
             return _PENDING
         return _RUNNING if self.running else _WAITING
 
+    @abstractmethod
     def activation(self, node_id: str, scope: str) -> Open | None:
         """The open activation of a node in a scope, if there is one."""
-        raise NotImplementedError
 
     def awaits(self, node_id: str, scope: str, attempt: int) -> Runs | None:
         """The activation whose unanswered attempt this is, if there is one."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.errors import NotFound
 from tests.durable.conftest import MakePlace, Place
 from tests.durable.worker_process import BRANCHES, QUICK_BRANCHES, STEPS
 
@@ -42,12 +43,20 @@ def ledger(directory: Path) -> Counter[str]:
 
 
 async def start(server: Place, url: str, directory: Path, name: str) -> str:
-    """Start a run as soon as a worker has registered its workflow, and kill that worker."""
+    """Start a run as soon as a worker has registered its workflow, and kill that worker before."""
     async with worker(url, directory), asyncio.timeout(PATIENCE_S):
-        while not await server.house.workflows.get_all_workflows(tenant_id="default", limit=9):
+        while not await is_registered(server, name):
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.Event().wait(), 0.05)
     return await server.start(name)
+
+
+async def is_registered(server: Place, name: str) -> bool:
+    try:
+        await server.house.workflows.get_workflow_by_id(name, tenant_id="default")
+    except NotFound:
+        return False
+    return True
 
 
 @pytest.mark.timeout(300)

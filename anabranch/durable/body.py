@@ -20,6 +20,7 @@ import orjson
 
 from anabranch.durable import branches
 from anabranch.durable.calls import Call, Rest, RestingCalls, Try, is_short
+from anabranch.durable.records import Records
 from anabranch.durable.replay import Replay
 from anabranch.durable.resting import rests
 from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
@@ -83,6 +84,7 @@ class BodyRun:
         self._patience: asyncio.Handle | None = None
         settled = [step for step in journal.steps.values() if step.seq <= desk.settled_seq]
         self._replay = Replay(settled, attempt=self.attempt)
+        self._records = Records(desk)
 
     # -- the runner's side ----------------------------------------------------------------
     async def run(self, body: Coroutine[Any, Any, Any]) -> Any:
@@ -116,8 +118,10 @@ class BodyRun:
         if self._desk.journal is None or self._leaving is not None:
             return
         over = [call for call in self._resting.of(Rest.UNSETTLED, Rest.WAITING) if call.until()]
-        for call in sorted(over, key=self._seq_of):
-            record = self._record(call)
+        if len(over) > 1:
+            over.sort(key=self._records.seq_of)
+        for call in over:
+            record = self._records.of(call)
             if record is not None and record.has_ended:
                 self._replay.ended(call.place)
                 if len(over) == 1 and not self._pause and not self._resting.has(Rest.REPLAYED):
@@ -131,7 +135,7 @@ class BodyRun:
     # -- the author's side ----------------------------------------------------------------
     def call(self, name: str, kind: StepKind) -> Call:
         """Number a call of a step. Raises InvalidDefinition for a name that cannot be, before anything is written."""
-        journal = self._ongoing()
+        journal = self._records.journal
         if not is_step_name(name):
             raise InvalidDefinition(f"{name!r} cannot name a step: write 1 to 128 letters, digits, `.`, `_`, `-`")
         task = asyncio.current_task()
@@ -148,22 +152,28 @@ class BodyRun:
 
     async def answer(self, call: Call, try_once: Try, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Any:
         """What the step came to; until then it is tried, waited for, or both. Raises StepError."""
-        if self._record(call) is None:
-            await self._rest(call, Rest.HELD, lambda: self._replay.is_complete, unless_already=True)
+        if not self._replay.is_complete and self._records.of(call) is None:
+            await self._rest(call, Rest.HELD, lambda: self._replay.is_complete)
         cause: BaseException | None = None
         while True:
             # Each time anew: between being answered and going on, another row may have been decided and not committed.
-            while not self._is_settled(call):
-                await self._rest(call, Rest.UNSETTLED, lambda: self._is_settled(call))
-            record = self._record(call)
-            if record is not None and record.kind is not call.kind:
+            record = self._records.of(call)
+            if record is None:
+                cause = await self._try(call, 1, try_once, policy)
+            elif not self._records.is_settled(record):
+                await self._rest(call, Rest.UNSETTLED, lambda: self._records.has_settled(call))
+            elif record.kind is not call.kind:
                 await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
-            elif record is not None and record.has_ended:
+            elif record.has_ended:
                 return await self._deliver(call, record, cause)
-            elif record is not None and record.phase is not Phase.DISPATCHED:
-                await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
+            elif record.phase is Phase.DISPATCHED:
+                cause = await self._try(call, record.attempt, try_once, policy) or cause
             else:
-                cause = await self._try(call, 1 if record is None else record.attempt, try_once, policy) or cause
+                await self._rest(call, Rest.WAITING, lambda: self._records.is_over(call))
+
+    def has_begun(self, call: Call) -> bool:
+        """Has the step a row?"""
+        return self._records.of(call) is not None
 
     # -- steps ----------------------------------------------------------------------------
     async def _try(self, call: Call, attempt: int, try_once: Try, policy: RetryPolicy) -> BaseException | None:
@@ -172,17 +182,19 @@ class BodyRun:
         self._executing += 1
         try:
             outcome, cause = await try_once(attempt)
+        except BaseException:
+            self._check_soon()  # the body may have nothing else to do; where it goes on, it asks for a look itself
+            raise
         finally:
             self._executing -= 1
-            self._check_soon()
         report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy)
         if isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
             call.asked = report
-            await self._rest(call, Rest.WAITING, lambda: self._is_over(call))
+            await self._rest(call, Rest.WAITING, lambda: self._records.is_over(call))
             return None
-        seq = self._seq_of(call)
+        seq = self._records.seq_of(call)
         self._desk.report(report)
-        await self._rest(call, Rest.UNSETTLED, lambda: self._has_news(call, seq))
+        await self._rest(call, Rest.UNSETTLED, lambda: self._records.has_settled(call, after=seq))
         return cause
 
     async def _deliver(self, call: Call, record: Step, cause: BaseException | None) -> Any:
@@ -203,14 +215,15 @@ class BodyRun:
         # A copy of its own: the journal's value is answered again when the body is called again.
         return orjson.loads(record.output.raw)
 
-    async def _rest(self, call: Call, rest: Rest, until: Callable[[], bool], *, unless_already: bool = False) -> None:
+    async def _rest(self, call: Call, rest: Rest, until: Callable[[], bool]) -> None:
         """Return when it is so; what is cancelled because the body leaves is unwound by Suspended."""
-        if unless_already and until():
-            return
         call.until = until
         call.future, call.since = self._loop.create_future(), self._loop.time()
         self._resting.put(call, rest)
-        self._check_soon()
+        if self._waits_for_a_commit_alone(call):
+            self._slot.lend()  # a look would find just that
+        else:
+            self._check_soon()
         try:
             await call.future
         except asyncio.CancelledError:
@@ -226,37 +239,6 @@ class BodyRun:
         await asyncio.sleep(UNWIND_PATIENCE_S)  # cancelled at once: the body is unwound
         raise Suspended
 
-    # -- the journal ----------------------------------------------------------------------
-    def _ongoing(self) -> CodedState:
-        journal = self._desk.journal
-        if self._leaving is not None or journal is None:
-            raise Suspended
-        return journal
-
-    def has_begun(self, call: Call) -> bool:
-        """Has the step a row?"""
-        return self._record(call) is not None
-
-    def _record(self, call: Call) -> Step | None:
-        return self._ongoing().steps.get(call.place)
-
-    def _is_settled(self, call: Call) -> bool:
-        return self._seq_of(call) <= self._desk.settled_seq
-
-    def _has_news(self, call: Call, seq: int) -> bool:
-        return seq < self._seq_of(call) <= self._desk.settled_seq
-
-    def _is_over(self, call: Call) -> bool:
-        """Has the wait ended, or has the next try begun?"""
-        record = self._record(call)
-        if record is None or record.seq > self._desk.settled_seq:
-            return False
-        return record.has_ended or record.phase is Phase.DISPATCHED
-
-    def _seq_of(self, call: Call) -> int:
-        record = self._record(call)
-        return 0 if record is None else record.seq
-
     # -- what can move the body -----------------------------------------------------------
     def _tell(self, call: Call) -> None:
         """Tell the body what this step came to; the next one is told when the body has drawn its conclusions."""
@@ -265,10 +247,23 @@ class BodyRun:
             self._pause = TURNS_BETWEEN
         self._check_soon()
 
+    def _waits_for_a_commit_alone(self, call: Call) -> bool:
+        """Is it plain, before any look, that nothing moves the body but the commit that it rests for?"""
+        return (
+            call.rest is Rest.UNSETTLED
+            and asyncio.current_task() is self._main
+            and not (self._executing or self._pause)
+            and not (self._resting.has(Rest.REPLAYED) or self._resting.has(Rest.HELD))
+        )
+
     def _check_soon(self, *, again: bool = False) -> None:
-        """Look, when all that may run now has run, whether the body has anything to do but wait."""
+        """Look, when all that may run now has run, whether the body has anything to do but wait.
+
+        While no call rests there is nothing to look for: the next one to rest has us look again.
+        """
         self._forget_check()
-        self._check = self._loop.call_soon(partial(self._look, again=again))
+        if self._pause or not self._resting.is_empty:
+            self._check = self._loop.call_soon(partial(self._look, again=again))
 
     def _forget_check(self) -> None:
         if self._check is not None:
@@ -326,12 +321,12 @@ class BodyRun:
         held, waits = self._resting.of(Rest.HELD), self._resting.of(Rest.WAITING)
         if self._resting.of(Rest.REPLAYED):
             # What ended before it is not asked for any more: go on with what is, and see where that leads.
-            call = min(self._resting.of(Rest.REPLAYED), key=self._seq_of)
+            call = min(self._resting.of(Rest.REPLAYED), key=self._records.seq_of)
             self._tell(call)
             self._resting.answer(call)
         elif held:
             self._block(self._changed(f"it asks for {held[0].shown}").message)
-        elif any(is_short(call, self._ongoing(), now=self._clock.now()) for call in waits):
+        elif any(is_short(call, self._records.journal, now=self._clock.now()) for call in waits):
             self._report_waits()
         else:
             self._suspend(waits)
@@ -364,6 +359,7 @@ class BodyRun:
 
     def _leave(self, reason: BodyBlocked | Suspended) -> None:
         self._leaving = reason
+        self._records.close()
         self._patience = self._loop.call_later(UNWIND_PATIENCE_S, self._set_overdue)
         if self._main is not None:
             self._main.cancel()
@@ -388,6 +384,7 @@ class BodyRun:
         """End every task of the body, and wait for that as long as it is reasonable."""
         if self._leaving is None:
             self._leaving = Suspended()
+        self._records.close()
         tasks = [task for task in dict.fromkeys((self._main, *self._tasks)) if task is not None and not task.done()]
         for task in tasks:
             task.cancel()

@@ -32,11 +32,12 @@ class Rest(Enum):
 class Call:
     """One call of a step by the author's code, until it is answered."""
 
-    __slots__ = ("asked", "branch", "future", "kind", "name", "rest", "scope", "since", "until")
+    __slots__ = ("asked", "branch", "future", "kind", "name", "place", "rest", "scope", "since", "until")
 
     def __init__(self, name: str, scope: str, kind: StepKind, branch: Branch) -> None:
         self.name = name
         self.scope = scope
+        self.place = (name, scope)
         self.kind = kind
         self.branch = branch
         self.asked: StepReport | None = None
@@ -45,11 +46,6 @@ class Call:
         self.rest = Rest.UNSETTLED
         self.until: Callable[[], bool] = bool
         self.since = 0.0
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Name and scope."""
-        return self.name, self.scope
 
     @property
     def shown(self) -> str:
@@ -66,6 +62,11 @@ class RestingCalls:
     def of(self, *rests: Rest) -> list[Call]:
         """Those that rest for one of these reasons."""
         return [call for rest in rests for call in self._calls[rest].values()]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no call rests."""
+        return not any(self._calls.values())
 
     def has(self, rest: Rest) -> bool:
         """Does any rest for this reason?"""

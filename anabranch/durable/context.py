@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import uuid
 from datetime import UTC, datetime
+from functools import cached_property
+from random import Random
 
 from anabranch.durable.body import BodyRun
 from anabranch.durable.steps import Steps
@@ -40,9 +41,6 @@ class Context:
         self.step = steps
         self.cancelled = Cancelled(cancelled)
         self._body = body
-        # Not dice but a function of the run: a replay throws the same.
-        self._numbers = random.Random(f"{run_id}/numbers")  # noqa: S311
-        self._ids = random.Random(f"{run_id}/ids")  # noqa: S311
 
     def now(self) -> datetime:
         """The time (UTC) of the latest thing that the log has told this body: it moves when a step ends."""
@@ -55,3 +53,12 @@ class Context:
     def uuid4(self) -> uuid.UUID:
         """The next UUID of a series that belongs to the run. No source of secrets."""
         return uuid.UUID(int=self._ids.getrandbits(128), version=4)
+
+    # Not dice but functions of the run: a replay throws the same. Few bodies ask for any.
+    @cached_property
+    def _numbers(self) -> Random:
+        return Random(f"{self.run_id}/numbers")  # noqa: S311
+
+    @cached_property
+    def _ids(self) -> Random:
+        return Random(f"{self.run_id}/ids")  # noqa: S311

@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -151,17 +152,19 @@ class TaskWorker:
 
 
 class _Started:
-    """A coroutine run up to its first wait. Most handlers never wait: they need no timer.
+    """A coroutine run up to its first wait, in a context of its own: what it sets there, no other job sees.
 
-    `result` is what it returned, None while it waits; then the rest of it is awaited.
+    Most handlers never wait: they need no timer, and no task. `result` is what it returned, None while it
+    waits; then the rest of it is awaited.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, HandlerOutcome]) -> None:
         self._coroutine = coroutine
+        self._context = copy_context()
         self._first: Any = None
         self.result: HandlerOutcome | None = None
         try:
-            self._first = coroutine.send(None)
+            self._first = self._context.run(coroutine.send, None)
         except StopIteration as returned:
             self.result = returned.value
 
@@ -176,7 +179,7 @@ class _Started:
             else:
                 step = partial(self._coroutine.send, answer)
             try:
-                waits_for = step()
+                waits_for = self._context.run(step)
             except StopIteration as returned:
                 outcome: HandlerOutcome = returned.value
                 return outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 from anabranch.durable.definition import workflow
@@ -63,6 +64,31 @@ async def test_as_many_steps_execute_at_once_as_there_are_slots_and_no_more(make
     assert [run["output"] for run in runs] == [[0, 1, 2, 3, 4]] * RUNS
     assert max(executing) == SLOTS
     assert len(executing) == 1 + 2 * 5 * RUNS
+
+
+author: ContextVar[str] = ContextVar("author", default="nobody")
+
+
+async def whose() -> str:
+    return author.get()
+
+
+@workflow(name="signs")
+async def signs(ctx: Any, input: Any) -> Any:
+    found = author.get()
+    author.set(ctx.run_id)
+    return [found, *[await ctx.step.run("own", whose) == ctx.run_id for _ in range(5)]]
+
+
+async def test_what_a_body_sets_in_its_context_is_seen_by_its_steps_and_by_no_other_body(
+    make_place: MakePlace,
+) -> None:
+    place = await make_place(signs, concurrency=SLOTS)
+
+    run_ids = [await place.start("signs") for _ in range(RUNS)]
+    runs = [await place.ended(run_id) for run_id in run_ids]
+
+    assert [run["output"] for run in runs] == [["nobody"] + [True] * 5] * RUNS
 
 
 async def test_steps_are_called_in_turn_and_their_results_are_the_runs(make_place: MakePlace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from contextvars import ContextVar
 from typing import Any
 
 from pydantic import BaseModel
@@ -54,6 +55,25 @@ class Gate:
             stopped.append(helpers.node_id)
             raise
         return HandlerResult({"key": helpers.idempotency_key})
+
+
+author: ContextVar[str] = ContextVar("author", default="nobody")
+
+
+class SignsConfig(BaseModel):
+    waits: bool
+
+
+@node_type("testSigns", config=SignsConfig)
+class Signs:
+    """Says what it found in a context variable and what it reads after it has put itself there."""
+
+    async def execute(self, config: SignsConfig, context: Any, helpers: Any) -> HandlerResult:
+        found = author.get()
+        author.set(helpers.idempotency_key)
+        if config.waits:
+            await asyncio.sleep(0)
+        return HandlerResult({"found": found, "own": author.get() == helpers.idempotency_key})
 
 
 class ReturnsConfig(BaseModel):

@@ -123,6 +123,20 @@ async def test_a_handler_that_takes_too_long_is_stopped(process: Process) -> Non
     await until(lambda: nodes.stopped == ["hangs"])
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_a_handler_sets_in_its_context_no_other_one_sees(make_process: MakeProcess, *, waits: bool) -> None:
+    process = await make_process(concurrency=1)
+    document = drawn(
+        "sign",
+        *(node(name, "testSigns", config={"waits": waits}, outputVariable=name) for name in ("first", "second")),
+        node("done", "end", config={"outputParameters": {"signed": ["{{ctx.first}}", "{{ctx.second}}"]}}),
+    )
+
+    runs = [await process.ended(await process.run(document)) for _ in range(2)]
+
+    assert [run["output"]["signed"] for run in runs] == [[{"found": "nobody", "own": True}] * 2] * 2
+
+
 async def test_a_signal_feeds_the_wait_that_it_fits(process: Process) -> None:
     wait = node("wait", "waitForEvent", config={"event": "paid", "match": {"order": 7}}, outputVariable="payment")
     run_id = await process.run(drawn("await-payment", wait))

@@ -25,7 +25,7 @@ CODED_MUTANTS = (
     _coded(
         "later-try-before-its-dispatch",
         "another try begins before the row that begins it is committed",
-        (f"{_BODY}.answer", "while not self._is_settled(call):", "while False:"),
+        (f"{_BODY}.answer", "elif not self._records.is_settled(record):", "elif False:"),
     ),
     _coded(
         "completed-step-called-again",

@@ -9,6 +9,7 @@ are started and claimed. Otherwise two full queues would wait for each other.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -53,6 +54,8 @@ class TaskQueue:
         self._process: Callable[[NodeJob], Awaitable[None]] | None = None
         self._slots = Slots(self._wake_one)
         self._consumers: dict[asyncio.Task[None], None] = {}
+        self._context = contextvars.Context()
+        """What a consumer sees of context variables: never those of the body that happens to have one begun."""
         self._closed = False
         self._busy = 0
         self._idle = asyncio.Event()
@@ -75,7 +78,8 @@ class TaskQueue:
         return self._idle.is_set()
 
     async def start(self) -> None:
-        """Begin to consume."""
+        """Begin to consume, in the context of the caller."""
+        self._context = contextvars.copy_context()
         for _ in range(self._slots.concurrency):
             self._add_consumer()
 
@@ -112,7 +116,7 @@ class TaskQueue:
             self._add_consumer()  # the others execute, have lent their slots, or are about to look for a job
 
     def _add_consumer(self) -> None:
-        consumer = asyncio.create_task(self._consume(), name="task-worker")
+        consumer = asyncio.create_task(self._consume(), name="task-worker", context=self._context.copy())
         self._consumers[consumer] = None
 
     async def _consume(self) -> None:

@@ -116,8 +116,13 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
 
 
 def _node_waiting(state: InstanceState, event: Event) -> None:
+    activation = state.scopes[event.scope].open[event.node_id]
     state.running.pop((event.node_id, event.scope), None)
-    wait(state, state.scopes[event.scope].open[event.node_id], event)
+    note = event.payload.value
+    if "output" in note:  # a delay: what it hands on when it is over
+        activation.output = Payload.trusted(note["output"])
+        activation.next_handle = note["nextHandle"]
+    wait(state, activation, event)
 
 
 def _node_attempt_failed(state: InstanceState, event: Event) -> None:

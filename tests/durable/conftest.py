@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anabranch.app import build
 from anabranch.durable.definition import Registry, Workflow
-from anabranch.migrations import upgrade
 from anabranch.service import House
 from anabranch.settings import Settings
 
@@ -66,16 +64,6 @@ class Place:
 
 
 MakePlace = Callable[..., Awaitable[Place]]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a migrated, empty database."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    url = f"sqlite:///{tmp_path / 'coded.db'}"
-    upgrade(url)
-    return url
 
 
 @pytest.fixture

@@ -129,10 +129,12 @@ class Settings(BaseModel):
     `OTLP_ENABLED`. Needs the extra `anabranch[otel]`."""
 
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
-    """The collector's address for OTLP over HTTP, by default `http://localhost:4318`. Also read from `OTLP_ENDPOINT`."""
+    """Where the collector listens for OTLP over HTTP, by default `http://localhost:4318`. Also read from
+    `OTLP_ENDPOINT`."""
 
     metrics_names: Literal["coded", "all"] = "coded"
-    """Whose names `/metrics` shows, which needs no key: those of coded workflows, or `all`, drawn ones of tenants, too."""
+    """The names that `/metrics`, which needs no key, shows: of `coded` workflows only, or of `all`, tenants' drawn ones
+    too."""
 
     url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
     """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
@@ -223,7 +225,7 @@ _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
 _SECRETS = frozenset({"database_url", "secret_key", "api_key", "token"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
 # What other programs are told by the same name; ours comes first.
-_SHARED_VARIABLES = {"OTLP_ENABLED": "otlp_enabled", "OTLP_ENDPOINT": "otlp_endpoint"}
+_SHARED_VARIABLES = {field.upper(): field for field in ("otlp_enabled", "otlp_endpoint")}
 _FILE_VARIABLES = {f"{environment_name(field)}_FILE": field for field in _SECRETS}
 
 

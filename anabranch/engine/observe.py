@@ -52,7 +52,7 @@ class StoreNews:
         self._hints.committed(turns, outcome)
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """A signal of that name, or without one a cancel, was appended to a run whoever holds it."""
+        """A signal of that name, or else a cancel, was appended to a run whoever holds it."""
         self._hints.appended(row, signal=signal)
         if self._telemetry is None:
             return

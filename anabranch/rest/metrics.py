@@ -1,7 +1,8 @@
-"""What Prometheus is told: requests, events, ends of runs, and what this process holds.
+"""What Prometheus is told: requests, events, what this process holds, and how its runs went.
 
-Counted per process and never per tenant or workflow: `/metrics` needs no key, and its size does not
-grow with what is stored. Names begin with `anabranch_`; units are in the names.
+Counted per process and never per tenant: `/metrics` needs no key, and its size does not grow with
+what is stored. Names of the process's own begin with `anabranch_`, those of `run_metrics` with
+`workflow_`; units are in the names.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from anabranch.engine.rules.events import Event, Status
+from anabranch.rest.run_metrics import RunMetrics
 from anabranch.service.house import House
 
 # From a millisecond, what a lookup takes, to ten seconds, where most callers have given up.
@@ -46,16 +48,14 @@ class Metrics:
             registry=self.registry,
         )
         self._events = Counter("anabranch_events", "Events committed here.", ["type"], registry=self.registry)
-        self._ended = Counter("anabranch_runs_ended", "Runs that ended here.", ["status"], registry=self.registry)
         self.registry.register(_Held(house))
+        self.registry.register(RunMetrics(house))
         house.engine.observers.add(self)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Count what is committed."""
         for event in events:
             self._events.labels(event.type.value).inc()
-        if status.is_terminal:
-            self._ended.labels(status.value).inc()
 
     @contextmanager
     def request(self, request: web.Request) -> Iterator[Seen]:

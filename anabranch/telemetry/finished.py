@@ -181,14 +181,13 @@ class Finishes:
         if self._is_coded:
             self._times[event.seq] = event.created_at
         code = None if way is Way.COMPLETED else event.payload.value["error"]["code"]
+        ended = TryEnded(event.node_id, event.scope, event.attempt, Kind.RUN, None, event.created_at, way, code)
         if opened is not None:
-            kind, began_at, child_id = opened.kind, opened.began_at, opened.child_id
+            ended.kind, ended.began_at, ended.child_id = opened.kind, opened.began_at, opened.child_id
         else:
             row = latest_row_before(event.output_variable)
-            kind, began_at, child_id = _kind_of(event), None if row is None else self._times.get(row), None
-        return TryEnded(
-            event.node_id, event.scope, event.attempt, kind, began_at, event.created_at, way, code, child_id
-        )
+            ended.kind, ended.began_at = _kind_of(event), None if row is None else self._times.get(row)
+        return ended
 
     def _run_ended(self, event: Event, status: Status) -> Iterable[Finished]:
         for (name, scope), each in self._open.items():

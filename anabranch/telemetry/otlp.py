@@ -11,9 +11,12 @@ the SDK's queue for its thread; nothing here waits for a collector.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version as version_of
 
 from opentelemetry import context, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -22,6 +25,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags
+from opentelemetry.util.types import AttributeValue
 
 from anabranch.telemetry.spans import Span
 
@@ -35,8 +39,8 @@ DELAY_MS = 1_000
 # 5 s for a request with all its repetitions: then its spans are given up, others wait behind them.
 REQUEST_S_MAX = 5.0
 
-# 2 s at the end of a process: what a collector does not take by then is lost, a handover is not held up for it.
-FLUSH_S_MAX = 2.0
+# 1 s at the end of a process, which is to be gone within its grace: what a collector does not take by then is lost.
+FLUSH_S_MAX = 1.0
 
 _NS_PER_MS = 1_000_000
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -46,9 +50,15 @@ _PATH = "/v1/traces"
 class OtlpSpans:
     """Exports spans to a collector (`telemetry.SpanSink`)."""
 
-    def __init__(self, endpoint: str, *, worker_id: str, version: str) -> None:
+    def __init__(self, endpoint: str) -> None:
         """`endpoint` is the collector's base URL, as `http://localhost:4318`. Connects to nothing yet."""
-        ours = {"service.name": "anabranch", "service.version": version, "service.instance.id": worker_id}
+        version = version_of("anabranch")
+        ours: dict[str, AttributeValue] = {
+            "service.name": "anabranch",
+            "service.version": version,
+            "host.name": socket.gethostname(),
+            "process.pid": os.getpid(),
+        }
         self._resource = Resource.create(ours).merge(OTELResourceDetector().detect())
         self._scope = InstrumentationScope("anabranch", version)
         self._exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/") + _PATH, timeout=REQUEST_S_MAX)
@@ -92,7 +102,7 @@ class OtlpSpans:
         loop, flushed = asyncio.get_running_loop(), asyncio.Event()
 
         def flush() -> None:
-            self._processor.shutdown()  # waits up to 30 s for its thread
+            self._processor.shutdown()  # type: ignore[no-untyped-call] # waits up to 30 s for its thread
             with suppress(RuntimeError):  # nobody waits any more, and the loop is closed
                 loop.call_soon_threadsafe(flushed.set)
 
@@ -101,7 +111,7 @@ class OtlpSpans:
             async with asyncio.timeout(FLUSH_S_MAX):
                 await flushed.wait()
                 return
-        self._exporter.shutdown()  # ends the pause before a repetition, so that the thread comes to its end
+        self._exporter.shutdown()  # type: ignore[no-untyped-call] # ends its pauses, so that the thread can end
 
 
 def _context_of(trace_id: int, span_id: int, *, is_remote: bool) -> SpanContext:

@@ -248,6 +248,7 @@ class HeldInstances:
             if held.performing or held.holding.state.head.kind == CODED_KIND:
                 self._task_worker.stop_instance(instance_id)
         held.queued = False
+        held.telemetry = None  # what is unwound may keep `held` for a while
         held.turn_away()
 
     def drop(self, instance_id: str, why: str) -> None:

@@ -136,6 +136,10 @@ class Settings(BaseModel):
     """The names that `/metrics`, which needs no key, shows: of `coded` workflows only, or of `all`, tenants' drawn ones
     too."""
 
+    metrics_port: int | None = Field(default=None, ge=0, le=65_535)
+    """The TCP port on which a worker serves `/metrics`, `/healthz` and `/readyz`, at the address of `host`; 0 picks a
+    free one. By default it opens none."""
+
     url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
     """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
 

@@ -117,12 +117,14 @@ class App:
         grace_s: float = 0.0,
         makes_key: bool = False,
         code: Registry = DECLARED,
+        counts: bool = True,
     ) -> AsyncIterator[House]:
         """The same with everything that doors are built on: data, secrets, keys, readiness.
 
         With `makes_key` a key for secrets is made where that may be: in the embedded database's directory.
         `code` are the coded workflows that are run here, if it works: all that imported modules have
-        declared, unless others are named.
+        declared, unless others are named. Without `counts` its meters stay at nothing: for processes
+        that nobody asks for their metrics.
         """
         tune_interpreter()
         settings = self.settings
@@ -140,7 +142,8 @@ class App:
             )
             feed = Feed(Meters(Names(settings.metrics_names)), spans)
             traced = node_types if current is None else TracedHandlers(node_types, current)
-            engine = self._engine(store, WithBodies(traced, runner), runner, feed, works=works, only=only)
+            telemetry = None if spans is None and not counts else feed
+            engine = self._engine(store, WithBodies(traced, runner), runner, telemetry, works=works, only=only)
             if current is not None:
                 current.connect(engine.orchestrator.head_of)
             service = WorkflowService(
@@ -223,7 +226,7 @@ class App:
         store: SqlStore,
         handlers: HandlerRegistry,
         runner: Runner,
-        telemetry: Telemetry,
+        telemetry: Telemetry | None,
         *,
         works: bool,
         only: Sequence[str] | None,

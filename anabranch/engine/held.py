@@ -195,14 +195,11 @@ class HeldInstances:
             held.telemetry = self._telemetry.of_run(held.holding.state.head, held.holding.state.plan, log)
         self.enqueue(held)
 
-    def tell_written(self, holding: Holding, events: Sequence[Event]) -> None:
+    def tell_written(self, held: Held | None, holding: Holding, events: Sequence[Event]) -> None:
         """Who counts is told of a turn that was written, also of a run that was let go meanwhile."""
-        if self._telemetry is None:
-            return
-        held = self._held.get(holding.instance_id)
         if held is not None and held.telemetry is not None:
             held.telemetry.wrote(events)
-        else:
+        elif self._telemetry is not None:
             self._telemetry.of_run(holding.state.head, holding.state.plan).wrote(events)
 
     def offer(self, held: Held, stimulus: Stimulus) -> None:

@@ -305,8 +305,9 @@ class Orchestrator:
         assert turn is not None
         if won.events:
             self._observer.committed(turn.instance_id, won.events, turn.status)
-            self._held.tell_written(draft.holding, won.events)
         held = self._held_of(draft)
+        if won.events:
+            self._held.tell_written(held, draft.holding, won.events)
         if held is None:
             return
         if turn.available_at is not None:

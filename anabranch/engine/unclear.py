@@ -116,7 +116,7 @@ class Rereader:
         if draft is not None and draft.turn is not None and loaded is not None:
             written = was_written(draft.turn, loaded.events)
         if draft is not None and draft.turn is not None and written:
-            self._held.tell_written(old, draft.turn.events)
+            self._held.tell_written(held, old, draft.turn.events)
             held.tell_asked(draft)
             held.forget_answered(draft)
         elif draft is not None:

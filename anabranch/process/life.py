@@ -115,7 +115,7 @@ async def live(
     signals = StopSignals()
     with signals.heard():
         async with (
-            app.opened_house(works=works, makes_key=makes_key) as house,
+            app.opened_house(works=works, makes_key=makes_key, counts=listener is not None) as house,
             _answering(app, house, listener, doors or all_doors, patience_s=handover_s / 2),
         ):
             await ready(house)

@@ -11,7 +11,6 @@ from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from anabranch.service.house import House
 from anabranch.telemetry.meters import Histogram
@@ -51,7 +50,7 @@ class RunMetrics(Collector):
             started.add_metric([workflow.label], workflow.started)
             for status, count in workflow.completed.items():
                 ended.add_metric([workflow.label, status.value], count)
-            _add(seconds, [workflow.label], workflow.seconds)
+            _add(seconds, [workflow.label], workflow.times)
             for event, count in workflow.signals.items():
                 signals.add_metric([workflow.label, event], count)
         yield from (started, ended, self._in_flight(), seconds, signals)
@@ -77,12 +76,12 @@ class RunMetrics(Collector):
         )
         for workflow in self._house.meters:
             for label, step in workflow.steps.items():
-                _add(seconds, [workflow.label, label], step.seconds)
+                _add(seconds, [workflow.label, label], step.times)
                 retries.add_metric([workflow.label, label], step.retries)
         yield from (seconds, retries)
 
 
 def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
     """A bucket has all those up to its bound."""
-    bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
-    family.add_metric(labels, list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.sum_s)
+    bounds = [*(str(bound / 1000) for bound in histogram.bounds), "+Inf"]
+    family.add_metric(labels, list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.sum_ms / 1000)

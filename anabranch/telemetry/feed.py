@@ -7,11 +7,12 @@ it as long as it holds the run, and here is no list of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.plan import Plan, PlanNode
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.telemetry.finished import Finished, Finishes, RunBegan, RunEnded, SignalCame, TryEnded, Way
@@ -20,8 +21,12 @@ from anabranch.telemetry.spans import SpanSink, began_at, run_span, signal_span,
 
 logger = logging.getLogger("anabranch.telemetry")
 
-# A type that no node has: of a node that its plan does not know.
-_UNKNOWN_TYPE = "unknown"
+_Nodes: TypeAlias = dict[str, PlanNode]
+
+_NO_NODES: _Nodes = {}
+
+# Looked up once: a member of an enum costs ten times a global before Python 3.12.
+_RETRIED, _CANCELLED = Way.RETRIED, Way.CANCELLED
 
 
 class Feed:
@@ -33,90 +38,94 @@ class Feed:
 
     def of_run(self, head: InstanceHead, plan: AnyPlan, log: Sequence[Event] = ()) -> FedRun:
         """Who is told of a run that is held here from now on; what is in its log already is not counted again."""
-        return FedRun(self, head, plan, log)
+        return FedRun(self, head, plan.nodes if isinstance(plan, Plan) else _NO_NODES, log)
 
     def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
         """Count a signal that was appended past the engine."""
-        self.count(head, None, self.meters.of(head), [SignalCame(event, seq, at_ms)])
+        FedRun(self, head).count([SignalCame(event, seq, at_ms)])
 
     def cancelled(self, head: InstanceHead, *, at_ms: int) -> None:
         """Count a run that was ended past the engine."""
-        self.count(head, None, self.meters.of(head), [RunEnded(Status.CANCELLED, at_ms)])
-
-    def count(
-        self, head: InstanceHead, plan: AnyPlan | None, meter: WorkflowMeter | None, finished: Sequence[Finished]
-    ) -> None:
-        """Count what has finished in a run, and export it."""
-        try:
-            for each in finished:
-                node_type = _type_of(each, plan)
-                if meter is not None:
-                    self._measure(meter, head, each, node_type)
-                if self.spans is not None:
-                    self._export(self.spans, head, each, node_type)
-        except Exception:
-            logger.exception("a run could not be counted", extra={"instance_id": head.instance_id})
-
-    def _measure(self, meter: WorkflowMeter, head: InstanceHead, each: Finished, node_type: str | None) -> None:
-        match each:
-            case TryEnded():
-                if each.way is Way.CANCELLED:
-                    return  # nobody knows how long it would have taken
-                by_name = node_type is None or self.meters.shows_names_of(head)
-                step = meter.step(each.name if by_name else node_type or _UNKNOWN_TYPE)
-                if each.way is Way.RETRIED:
-                    step.retries += 1
-                if each.began_at is not None:
-                    step.seconds.observe(max(0, each.ended_at - each.began_at))
-            case SignalCame():
-                meter.signalled(each.event if self.meters.shows_names_of(head) else "")
-            case RunBegan():
-                meter.started += 1
-            case RunEnded():
-                meter.ended(each.status, milliseconds=each.ended_at - began_at(head, each))
-
-    def _export(self, sink: SpanSink, head: InstanceHead, each: Finished, node_type: str | None) -> None:
-        match each:
-            case TryEnded():
-                sink.ended(try_span(head, each, node_type))
-            case SignalCame():
-                sink.ended(signal_span(head, each))
-            case RunEnded():
-                sink.ended(run_span(head, each))
-            case RunBegan():
-                return
+        FedRun(self, head).count([RunEnded(Status.CANCELLED, at_ms)])
 
 
 class FedRun:
     """What is known of one run, while it is held here."""
 
-    __slots__ = ("_feed", "_finishes", "_head", "_meter", "_plan")
+    __slots__ = ("_finishes", "_head", "_meter", "_nodes", "_spans")
 
-    def __init__(self, feed: Feed, head: InstanceHead, plan: AnyPlan, log: Sequence[Event]) -> None:
-        self._feed = feed
+    def __init__(self, feed: Feed, head: InstanceHead, nodes: _Nodes = _NO_NODES, log: Sequence[Event] = ()) -> None:
+        """`nodes` are those of a drawn run, by their ids."""
         self._head = head
-        self._plan = plan
+        self._nodes = nodes
         self._meter = feed.meters.of(head)
+        self._spans = feed.spans
         self._finishes = Finishes(is_coded=head.kind == CODED_KIND)
-        self._fold(log)  # what finished there was told by whoever wrote it
+        if log:
+            self._skip(log)
 
     def wrote(self, events: Sequence[Event]) -> None:
         """Count these events of the run."""
-        finished = self._fold(events)
-        if finished:
-            self._feed.count(self._head, self._plan, self._meter, finished)
-
-    def _fold(self, events: Sequence[Event]) -> Sequence[Finished]:
         try:
-            return self._finishes.fold(events)
+            self._count(self._finishes.fold(events))
+        except Exception:
+            logger.exception("a run could not be counted", extra={"instance_id": self._head.instance_id})
+
+    def count(self, finished: Iterable[Finished]) -> None:
+        """Count what has finished in the run."""
+        try:
+            self._count(finished)
+        except Exception:
+            logger.exception("a run could not be counted", extra={"instance_id": self._head.instance_id})
+
+    def _skip(self, log: Sequence[Event]) -> None:
+        """What finished there was counted by whoever wrote it."""
+        try:
+            self._finishes.fold(log)
         except Exception:
             logger.exception("a run could not be followed", extra={"instance_id": self._head.instance_id})
-            return ()
+
+    def _count(self, finished: Iterable[Finished]) -> None:
+        meter, spans = self._meter, self._spans
+        for each in finished:
+            if isinstance(each, TryEnded):
+                node = self._nodes.get(each.name)
+                if meter is not None:
+                    _measure(meter, each, node)
+                if spans is not None:
+                    spans.ended(try_span(self._head, each, None if node is None else node.type))
+            else:
+                if meter is not None:
+                    _measure_run(meter, self._head, each)
+                if spans is not None:
+                    _export_run(spans, self._head, each)
 
 
-def _type_of(each: Finished, plan: AnyPlan | None) -> str | None:
-    """The type of the node that a try was of; None for steps of coded runs."""
-    if not isinstance(each, TryEnded) or not isinstance(plan, Plan):
-        return None
-    node = plan.nodes.get(each.name)
-    return _UNKNOWN_TYPE if node is None else node.type
+def _measure(meter: WorkflowMeter, ended: TryEnded, node: PlanNode | None) -> None:
+    if ended.way is _CANCELLED:
+        return  # nobody knows how long it would have taken
+    step = meter.step(ended.name if node is None or meter.shows_names else node.type)
+    if ended.way is _RETRIED:
+        step.retries += 1
+    if ended.began_at is not None:
+        step.times.observe(ended.ended_at - ended.began_at)
+
+
+def _measure_run(meter: WorkflowMeter, head: InstanceHead, each: SignalCame | RunBegan | RunEnded) -> None:
+    match each:
+        case SignalCame():
+            meter.signalled(each.event if meter.shows_names else "")
+        case RunBegan():
+            meter.started += 1
+        case RunEnded():
+            meter.ended(each.status, milliseconds=each.ended_at - began_at(head, each))
+
+
+def _export_run(spans: SpanSink, head: InstanceHead, each: SignalCame | RunBegan | RunEnded) -> None:
+    match each:
+        case SignalCame():
+            spans.ended(signal_span(head, each))
+        case RunEnded():
+            spans.ended(run_span(head, each))
+        case RunBegan():
+            return

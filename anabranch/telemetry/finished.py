@@ -86,6 +86,8 @@ class RunEnded:
 
 Finished: TypeAlias = TryEnded | SignalCame | RunBegan | RunEnded
 
+_RUN, _COMPLETED_WAY = Kind.RUN, Way.COMPLETED
+
 _STATUSES = {
     EventType.INSTANCE_COMPLETED: Status.COMPLETED,
     EventType.INSTANCE_FAILED: Status.FAILED,
@@ -101,26 +103,17 @@ _KIND_OF_STEP = {
 }
 
 
-class _Open:
-    """A try that is under way."""
-
-    __slots__ = ("attempt", "began_at", "child_id", "kind")
-
-    def __init__(self, began_at: int, attempt: int, kind: Kind = Kind.RUN) -> None:
-        self.began_at = began_at
-        self.attempt = attempt
-        self.kind = kind
-        self.child_id: str | None = None
-
-
 class Finishes:
     """What is under way in one run, as far as it takes to tell when it has ended."""
 
-    __slots__ = ("_is_coded", "_open", "_times")
+    __slots__ = ("_is_coded", "_open", "_times", "_waits")
 
     def __init__(self, *, is_coded: bool) -> None:
         self._is_coded = is_coded
-        self._open: dict[tuple[str, str], _Open] = {}
+        self._open: dict[tuple[str, str], Event] = {}
+        """The row that a try began with, by (node id or step name, scope)."""
+        self._waits: dict[tuple[str, str], Event] = {}
+        """Of those, what made it wait, or a loop."""
         self._times: dict[int, int] = {}
         """When the rows were written that a step of a coded run may follow: ends of others, and its body's beginning.
 
@@ -133,20 +126,21 @@ class Finishes:
         for event in events:
             event_type = event.type  # compared and not looked up: an enum hashes its name in Python
             if event_type is _DISPATCHED:
-                self._dispatched(event)
+                if event.node_id != BODY_NODE_ID:
+                    self._open[event.node_id, event.scope] = event
+                else:
+                    self._times[event.seq] = event.created_at
             elif event_type is _COMPLETED:
-                finished.append(self._ended(event, Way.COMPLETED))
+                finished.append(self._ended(event, _COMPLETED_WAY))
             elif event_type is _WAITING:
                 self._waiting(event)
             elif event_type is _ATTEMPT_FAILED:
                 if event.node_id != BODY_NODE_ID:
-                    finished.append(self._ended(event, Way.RETRIED))
+                    finished.append(self._ended(event, Way.RETRIED, _code_of(event)))
             elif event_type is _FAILED:
-                finished.append(self._ended(event, Way.FAILED))
+                finished.append(self._ended(event, Way.FAILED, _code_of(event)))
             elif event_type is _LOOP_OPENED:
-                loop = self._open.get((event.node_id, event.scope))
-                if loop is not None:
-                    loop.kind = Kind.LOOP
+                self._waits[event.node_id, event.scope] = event
             elif event_type is _SIGNAL:
                 finished.append(SignalCame(event.payload.value["event"], event.seq, event.created_at))
             elif event_type is _INPUT:
@@ -155,56 +149,49 @@ class Finishes:
                 finished += self._run_ended(event, _STATUSES[event_type])
         return finished
 
-    def _dispatched(self, event: Event) -> None:
-        if event.node_id == BODY_NODE_ID:
-            self._times[event.seq] = event.created_at
-        else:
-            opened = _Open(event.created_at, event.attempt)
-            if self._is_coded:
-                opened.kind = _kind_of(event)
-            self._open[event.node_id, event.scope] = opened
-
     def _waiting(self, event: Event) -> None:
         """It was dispatched before, unless it is a step that does nothing but wait."""
-        if event.node_id == BODY_NODE_ID:
-            return
-        opened = self._open.get((event.node_id, event.scope))
-        note = event.payload.value
-        if opened is None:
-            opened = self._open[event.node_id, event.scope] = _Open(event.created_at, event.attempt, _kind_of(event))
-        elif not self._is_coded:
-            opened.kind = Kind.CHILD if "childID" in note else Kind.WAIT if "event" in note else Kind.SLEEP
-        opened.child_id = note.get("childID")
+        if event.node_id != BODY_NODE_ID:
+            place = (event.node_id, event.scope)
+            self._open.setdefault(place, event)
+            self._waits[place] = event
 
-    def _ended(self, event: Event, way: Way) -> TryEnded:
-        opened = self._open.pop((event.node_id, event.scope), None)
+    def _ended(self, event: Event, way: Way, code: str | None = None) -> TryEnded:
+        place = (event.node_id, event.scope)
+        began = self._open.pop(place, None)
         if self._is_coded:
             self._times[event.seq] = event.created_at
-        code = None if way is Way.COMPLETED else event.payload.value["error"]["code"]
-        ended = TryEnded(event.node_id, event.scope, event.attempt, Kind.RUN, None, event.created_at, way, code)
-        if opened is not None:
-            ended.kind, ended.began_at, ended.child_id = opened.kind, opened.began_at, opened.child_id
-        else:
+        if began is None:
             row = latest_row_before(event.output_variable)
-            ended.kind, ended.began_at = _kind_of(event), None if row is None else self._times.get(row)
+            began_at = None if row is None else self._times.get(row)
+        else:
+            began_at = began.created_at
+        ended = TryEnded(event.node_id, event.scope, event.attempt, _RUN, began_at, event.created_at, way, code)
+        if self._is_coded or place in self._waits:
+            self._tell_kind(ended, event)
         return ended
 
+    def _tell_kind(self, ended: TryEnded, event: Event) -> None:
+        """What it did for most of its time; `event` is one of its rows."""
+        waited = self._waits.pop((ended.name, ended.scope), None)
+        if waited is not None and waited.type is _WAITING:
+            note = waited.payload.value
+            ended.child_id = note.get("childID")
+            ended.kind = Kind.CHILD if "childID" in note else Kind.WAIT if "event" in note else Kind.SLEEP
+        elif waited is not None:
+            ended.kind = Kind.LOOP
+        if event.output_variable is not None and is_mark(event.output_variable):
+            ended.kind = _KIND_OF_STEP[read_mark(event.output_variable).kind]
+
     def _run_ended(self, event: Event, status: Status) -> Iterable[Finished]:
-        for (name, scope), each in self._open.items():
-            yield TryEnded(
-                name,
-                scope,
-                each.attempt,
-                each.kind,
-                each.began_at,
-                event.created_at,
-                Way.CANCELLED,
-                child_id=each.child_id,
-            )
+        for (name, scope), began in self._open.items():
+            ended = TryEnded(name, scope, began.attempt, _RUN, began.created_at, event.created_at, Way.CANCELLED)
+            self._tell_kind(ended, began)
+            yield ended
         self._open.clear()
         yield RunEnded(status, event.created_at, event.payload.value["code"] if status is Status.FAILED else None)
 
 
-def _kind_of(event: Event) -> Kind:
-    mark = event.output_variable
-    return Kind.RUN if mark is None or not is_mark(mark) else _KIND_OF_STEP[read_mark(mark).kind]
+def _code_of(event: Event) -> str:
+    code: str = event.payload.value["error"]["code"]
+    return code

@@ -28,10 +28,10 @@ DRAWN = "drawn"
 """The label of all drawn workflows where their names are not shown."""
 
 # From 5 ms, a commit, to an hour.
-STEP_SECONDS = (0.005, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 60.0, 300.0, 3_600.0)
+STEP_MS = (5, 25, 100, 250, 1_000, 2_500, 10_000, 60_000, 300_000, 3_600_000)
 
 # From 10 ms to thirty days: runs may wait for people.
-RUN_SECONDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0, 300.0, 3_600.0, 86_400.0, 2_592_000.0)
+RUN_MS = (10, 50, 250, 1_000, 5_000, 30_000, 300_000, 3_600_000, 86_400_000, 2_592_000_000)
 
 
 class Names(StrEnum):
@@ -44,46 +44,49 @@ class Names(StrEnum):
 
 
 class Histogram:
-    """How many took how long."""
+    """How many took how long. Times are milliseconds."""
 
-    __slots__ = ("bounds", "counts", "sum_s")
+    __slots__ = ("bounds", "counts", "sum_ms")
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
+    def __init__(self, bounds: tuple[int, ...]) -> None:
         self.bounds = bounds
-        """In seconds; each has those up to it."""
+        """Each has those up to it."""
         self.counts = [0] * (len(bounds) + 1)
         """By bound, not added up; the last are longer than any."""
-        self.sum_s = 0.0
+        self.sum_ms = 0
 
     def observe(self, milliseconds: int) -> None:
-        """Count one."""
-        seconds = milliseconds / 1000
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.sum_s += seconds
+        """Count one; less than nothing, after a clock was set back, is nothing."""
+        if milliseconds < 0:
+            milliseconds = 0
+        self.counts[bisect_left(self.bounds, milliseconds)] += 1
+        self.sum_ms += milliseconds
 
 
 class StepMeter:
     """The tries of one step."""
 
-    __slots__ = ("retries", "seconds")
+    __slots__ = ("retries", "times")
 
     def __init__(self) -> None:
         self.retries = 0
         """Tries that failed and are followed by another."""
-        self.seconds = Histogram(STEP_SECONDS)
+        self.times = Histogram(STEP_MS)
 
 
 class WorkflowMeter:
     """The runs of one workflow."""
 
-    __slots__ = ("_meters", "completed", "label", "seconds", "signals", "started", "steps")
+    __slots__ = ("_meters", "completed", "label", "shows_names", "signals", "started", "steps", "times")
 
     def __init__(self, meters: Meters, label: str) -> None:
         self._meters = meters
         self.label = label
+        self.shows_names = label != DRAWN
+        """May its steps and events be shown by their names?"""
         self.started = 0
         self.completed: dict[Status, int] = {}
-        self.seconds = Histogram(RUN_SECONDS)
+        self.times = Histogram(RUN_MS)
         self.steps: dict[str, StepMeter] = {}
         self.signals: dict[str, int] = {}
 
@@ -105,14 +108,14 @@ class WorkflowMeter:
     def ended(self, status: Status, *, milliseconds: int) -> None:
         """Count the end of a run."""
         self.completed[status] = self.completed.get(status, 0) + 1
-        self.seconds.observe(milliseconds)
+        self.times.observe(milliseconds)
 
 
 class Meters:
     """All of one process, without test runs."""
 
     def __init__(self, names: Names = Names.CODED) -> None:
-        self.names = names
+        self._shows_all = names is Names.ALL
         self._workflows: dict[str, WorkflowMeter] = {}
         self._steps_left = STEPS_MAX
         self._events_left = EVENTS_MAX
@@ -124,17 +127,16 @@ class Meters:
         """Where a run counts; None: nowhere, it is a test run."""
         if head.test:
             return None
-        label = head.workflow_name if self.shows_names_of(head) else DRAWN
+        label = DRAWN
+        if self._shows_all or head.kind == CODED_KIND:
+            # Nobody's names may come to stand among those that are hidden.
+            label = OTHER if head.workflow_name == DRAWN else head.workflow_name
         found = self._workflows.get(label)
         if found is None:
-            if len(self._workflows) >= WORKFLOWS_MAX and label not in (OTHER, DRAWN):
+            if len(self._workflows) >= WORKFLOWS_MAX and label != DRAWN:
                 label = OTHER
             found = self._workflows.setdefault(label, WorkflowMeter(self, label))
         return found
-
-    def shows_names_of(self, head: InstanceHead) -> bool:
-        """Are this run's workflow, steps and events shown by their names?"""
-        return self.names is Names.ALL or head.kind == CODED_KIND
 
     def may_add_step(self) -> bool:
         """Is there room for another pair of workflow and step? It is taken."""

@@ -182,8 +182,8 @@ class HeldInstances:
 
     @property
     def heads(self) -> list[InstanceHead]:
-        """What the held instances were born with."""
-        return [held.holding.state.head for held in self._held.values()]
+        """What the held instances were born with. Any thread may ask."""
+        return [held.holding.state.head for held in list(self._held.values())]
 
     def add(self, held: Held, *, log: Sequence[Event] = ()) -> None:
         """Hold it, in place of what was held under its id; `log` is what others have written of it."""

@@ -169,7 +169,7 @@ async def _send(body: bytes, content_type: str, request: web.Request) -> web.Res
 
 
 async def _send_metrics(metrics: Metrics, request: web.Request) -> web.Response:
-    return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return web.Response(body=await metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def _send_page(request: web.Request) -> web.Response:

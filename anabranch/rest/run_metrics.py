@@ -48,10 +48,10 @@ class RunMetrics(Collector):
         )
         for workflow in self._house.meters:
             started.add_metric([workflow.label], workflow.started)
-            for status, count in workflow.completed.items():
+            for status, count in list(workflow.completed.items()):
                 ended.add_metric([workflow.label, status.value], count)
             _add(seconds, [workflow.label], workflow.times)
-            for event, count in workflow.signals.items():
+            for event, count in list(workflow.signals.items()):
                 signals.add_metric([workflow.label, event], count)
         yield from (started, ended, self._in_flight(), seconds, signals)
 
@@ -75,7 +75,7 @@ class RunMetrics(Collector):
             "workflow_step_retries", "Tries that failed and are followed by another.", labels=labels
         )
         for workflow in self._house.meters:
-            for label, step in workflow.steps.items():
+            for label, step in list(workflow.steps.items()):
                 _add(seconds, [workflow.label, label], step.times)
                 retries.add_metric([workflow.label, label], step.retries)
         yield from (seconds, retries)

@@ -1,8 +1,9 @@
 """Numbers of runs, steps and signals, by workflow: what `/metrics` shows of them.
 
-Counted by `feed`, from the event loop's thread alone; read by the REST door. Their number is
-bounded, whatever names people invent, and `/metrics` needs no key: so names of drawn workflows,
-which are a tenant's own, are only shown where the operator wants that.
+Counted by `feed`, from the event loop's thread alone; read by the REST door, from any: it takes
+copies of what may grow meanwhile. Their number is bounded, whatever names people invent, and
+`/metrics` needs no key: so names of drawn workflows, which are a tenant's own, are only shown where
+the operator wants that.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Meters:
         self._events_left = EVENTS_MAX
 
     def __iter__(self) -> Iterator[WorkflowMeter]:
-        return iter(self._workflows.values())
+        return iter(list(self._workflows.values()))
 
     def of(self, head: InstanceHead) -> WorkflowMeter | None:
         """Where a run counts; None: nowhere, it is a test run."""

@@ -29,7 +29,7 @@ from opentelemetry.util.types import AttributeValue
 
 from anabranch.telemetry.spans import Span
 
-# 20,000 spans wait for their export, a few seconds of a busy process and some 30 MB; of more, the oldest go.
+# 20,000 spans wait for their export, a few seconds of a busy process and some 20 MB; of more, the oldest go.
 QUEUED_MAX = 20_000
 
 # 512 spans a request, and the first of them after 1 s: a trace is looked at by people.

@@ -16,7 +16,7 @@ from tests.telemetry.workflows import FLAKY, MANY, ORDER
 
 WAIT = {"id": "secret-node", "type": "waitForEvent", "config": {"event": "secret-event"}}
 END = {"id": "end", "type": "end"}
-BROKEN = {"id": "secret-node", "type": "expression", "config": {"expression": "{{ctx.absent.path}}"}}
+PAUSE = {"id": "pause", "type": "delay", "config": {"duration": "900ms"}}
 
 
 async def test_a_coded_run_is_counted_by_the_names_of_its_workflow_and_steps(opened: Open) -> None:
@@ -100,6 +100,18 @@ async def test_what_another_process_writes_to_a_run_is_counted_there_and_only_th
     assert there["workflow_runs_started_total", "order"] == 0
 
 
+async def test_who_holds_a_run_does_not_count_what_another_process_writes_to_it(opened: Open) -> None:
+    worker, front = await opened(), await opened(works=False)
+    await worker.save("long", PAUSE, END)
+    run = await worker.start("long")
+    await front.signal(run, "any")
+    ended = await worker.ended(run)
+    assert ended["status"] == "COMPLETED"
+
+    assert (await front.numbers())["workflow_signals_total", DRAWN, ""] == 1
+    assert ("workflow_signals_total", DRAWN, "") not in await worker.numbers()
+
+
 async def test_a_wait_takes_as_long_as_the_log_says_whoever_ends_it(opened: Open) -> None:
     first = await opened(ORDER)
     run = await first.start("order")
@@ -119,8 +131,8 @@ async def test_a_wait_takes_as_long_as_the_log_says_whoever_ends_it(opened: Open
 
 
 async def test_runs_in_flight_are_those_that_are_held_now(opened: Open) -> None:
-    place = await opened(ORDER)
-    await place.save("long", {"id": "hang", "type": "delay", "config": {"duration": "900ms"}}, END)
+    place = await opened()
+    await place.save("long", PAUSE, END)
     run = await place.start("long")
 
     assert (await place.numbers())["workflow_runs_in_flight", DRAWN] == 1
@@ -151,7 +163,7 @@ async def test_what_is_known_of_a_run_is_forgotten_when_it_parks_or_ends(opened:
 
 async def test_a_held_run_is_followed(opened: Open) -> None:
     place = await opened()
-    await place.save("long", {"id": "hang", "type": "delay", "config": {"duration": "900ms"}}, END)
+    await place.save("long", PAUSE, END)
     run = await place.start("long")
 
     assert _followed() == 1
@@ -167,6 +179,16 @@ async def test_names_without_end_make_labels_with_an_end(opened: Open, monkeypat
     numbers = await place.numbers()
     counts = {key[2]: value for key, value in numbers.items() if key[0] == "workflow_step_duration_seconds_count"}
     assert counts == {**{f"step-{number}": 1 for number in range(5)}, OTHER: 15}
+
+
+def test_a_coded_workflow_cannot_stand_among_those_whose_names_are_hidden() -> None:
+    counted = Meters()
+    coded, drawn = counted.of(_head(DRAWN, kind="coded")), counted.of(_head("anything"))
+    assert coded is not None
+    assert drawn is not None
+
+    assert (coded.label, coded.shows_names) == (OTHER, True)
+    assert (drawn.label, drawn.shows_names) == (DRAWN, False)
 
 
 def test_workflows_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:

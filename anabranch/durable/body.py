@@ -83,7 +83,7 @@ class BodyRun:
         """Set when the body was told to leave and has not for too long."""
         self._patience: asyncio.Handle | None = None
         settled = [step for step in journal.steps.values() if step.seq <= desk.settled_seq]
-        self._replay = Replay(settled, attempt=self.attempt)
+        self._replay = Replay(settled, attempt=self.attempt, began_seq=self._began_seq)
         self._records = Records(desk)
 
     # -- the runner's side ----------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from anabranch.durable.branches import Branch
 from anabranch.engine.rules.coded.places import StepKind
 from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.stimuli import AwaitsSignal, AwaitsTime, StepOutcome, StepReport
 from anabranch.engine.rules.turn import PARK_AFTER_MS
 
@@ -97,7 +98,11 @@ def is_short(call: Call, journal: CodedState, *, now: int) -> bool:
     """Will this wait be over so soon that its body had better stay?"""
     if call.asked is None:
         record = journal.steps.get(call.place)
-        return record is not None and record.due_at is not None and record.due_at - now <= PARK_AFTER_MS
+        if record is None:
+            return False
+        if record.has_ended or record.phase is Phase.DISPATCHED:
+            return True  # what ends it, or begins the next try, is decided and on its way to the log
+        return record.due_at is not None and record.due_at - now <= PARK_AFTER_MS
     match call.asked.outcome:
         case AwaitsTime(duration_ms):
             return duration_ms <= PARK_AFTER_MS

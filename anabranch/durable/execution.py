@@ -36,8 +36,11 @@ async def tried(
     name: str, scope: str, attempt: int, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None = None
 ) -> tuple[StepOutcome, BaseException | None]:
     """Do it once: its outcome, and the exception that it failed with."""
+    limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
     try:
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000) as limit:
+        if timeout_ms is None:
+            return await work(), None  # most steps have none, and to enter one that never comes is not free
+        async with limit:
             return await work(), None
     except (GeneratorExit, KeyboardInterrupt):
         raise

@@ -14,14 +14,17 @@ Place = tuple[str, str]
 
 
 class Replay:
-    """The steps that had rows when the body was called, in its attempt of the workflow, and what ended since."""
+    """The steps that had rows when the body was called, and what ended since.
 
-    def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
+    `attempt` is the body's, of the workflow, and began with the row `began_seq`.
+    """
+
+    def __init__(self, steps: Iterable[Step], *, attempt: int, began_seq: int) -> None:
         known = list(steps)
         self._unasked = {step.place for step in known if step.born_in == attempt}
         ended = sorted((step for step in known if step.has_ended), key=lambda step: step.ended_seq)
-        self._free = {step.place for step in ended if step.born_in < attempt}
-        """What ended in earlier attempts: this one may go another way and never ask, so nothing waits for it."""
+        self._free = {step.place for step in ended if step.ended_seq < began_seq}
+        """What ended in earlier attempts: it was known before anything of this one, which may never ask for it."""
         self._order = deque(step.place for step in ended if step.place not in self._free)
         self._untold = set(self._order)
         self._told: set[Place] = set()

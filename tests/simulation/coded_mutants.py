@@ -23,9 +23,10 @@ CODED_MUTANTS = (
         ),
     ),
     _coded(
-        "later-try-before-its-dispatch",
-        "another try begins before the row that begins it is committed",
-        (f"{_BODY}.answer", "elif not self._records.is_settled(record):", "elif False:"),
+        "unsettled-row-acted-upon",
+        "a body goes on by rows that are decided and not committed: it is answered, or another try begins, too early",
+        ("durable.records:Records.is_settled", "step.seq <= self._desk.settled_seq", "True"),
+        ("durable.records:Records.has_settled", "<= self._desk.settled_seq", ""),
     ),
     _coded(
         "completed-step-called-again",

@@ -14,8 +14,9 @@ from anabranch.durable.definition import Registry, Workflow
 from anabranch.durable.runner import Runner, WithBodies
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry, Helpers
+from anabranch.engine.held import Held
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.rules.stimuli import Failed, NodeResult
+from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, Failed, NodeResult
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.service.child_runs import ChildRuns
 from anabranch.service.step_signals import StepSignals
@@ -195,7 +196,17 @@ class SimulatedProcess:
         else:
             weather.rarities["doubled result"] += 1
             self._deliver(instance_id, result)
-        self.loop.call_later(again_after_s, self._deliver, instance_id, result)
+        held = self.engine.orchestrator.held.get(instance_id)
+        self.loop.call_later(again_after_s, self._deliver_later, held, instance_id, result)
+
+    def _deliver_later(self, held: Held | None, instance_id: str, result: NodeResult) -> None:
+        """A body is called many times in one attempt, and hands its answers to the very holding that called it.
+
+        So none of them outlives that. What handlers and steps came to may come at any time.
+        """
+        of_a_call = isinstance(result.outcome, BodySuspended | BodyBlocked)
+        if not of_a_call or self.engine.orchestrator.held.get(instance_id) is held:
+            self._deliver(instance_id, result)
 
 
 class ChildrenHere:

@@ -30,7 +30,7 @@ STEPS_TO_FINISH_MAX = 2_000
 PATIENCE = (LOOP_WORK_MAX, LOOP_WORK_MAX, 1)
 
 dice = st.randoms(use_true_random=False)
-patiently = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+patiently = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 
 
 @patiently

@@ -7,7 +7,7 @@ import pytest
 from anabranch.engine.rules.iterations import LOOP_WORK_MAX
 from anabranch.engine.rules.turn import Holding, plan_turns
 from tests.spec.drawings import drawn, loop
-from tests.spec.scenario import LAPSED, TIMERS, Scenario, begun, cancel, completed, given, signal
+from tests.spec.scenario import LAPSED, TIMERS, Scenario, begun, cancel, completed, failed, given, signal
 
 # A decision may pass its budget by one iteration, whose template may cost as much again.
 WORKED_MAX = 2 * LOOP_WORK_MAX
@@ -80,6 +80,15 @@ def test_an_unfinished_loop_goes_on_after_a_crash():
     run = impatient().crashed()
     assert run.due == {"each": 0}
     run.when(LAPSED)
+    until_done(run)
+    assert run.row("NODE_COMPLETED", "each") == [0, 1, 2]
+
+
+def test_an_unfinished_loop_that_was_tried_again_before_it_opened_goes_on_after_a_crash():
+    """Its due time was once taken for that of the retry, which a fold still has among its timers."""
+    run = begun(ECHO, work_max=1).then(failed("each", retryable=True))
+    run.later(1_000)
+    run.completed("each#2", output=[0, 1, 2]).crashed().when(LAPSED)
     until_done(run)
     assert run.row("NODE_COMPLETED", "each") == [0, 1, 2]
 

@@ -268,6 +268,7 @@ def _note_room(state: InstanceState, loop: Activation) -> None:
     """Remember whether a loop could open an iteration now: if it is left at that, it is due until it has."""
     assert loop.loop is not None and loop.node.loop is not None
     key = (loop.node.id, loop.scope.path)
+    loop.due_seq = 0  # it is no timer's: one that it had before it opened must not be taken for it
     if loop.loop.may_open(loop.node.loop):
         state.unfinished[key] = loop
         loop.due_at = loop.loop.opened_at

@@ -140,8 +140,10 @@ def worth_of_child(ended: ChildEnded) -> Payload | tuple[str, str, str]:
 
 
 def concluded(notes: AnyNotes, *, worked: int = 0) -> Decision:
-    """What the notes came to, without commands that they made and unmade themselves."""
+    """What the notes came to, without what they asked for and took back themselves."""
     if not notes.events:
         return Decision(worked=worked) if worked else NOTHING
     commands = [command for command in notes.commands if notes.state.owes(command)]
-    return Decision(notes.events, commands, notes.stops, notes.cancels, notes.not_before, worked=worked)
+    begun_now = frozenset(notes.commands) if notes.stops else ()
+    stops = [stop for stop in notes.stops if stop not in begun_now]
+    return Decision(notes.events, commands, stops, notes.cancels, notes.not_before, worked=worked)

@@ -102,6 +102,14 @@ class Watched(Place):
     url: str
     session: ClientSession
 
+    async def ended(self, run_id: str) -> dict[str, Any]:
+        """The run, once it has ended and this process knows that: others see a commit before its answer is here."""
+
+        def over(run: dict[str, Any]) -> bool:
+            return run["completedAt"] is not None and not self.house.engine.orchestrator.holds(run_id)
+
+        return await self.until(run_id, over)
+
     async def metrics(self) -> str:
         """What Prometheus is told."""
         async with self.session.get(f"{self.url}/metrics") as response:

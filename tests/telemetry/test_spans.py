@@ -216,7 +216,7 @@ async def test_a_collector_that_does_not_answer_neither_slows_nor_fails_runs(
 ) -> None:
     place = await opened(FLAKY, otlp_endpoint=dead_url)
     began = time.monotonic()
-    for _ in range(20):
+    for _ in range(5):
         run = await place.ended(await place.start("flaky", {"failures": 0}))
         assert run["status"] == "COMPLETED"
     assert time.monotonic() - began < otlp.REQUEST_S_MAX  # nobody has waited for a single request

@@ -19,6 +19,7 @@ _ENGINE = (
     "engine.api_keys",
     "engine.audit_trail",
     "engine.saved_triggers",
+    "engine.sealed_secrets",
     "engine.handling",
     "engine.telemetry",
     "engine.queues",
@@ -38,6 +39,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine.api_keys": ("engine.audit_trail",),
     "engine.audit_trail": (),
     "engine.saved_triggers": (),
+    "engine.sealed_secrets": (),
     "engine.handling": ("engine.ports", "engine.rules", "errors"),
     "engine.telemetry": ("engine.rules",),
     # the shell; a store reaches it through engine.ports only
@@ -50,6 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.api_keys",
         "engine.audit_trail",
         "engine.saved_triggers",
+        "engine.sealed_secrets",
         "engine.rules",
         "errors",
     ),
@@ -73,7 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "handlers": ("handlers.sandbox.inside", "engine.ports", "engine.handling", "engine.rules", "intake", "errors"),
     "egress": ("engine.ports", "engine.rules", "errors"),
     "queries": ("engine.saved_queries", "engine.rules", "errors"),
-    "secrets": ("engine.ports", "engine.rules", "errors"),
+    "secrets": ("engine.sealed_secrets", "engine.rules", "errors"),
     "settings": ("engine.rules", "errors"),
     "intake": ("engine.rules", "errors"),
     # upwards

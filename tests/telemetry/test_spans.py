@@ -120,6 +120,7 @@ async def test_every_try_is_a_span_and_failures_are_errors_without_their_message
     (root,) = await collector.has("workflow.run", status="FAILED")
     tries = sorted(await collector.has("workflow.step", count=3), key=lambda step: step.attributes["step.attempt"])
     assert [step.attributes["step.status"] for step in tries] == ["retried", "retried", "failed"]
+    assert len({step.span_id for step in tries}) == 3
     assert [step.is_error for step in (root, *tries)] == [True] * 4
     assert all(earlier.ended_ms <= later.began_ms for earlier, later in pairwise(tries))
     assert "secret" not in str(collector.spans)

@@ -10,7 +10,7 @@ from benchmarks.measured import RESULTS
 
 if __name__ == "__main__":
     # Each in a process of its own: what one measurement leaves in memory is not the other's.
-    for name in ("engine", "service", "growth"):
+    for name in report.MEASURED:
         subprocess.run(
             [sys.executable, "-m", f"benchmarks.{name}", "--save", str(RESULTS / f"{name}.json")], check=True
         )

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import durable
 from benchmarks.charts import line_chart
 from benchmarks.databases import BACKENDS
 from benchmarks.engine import LABELS, RATIOS
@@ -22,13 +23,17 @@ from benchmarks.series import SERIES, Series
 README = Path(__file__).with_name("README.md")
 CHARTS = Path(__file__).with_name("charts")
 
+MEASURED = ("engine", "service", "durable", "growth")
+"""What is measured and rendered: modules, and the names of their results."""
+
 
 def main() -> None:
-    """Render both result files."""
-    engine, service, growth = (read(RESULTS / f"{name}.json") for name in ("engine", "service", "growth"))
+    """Render all result files."""
+    engine, service, coded, growth = (read(RESULTS / f"{name}.json") for name in MEASURED)
     text = README.read_text(encoding="utf-8")
     text = between_marks(text, "engine", engine_section(engine))
     text = between_marks(text, "service", service_section(service))
+    text = between_marks(text, "durable", durable_section(coded))
     text = between_marks(text, "growth", growth_section(growth))
     README.write_text(text, encoding="utf-8")
     CHARTS.mkdir(exist_ok=True)
@@ -49,11 +54,14 @@ def between_marks(text: str, name: str, inside: str) -> str:
 
 def engine_section(measured: Measured) -> str:
     """Where the figures come from, and the figures."""
-    rows = [["", *BACKENDS, "goal"]]
-    rows += [_engine_row(measured, key, label, goal) for key, (label, goal) in LABELS.items()]
-    rows += [_engine_row(measured, key, f"**{label}**", f"**{goal}**") for key, (label, goal) in RATIOS.items()]
-    rounds, instances = measured.setup["rounds"], measured.setup["instances"]
-    return f"{_origin(measured)} Medians of {rounds} rounds with {instances:,} runs.\n\n{markdown(rows)}"
+    rows = [_row(measured, key, label, goal) for key, (label, goal) in LABELS.items()]
+    rows += [_row(measured, key, f"**{label}**", f"**{goal}**") for key, (label, goal) in RATIOS.items()]
+    return _by_database(measured, rows)
+
+
+def durable_section(measured: Measured) -> str:
+    """The same for coded workflows."""
+    return _by_database(measured, [_row(measured, key, *told) for key, told in durable.LABELS.items()])
 
 
 def service_section(measured: Measured) -> str:
@@ -100,7 +108,13 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *body])
 
 
-def _engine_row(measured: Measured, key: str, label: str, goal: str) -> list[str]:
+def _by_database(measured: Measured, rows: Sequence[Sequence[str]]) -> str:
+    rounds, instances = measured.setup["rounds"], measured.setup["instances"]
+    told = f"{_origin(measured)} Medians of {rounds} rounds with {instances:,} runs."
+    return f"{told}\n\n{markdown([['', *BACKENDS, 'goal'], *rows])}"
+
+
+def _row(measured: Measured, key: str, label: str, goal: str) -> list[str]:
     figures: Mapping[str, Mapping[str, float]] = measured.figures
     return [label, *(_number(figures[backend][key]) for backend in BACKENDS), goal]
 

@@ -64,7 +64,8 @@ async def called(name: str, function: Callable[[], Any], threads: Executor) -> C
     try:
         if _is_asynchronous(function):
             return Completed(Payload.of(await function()))
-        running = asyncio.get_running_loop().run_in_executor(threads, partial(copy_context().run, function))
+        in_thread = partial(copy_context().run, _called_in_thread, function)
+        running = asyncio.get_running_loop().run_in_executor(threads, in_thread)
         returned = await running
         return Completed(Payload.of(await returned if inspect.isawaitable(returned) else returned))
     finally:
@@ -85,6 +86,15 @@ def _is_asynchronous(function: Any) -> bool:
     while isinstance(function, partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _called_in_thread(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except StopIteration as stop:
+        # No future carries it: whoever awaits one would take it for a result, or wait for ever. A coroutine that
+        # raises it fails like this, so what is not async does too.
+        raise RuntimeError("coroutine raised StopIteration").with_traceback(stop.__traceback__) from stop
 
 
 def _failed(failure: BaseException, name: str, scope: str, attempt: int) -> Failed:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.durable.step_error import qualified_name
-from anabranch.engine.failures import failed_by
+from anabranch.engine.failures import ends_us, failed_by
 from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
@@ -37,24 +37,20 @@ async def tried(
 ) -> tuple[StepOutcome, BaseException | None]:
     """Do it once: its outcome, and the exception that it failed with."""
     limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+    task = asyncio.current_task()
     try:
         if timeout_ms is None:
             return await work(), None  # most steps have none, and to enter one that never comes is not free
         async with limit:
             return await work(), None
-    except (GeneratorExit, KeyboardInterrupt):
-        raise
-    except asyncio.CancelledError as cancelled:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise  # we are stopped; otherwise something that the function awaited was
-        return _failed(cancelled, name, scope, attempt), cancelled
     except TimeoutError as late:
         if not limit.expired():
             return _failed(late, name, scope, attempt), late
         message = f"the step did not return within its timeout of {timeout_ms} ms"
         return Failed(RunError("NODE_TIMEOUT", "NodeTimeout", message, name, scope, attempt), retryable=True), late
-    except BaseException as failure:  # noqa: BLE001 -- whatever a step raises is its outcome, sys.exit() too
+    except BaseException as failure:  # whatever a step raises is its outcome, sys.exit() too
+        if ends_us(failure, task):
+            raise
         return _failed(failure, name, scope, attempt), failure
 
 
@@ -64,22 +60,33 @@ async def called(name: str, function: Callable[[], Any], threads: Executor) -> C
     try:
         if _is_asynchronous(function):
             return Completed(Payload.of(await function()))
-        in_thread = partial(copy_context().run, _called_in_thread, function)
-        running = asyncio.get_running_loop().run_in_executor(threads, in_thread)
-        returned = await running
+        in_thread = partial(copy_context().run, _outcome_in_thread, function)
+        returned, failure = await asyncio.get_running_loop().run_in_executor(threads, in_thread)
+        if failure is not None:
+            # Not by the future: it cannot carry a StopIteration, and would close us with a GeneratorExit.
+            raise failure
         return Completed(Payload.of(await returned if inspect.isawaitable(returned) else returned))
     finally:
         inside_step.reset(token)
 
 
 def lines_of_the_author(failure: BaseException) -> str:
-    """The traceback without our own frames and those of asyncio, the innermost ones last."""
-    frames = [
+    """The traceback without our own frames and those of asyncio, the innermost ones last.
+
+    What Python itself made of another exception, as of a StopIteration, has none: then those of that one.
+    """
+    frames = _frames_of_the_author(failure)
+    if not frames and failure.__cause__ is not None:
+        frames = _frames_of_the_author(failure.__cause__)
+    return "".join(traceback.format_list(frames[-FRAMES_MAX:]))
+
+
+def _frames_of_the_author(failure: BaseException) -> list[traceback.FrameSummary]:
+    return [
         frame
         for frame in traceback.extract_tb(failure.__traceback__)
         if not frame.filename.startswith((_OUR_FILES, _ASYNCIO_FILES)) and "concurrent/futures" not in frame.filename
     ]
-    return "".join(traceback.format_list(frames[-FRAMES_MAX:]))
 
 
 def _is_asynchronous(function: Any) -> bool:
@@ -88,13 +95,11 @@ def _is_asynchronous(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _called_in_thread(function: Callable[[], Any]) -> Any:
+def _outcome_in_thread(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
-        return function()
-    except StopIteration as stop:
-        # No future carries it: whoever awaits one would take it for a result, or wait for ever. A coroutine that
-        # raises it fails like this, so what is not async does too.
-        raise RuntimeError("coroutine raised StopIteration").with_traceback(stop.__traceback__) from stop
+        return function(), None
+    except BaseException as failure:  # noqa: BLE001 -- it is raised again where it is awaited
+        return None, failure
 
 
 def _failed(failure: BaseException, name: str, scope: str, attempt: int) -> Failed:

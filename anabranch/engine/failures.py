@@ -5,9 +5,11 @@ Called by the task worker for handlers, and by the runner of coded workflows for
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from anabranch.engine.rules.stimuli import Failed, NodeResult, StepReport
 from anabranch.errors import (
@@ -15,6 +17,7 @@ from anabranch.errors import (
     EgressRefused,
     HttpAnswerInvalid,
     HttpRefused,
+    InvalidDefinition,
     NodeFailure,
     NonRetryable,
     RunError,
@@ -32,11 +35,15 @@ MESSAGE_CHARACTERS_MAX = 4_096
 # The form of an error's code: a handler may bring codes of its own.
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
+# As large as the column of attempts.
+ATTEMPT_MAX = 2**31 - 1
+
 # Errors of ours that another try cannot mend: the same config and context give the same again.
 _FINAL_ERRORS = (
     EgressRefused,
     HttpAnswerInvalid,
     HttpRefused,
+    InvalidDefinition,
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
@@ -62,22 +69,49 @@ def failed_by(
 ) -> Failed:
     """The outcome that an exception is. `name_of` gives its class the name that the log keeps."""
 
-    def error(code: str, type_name: str, message: str) -> RunError:
-        return RunError(code, storable(type_name), storable(message), node_id, scope, attempt, storable(traceback))
+    def error(code: object, type_name: object, message: object) -> RunError:
+        return kept_error(code, type_name, message, node_id, scope, attempt, traceback)
 
     if isinstance(failure, NonRetryable):
         cause = failure.__cause__ or failure
-        code = str(failure.code)  # a stranger's: it may be anything
-        code = code if _CODE.fullmatch(code) else "HANDLER_ERROR"
-        return Failed(error(code, name_of(type(cause)), _message(failure)), retryable=False)
+        return Failed(error(failure.code, name_of(type(cause)), failure), retryable=False)
     if isinstance(failure, NodeFailure):
-        return Failed(
-            error(failure.code, failure.type_name, _message(failure)), failure.retryable, failure.retry_after_ms
-        )
+        return Failed(error(failure.code, failure.type_name, failure), failure.retryable, failure.retry_after_ms)
     if isinstance(failure, AnabranchError):
         own = error(failure.code, name_of(type(failure)), failure.message)
         return Failed(own, retryable=not isinstance(failure, _FINAL_ERRORS))
-    return Failed(error("HANDLER_ERROR", name_of(type(failure)), _message(failure)), retryable=True)
+    return Failed(error("HANDLER_ERROR", name_of(type(failure)), failure), retryable=True)
+
+
+def kept_error(
+    code: object,
+    type_name: object,
+    message: object,
+    node_id: str = "",
+    scope: str = "",
+    attempt: object = 1,
+    traceback: str = "",
+) -> RunError:
+    """An error as the log can keep it, whatever a stranger gave for its fields."""
+    word = _readable(code)
+    word = word if _CODE.fullmatch(word) else "HANDLER_ERROR"
+    number = int(attempt) if isinstance(attempt, int) and 0 <= attempt <= ATTEMPT_MAX else 1
+    return RunError(
+        word, storable(_readable(type_name)), storable(_readable(message)), node_id, scope, number, storable(traceback)
+    )
+
+
+def ends_us(failure: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Is it we who are to end, rather than what we awaited that has failed?
+
+    `task` is the one that we began in: what is closed (its loop is gone, or nobody awaits it any more) is not
+    called by its task, which is what tells a close from somebody's own GeneratorExit.
+    """
+    if isinstance(failure, GeneratorExit):
+        return _present_task() is not task
+    if isinstance(failure, asyncio.CancelledError):
+        return task is None or task.cancelling() > 0
+    return isinstance(failure, KeyboardInterrupt)
 
 
 def storable(message: str) -> str:
@@ -94,8 +128,15 @@ def as_refused(result: NodeResult | StepReport, reason: str) -> NodeResult | Ste
     return replace(result, outcome=Failed(error, retryable=False))
 
 
-def _message(failure: BaseException) -> str:
+def _readable(given: object) -> str:
     try:
-        return str(failure)
+        return str(given)
     except Exception:  # noqa: BLE001 -- a stranger's __str__
         return "its message cannot be read"
+
+
+def _present_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None

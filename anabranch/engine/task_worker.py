@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from anabranch.engine.failures import failed_by
+from anabranch.engine.failures import ends_us, failed_by
 from anabranch.engine.handling import HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
@@ -187,6 +187,7 @@ class _Started:
 
 async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers) -> HandlerOutcome:
     """Execute a node's handler once, without a time limit: what it returned, checked, or why it failed."""
+    task = asyncio.current_task()
     try:
         handler = handlers.handler(node.type)
         if handler is None and node.type == BODY_TYPE:
@@ -195,14 +196,9 @@ async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
         bytes_max = START_OUTPUT_BYTES_MAX if node.type == "start" else VALUE_BYTES_MAX
         return _checked(await handler.execute(node.config, helpers.context, helpers), bytes_max)
-    except (GeneratorExit, KeyboardInterrupt):
-        raise
-    except asyncio.CancelledError as cancelled:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise  # we are stopped; otherwise something that the handler awaited was
-        return _failed(helpers, cancelled)
-    except BaseException as failure:  # noqa: BLE001 -- whatever a handler raises is its outcome, sys.exit() too
+    except BaseException as failure:  # whatever a handler raises is its outcome, sys.exit() too
+        if ends_us(failure, task):
+            raise
         return _failed(helpers, failure)
 
 

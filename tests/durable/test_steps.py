@@ -232,13 +232,14 @@ async def nests(ctx: Any, input: Any) -> Any:
     async def outer() -> Any:
         return await ctx.step.run("inner", count, "inner")
 
-    await ctx.step.run("outer", outer, retry={"attempts": 1})
+    await ctx.step.run("outer", outer, retry=QUICK)
 
 
-async def test_a_step_cannot_contain_another(make_place: MakePlace) -> None:
+async def test_a_step_cannot_contain_another_and_is_not_tried_again(make_place: MakePlace) -> None:
     place = await make_place(nests)
     run = await place.ended(await place.start("nests"))
 
+    assert (run["error"]["code"], run["error"]["attempt"]) == ("INVALID_DEFINITION", 1)
     assert "cannot contain" in run["error"]["message"]
     assert not calls
 

@@ -6,7 +6,8 @@ the engine once that exists. What a body came to, the runner says in the words o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +20,7 @@ from anabranch.durable.execution import lines_of_the_author
 from anabranch.durable.step_error import StepError, SuspensionSwallowed, qualified_name
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.desk import Desk, desk_of
-from anabranch.engine.failures import failed_by
+from anabranch.engine.failures import ends_us, failed_by, kept_error
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.queues import present_slot
@@ -33,6 +34,10 @@ from anabranch.errors import AnabranchError, NonRetryable, RunError
 # 256 threads for steps that are not async: they wait for others for most of their time, and one
 # that hangs, and cannot be stopped, must not keep the rest from their turn.
 THREADS_MAX = 256
+
+# 8 members of a group of exceptions, 400 characters of each, are told: together less than an error's message may have.
+MEMBERS_TOLD_MAX = 8
+MEMBER_CHARACTERS_MAX = 400
 
 
 class Runner:
@@ -89,15 +94,16 @@ class Runner:
             run_id=helpers.instance_id, version=found.version, body=run, steps=steps, cancelled=helpers.cancelled
         )
         input_ = orjson.loads(journal.input.raw)["input"]
+        task = asyncio.current_task()
         desk.listen(run.settled)
         try:
             returned = await run.run(_coroutine(found, context, input_))
         except SuspensionSwallowed:
             message = "the body caught the exception that unwinds it (Suspended) and went on; raise it again"
             return Failed(RunError("SUSPENSION_SWALLOWED", "SuspensionSwallowed", message), retryable=False)
-        except StepError as failure:
-            return _uncaught(failure)
-        except Exception as failure:  # noqa: BLE001 -- whatever a body raises is its outcome
+        except BaseException as failure:  # whatever a body raises is its outcome
+            if ends_us(failure, task):
+                raise
             return _failed(failure, helpers)
         finally:
             desk.stop_listening(run.settled)
@@ -130,15 +136,41 @@ async def _coroutine(found: Workflow, context: Context, input_: Any) -> Any:
     return await found.body(context, input_)
 
 
-def _uncaught(failure: StepError) -> Failed:
-    """A step failed for good and the body let it pass: the run's error is the step's."""
-    stored = failure.stored
-    if not isinstance(stored, RunError):
-        stored = RunError(failure.code, failure.type, failure.message, attempt=failure.attempt)
-    return Failed(stored, retryable=True)
+def _failed(failure: BaseException, helpers: Helpers) -> Failed:
+    """How the body failed. A group, as task groups raise it, is no news: its members are."""
+    if not isinstance(failure, BaseExceptionGroup):
+        return _failed_by_one(failure, helpers)
+    members = [_failed_by_one(each, helpers) for each in _members(failure)]
+    if len(members) == 1:
+        return members[0]
+    told = [f"{each.error.type}: {each.error.message[:MEMBER_CHARACTERS_MAX]}" for each in members[:MEMBERS_TOLD_MAX]]
+    more = [f"and {len(members) - MEMBERS_TOLD_MAX} more"] if len(members) > MEMBERS_TOLD_MAX else []
+    error = kept_error(
+        "HANDLER_ERROR",
+        qualified_name(type(failure)),
+        f"{len(members)} branches of the body failed: {'; '.join(told + more)}",
+        helpers.node_id,
+        helpers.scope,
+        helpers.attempt,
+        lines_of_the_author(failure),
+    )
+    return Failed(error, retryable=all(each.retryable for each in members))
 
 
-def _failed(failure: Exception, helpers: Helpers) -> Failed:
+def _members(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """What is in the group and the groups in it, in the order in which they were raised."""
+    left: list[BaseException] = [group]
+    while left:
+        failure = left.pop()
+        if isinstance(failure, BaseExceptionGroup):
+            left.extend(reversed(failure.exceptions))
+        else:
+            yield failure
+
+
+def _failed_by_one(failure: BaseException, helpers: Helpers) -> Failed:
+    if isinstance(failure, StepError):
+        return _uncaught(failure)
     failed = failed_by(
         failure,
         node_id=helpers.node_id,
@@ -150,3 +182,12 @@ def _failed(failure: Exception, helpers: Helpers) -> Failed:
     if isinstance(failure, AnabranchError):
         return Failed(failed.error, retryable=False)  # a declaration that makes no sense is none the better next time
     return failed
+
+
+def _uncaught(failure: StepError) -> Failed:
+    """A step failed for good and the body let it pass: the run's error is the step's."""
+    stored = failure.stored
+    if not isinstance(stored, RunError):
+        # The author's own: its fields may be anything.
+        stored = kept_error(failure.code, failure.type, failure.message, attempt=failure.attempt)
+    return Failed(stored, retryable=True)

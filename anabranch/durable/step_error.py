@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 
@@ -13,14 +14,19 @@ class StepError(Exception):
     qualified name of the exception's class (`ValueError`, `shop.errors.Declined`), `code` a stable
     word for programs, `attempt` the try that was the last one. On the first run `__cause__` is the
     exception itself.
+
+    Somebody who makes one may give an exception for the message, or a class for the type: each field
+    becomes text, as `str` makes it, and what is no whole number is attempt 1.
     """
 
-    def __init__(self, type: str, message: str, code: str = "HANDLER_ERROR", attempt: int = 1) -> None:
-        super().__init__(message)
-        self.type = type
-        self.message = message
-        self.code = code
-        self.attempt = attempt
+    def __init__(
+        self, type: str | type[BaseException], message: object, code: str = "HANDLER_ERROR", attempt: object = 1
+    ) -> None:
+        self.type = qualified_name(type) if inspect.isclass(type) else str(type)
+        self.message = str(message)
+        self.code = str(code)
+        self.attempt = attempt if isinstance(attempt, int) else 1
+        super().__init__(self.message)
         self.stored: Any = None
         """The error as the log keeps it, with the step that it is of; None: it was made by somebody else."""
 
@@ -28,6 +34,10 @@ class StepError(Exception):
         """Was the exception of this class? By qualified name, by bare name, or the class itself; not its subclasses."""
         wanted = kind if isinstance(kind, str) else qualified_name(kind)
         return wanted in (self.type, self.type.rpartition(".")[2])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied with all fields: an exception is made anew from its `args` otherwise, which are fewer."""
+        return _with_args, (type(self), self.args), self.__dict__
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StepError) and self._picture == other._picture
@@ -65,3 +75,7 @@ def was_unwound(failure: BaseException | None) -> bool:
 def qualified_name(kind: type) -> str:
     """`module.Class`, or `Class` for the built-in ones."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _with_args(kind: type[StepError], args: tuple[Any, ...]) -> StepError:
+    return kind.__new__(kind, *args)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from anabranch.durable.durations import Duration, without_timedelta
 from anabranch.engine.rules.coded.plan import coded_plan
 from anabranch.errors import InvalidDefinition
 
@@ -29,7 +30,7 @@ class Workflow:
     version: int
     body: Body
     options: Mapping[str, Any]
-    """`retention`, `retry`, `deadline`, as they were written."""
+    """`retention`, `retry`, `deadline`, as they were written; a timedelta in milliseconds."""
 
     def __call__(self, ctx: Any, input: Any) -> Awaitable[Any]:
         """What the function itself returns, for tests with a context of their own."""
@@ -50,7 +51,12 @@ class Registry:
             self.add(each)
 
     def add(self, declared: Workflow) -> None:
-        """Know it from now on. Raises InvalidDefinition if another function has its name and version."""
+        """Know it from now on. Raises InvalidDefinition if it is none, or another function has its name and version."""
+        if not isinstance(declared, Workflow):
+            raise InvalidDefinition(
+                f"{declared!r} is no coded workflow",
+                hint='Declare the function with `@workflow(name="…")`, and give what that returns.',
+            )
         known = self._workflows.setdefault((declared.name, declared.version), declared)
         if known.origin != declared.origin:
             raise InvalidDefinition(
@@ -82,21 +88,30 @@ DECLARED = Registry()
 
 
 def workflow(
+    function: None = None,
+    /,
     *,
-    name: str,
+    name: str = "",
     version: int = 1,
-    retention: str | int | None = None,
+    retention: Duration | None = None,
     retry: Mapping[str, Any] | None = None,
-    deadline: str | int | None = None,
+    deadline: Duration | None = None,
 ) -> Callable[[Body], Workflow]:
     """Declare an async function `body(ctx, input)` as a coded workflow.
 
     `name` has up to 64 characters of `a-z`, `0-9`, `_`, `-`; a changed function gets the next
-    `version`. `retention` is how long an ended run is kept, `deadline` how long a run may take (both
-    durations), `retry` (`{"attempts": 3, "backoff": {…}}`) how often the whole function is tried. Raises
-    InvalidDefinition for a declaration that makes no sense, or a version that another function has.
+    `version`. `retention` is how long an ended run is kept, in whole days rounded up, `deadline` how
+    long a run may take (both durations, longer than nothing), `retry` (`{"attempts": 3, "backoff": {…}}`)
+    how often the whole function is tried. Raises InvalidDefinition for a declaration that makes no
+    sense, or a version that another function has.
     """
-    options = {"retention": retention, "retry": None if retry is None else dict(retry), "deadline": deadline}
+    if function is not None:  # taken only to be refused with words that help
+        raise InvalidDefinition(f'{function!r}: write `@workflow(name="…")`; a workflow needs a name that stays')
+    options = {
+        "retention": without_timedelta(retention),
+        "retry": None if retry is None else dict(retry),
+        "deadline": without_timedelta(deadline),
+    }
     _check(name, version, options)
 
     def declare(body: Body) -> Workflow:
@@ -117,6 +132,9 @@ def _check(name: object, version: object, options: Mapping[str, Any]) -> None:
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION_MAX:
         raise InvalidDefinition(f"workflow {name!r}: a version is a whole number from 1 up, not {version!r}")
     try:
-        coded_plan(name, version, options)
+        plan = coded_plan(name, version, options)
     except ValueError as refusal:
         raise InvalidDefinition(f"workflow {name!r}: {refusal}") from None
+    for option, length_ms in (("retention", plan.retention_ms), ("deadline", plan.deadline_ms)):
+        if length_ms == 0:
+            raise InvalidDefinition(f"workflow {name!r}: {option} must be longer than nothing")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
 from anabranch.durable.body import BodyRun
 from anabranch.durable.calls import Call, Try
+from anabranch.durable.durations import Duration, without_timedelta
 from anabranch.durable.execution import called, inside_step, tried
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.places import StepKind
@@ -23,10 +23,10 @@ from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, AwaitsTime, Begun, Completed, StepOutcome
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.telemetry import AroundTry, unsurrounded
-from anabranch.errors import InvalidDefinition
+from anabranch.errors import InvalidDefinition, ValueNotStorable
 
-Duration = str | int | float | timedelta
-"""`"5m"`, `"PT5M"`, a number of milliseconds, or a timedelta; 0 to 5 years."""
+# 255 characters, as for every key that comes from outside: no signal has a longer name.
+EVENT_CHARACTERS_MAX = 255
 
 
 class Children(Protocol):
@@ -111,9 +111,11 @@ class Steps:
     ) -> Any:
         """The payload of the oldest fitting signal that no other wait has taken; None once `timeout` is over.
 
-        `event` is the signal's name, that of the step unless given. It fits if its payload is a
+        `event` is the signal's name, of 1 to 255 characters; that of the step unless given. It fits if its payload is a
         superset of `match` (objects recursively, everything else equal).
         """
+        if event is not None:
+            _check_event(name, event)
         timeout_ms = _milliseconds(name, "timeout", timeout)
         asked = AwaitsSignal(name if event is None else event, None if match is None else Payload.of(match), timeout_ms)
         return await self._body.answer(self._call(name, StepKind.EVENT), _asks_for(asked))
@@ -123,6 +125,7 @@ class Steps:
 
         `workflow` is its name or id, in the tenant of this run. Raises StepError: CHILD_FAILED, CHILD_CANCELLED.
         """
+        _check_text(name, "workflow, by its name or id,", workflow)
         call = self._call(name, StepKind.CHILD)
         helpers = replace(self._helpers, node_id=call.name, scope=call.scope)
 
@@ -143,6 +146,8 @@ class Steps:
 
     async def signal(self, run_id: str, event: str, payload: Any = None, *, name: str = "signal") -> bool:
         """Send a signal to another run of the tenant, once. True if a fitting wait was open when it arrived."""
+        _check_text(name, "run_id", run_id)
+        _check_text(name, "event", event)
         call = self._call(name, StepKind.SIGNAL)
         helpers = replace(self._helpers, node_id=call.name, scope=call.scope)
 
@@ -175,6 +180,24 @@ def _asks_for(wait: StepOutcome) -> Try:
     return ask
 
 
+def _check_text(name: str, what: str, given: object) -> None:
+    if not isinstance(given, str):
+        raise InvalidDefinition(f"step {name!r}: {what} is text, not a value of type {type(given).__name__}")
+
+
+def _check_event(name: str, event: str) -> None:
+    _check_text(name, "event", event)
+    if not 1 <= len(event) <= EVENT_CHARACTERS_MAX:
+        raise InvalidDefinition(
+            f"step {name!r}: no signal has such a name: event has 1 to {EVENT_CHARACTERS_MAX} characters,"
+            f" not {len(event)}"
+        )
+    try:
+        Payload.of(event)
+    except ValueNotStorable as refusal:
+        raise InvalidDefinition(f"step {name!r}: no signal has such a name: event is {refusal.message}") from None
+
+
 def _policy(name: str, retry: Mapping[str, Any] | None) -> RetryPolicy:
     try:
         return RetryPolicy.parse_of_code(retry)
@@ -186,8 +209,6 @@ def _milliseconds(name: str, what: str, duration: Duration | None) -> int | None
     if duration is None:
         return None
     try:
-        if isinstance(duration, timedelta):
-            duration = duration / timedelta(milliseconds=1)
-        return parse_duration(duration)
+        return parse_duration(without_timedelta(duration))
     except ValueError as refusal:
         raise InvalidDefinition(f"step {name!r}: {what}: {refusal}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from anabranch.durable.body import BodyRun
 from anabranch.durable.definition import Workflow, workflow
 from anabranch.durable.step_error import StepError
+from anabranch.durable.worker import Worker
 from anabranch.engine.rules.coded import decide
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.errors import InvalidDefinition, NameTaken, WorkflowIsCoded
@@ -256,11 +258,43 @@ async def test_a_drawn_workflow_starts_a_coded_one(make_place: MakePlace) -> Non
         {"name": "a", "version": 0},
         {"name": "a", "retry": {"tries": 3}},
         {"name": "a", "retention": "soon"},
+        {"name": "a", "retention": "0d"},
+        {"name": "a", "retention": timedelta()},
+        {"name": "a", "deadline": 0},
+        {"name": "a", "deadline": timedelta(days=-1)},
+        {},
     ],
 )
 def test_a_declaration_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidDefinition):
         workflow(**options)
+
+
+def test_a_function_that_is_declared_without_a_name_is_told_how_to() -> None:
+    async def one(ctx: Any, input: Any) -> None: ...
+
+    with pytest.raises(InvalidDefinition, match=r'write `@workflow\(name="…"\)`'):
+        workflow(one)  # type: ignore[arg-type]
+
+
+def test_a_worker_refuses_a_function_that_is_not_declared() -> None:
+    async def one(ctx: Any, input: Any) -> None: ...
+
+    with pytest.raises(InvalidDefinition, match=r"one at .* is no coded workflow"):
+        Worker("sqlite://", workflows=[one])  # type: ignore[list-item]
+
+
+@workflow(name="kept-for-days", retention=timedelta(days=2, hours=1), deadline=timedelta(hours=1))
+async def kept_for_days(ctx: Any, input: Any) -> Any:
+    return None
+
+
+async def test_retention_and_deadline_may_be_timedeltas(make_place: MakePlace) -> None:
+    worker = await make_place(kept_for_days)
+    run = await worker.ended(await worker.start("kept-for-days"))
+
+    begun, deadline = (datetime.fromisoformat(run[at]) for at in ("createdAt", "deadlineAt"))
+    assert (run["retentionDays"], deadline - begun) == (3, timedelta(hours=1))
 
 
 def test_a_version_belongs_to_one_function() -> None:

@@ -227,6 +227,47 @@ async def test_a_name_that_cannot_be_is_refused_before_anything_is_written(make_
     assert not calls
 
 
+NO_EVENTS: dict[str, Any] = {"empty": "", "long": "x" * 256, "number": 5, "nul": "a\0b", "surrogate": "\ud800"}
+
+
+@workflow(name="waits-for-nothing")
+async def waits_for_nothing(ctx: Any, input: Any) -> Any:
+    await ctx.step.wait_for_event("wait", event=NO_EVENTS[input], timeout="1s")
+
+
+@pytest.mark.parametrize("kind", NO_EVENTS)
+async def test_a_wait_for_what_no_signal_can_be_called_is_refused_before_anything_is_written(
+    make_place: MakePlace, kind: str
+) -> None:
+    place = await make_place(waits_for_nothing)
+    run_id = await place.start("waits-for-nothing", kind)
+
+    assert (await place.ended(run_id))["error"]["code"] == "INVALID_DEFINITION"
+    assert not [row for row in await place.rows(run_id) if row[1]]
+
+
+@workflow(name="asks-for-no-text")
+async def asks_for_no_text(ctx: Any, input: Any) -> Any:
+    match input:
+        case "workflow":
+            await ctx.step.invoke("ask", None)
+        case "run_id":
+            await ctx.step.signal(None, "go", name="ask")
+        case "event":
+            await ctx.step.signal(ctx.run_id, 5, name="ask")
+
+
+@pytest.mark.parametrize("what", ["workflow", "run_id", "event"])
+async def test_what_must_be_text_is_refused_by_its_name(make_place: MakePlace, what: str) -> None:
+    place = await make_place(asks_for_no_text)
+    run_id = await place.start("asks-for-no-text", what)
+    error = (await place.ended(run_id))["error"]
+
+    assert error["code"] == "INVALID_DEFINITION"
+    assert error["message"].startswith(f"step 'ask': {what}") and "is text, not" in error["message"]
+    assert not [row for row in await place.rows(run_id) if row[1]]
+
+
 @workflow(name="nests")
 async def nests(ctx: Any, input: Any) -> Any:
     async def outer() -> Any:

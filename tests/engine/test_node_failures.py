@@ -22,7 +22,9 @@ class FailureConfig(BaseModel):
     raises: str = ""
 
 
-OURS = {each.__name__: each for each in (EgressRefused, HttpAnswerInvalid, HttpUnreachable, SecretUnknown)}
+OURS: dict[str, type[BaseException]] = {
+    each.__name__: each for each in (EgressRefused, HttpAnswerInvalid, HttpUnreachable, SecretUnknown, GeneratorExit)
+}
 
 
 @node_type("testNodeFailure", config=FailureConfig)
@@ -58,6 +60,12 @@ async def test_a_failure_keeps_its_code_type_and_message(process: Process) -> No
     assert (error["code"], error["type"], error["message"]) == ("OUT_OF_PAPER", "PrinterError", "the tray is empty")
     assert (run["status"], run["error"]["code"]) == ("FAILED", "OUT_OF_PAPER")
     assert "NODE_ATTEMPT_FAILED" not in events
+
+
+async def test_a_handler_that_raises_generator_exit_fails_and_is_tried_again(process: Process) -> None:
+    run, events = await _log_of(process, {"raises": "GeneratorExit"})
+    error = events["NODE_ATTEMPT_FAILED"]["payload"]["error"]
+    assert (error["code"], error["type"], run["status"]) == ("HANDLER_ERROR", "GeneratorExit", "COMPLETED")
 
 
 async def test_the_next_try_is_due_when_the_failure_says(process: Process) -> None:

@@ -170,7 +170,7 @@ async def test_only_the_chosen_workflows_runs_are_shown(page: Page, server: Serv
     await expect(page.locator(f'.row[href="#/runs/{chosen}"]')).to_be_visible()
 
 
-@pytest.mark.timeout(120)  # it waits for two servers to start and one to stop, each as slow as the machine
+@pytest.mark.timeout(300)  # it waits for two servers to start and one to stop, each as slow as the machine
 async def test_the_page_comes_back_to_life_with_its_server(page: Page, complaints: Complaints, tmp_path: Path) -> None:
     complaints.allowed += ["ERR_CONNECTION_REFUSED", "WebSocket connection"]
     with running_server(tmp_path / "server", key="ana_a_key_that_outlives_the_process") as first:

@@ -197,7 +197,7 @@ async def _naively(
     waiting = asyncio.ensure_future(process.wait())
     give_up_at = time.monotonic() + seconds
     while not waiting.done() and time.monotonic() < give_up_at:
-        if until_left and _of_session(process.pid) - {process.pid}:
+        if until_left and not is_alive(process.pid) and _of_session(process.pid):
             break
         await asyncio.wait([waiting], timeout=LOOK_SECONDS if until_left else seconds)
     ended = waiting.result() if waiting.done() else None

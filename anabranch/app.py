@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from anabranch.durable.definition import DECLARED, Registry
@@ -15,6 +16,7 @@ from anabranch.durable.registration import register
 from anabranch.durable.runner import Runner, WithBodies
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
+from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store import (
     AuditTable,
@@ -28,6 +30,8 @@ from anabranch.engine.store import (
 )
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.telemetry import Telemetry, unsurrounded
+from anabranch.errors import SettingsError
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import Sandbox
@@ -49,7 +53,11 @@ from anabranch.service import (
     WorkflowService,
 )
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
+from anabranch.telemetry import CurrentTries, Feed, Meters, Names, SpanSink, TracedHandlers
 from anabranch.triggers import Publisher, Scheduler
+
+# The SDK of OpenTelemetry is an extra, and takes half a second to import: only for who exports spans.
+_OTLP = "anabranch.telemetry.otlp"
 
 # The collector walks every live object when its oldest generation is due. With thousands of runs
 # in memory the defaults (700, 10, 10) do so several times a second and find next to nothing: what
@@ -109,36 +117,35 @@ class App:
         grace_s: float = 0.0,
         makes_key: bool = False,
         code: Registry = DECLARED,
+        counts: bool = True,
     ) -> AsyncIterator[House]:
         """The same with everything that doors are built on: data, secrets, keys, readiness.
 
         With `makes_key` a key for secrets is made where that may be: in the embedded database's directory.
         `code` are the coded workflows that are run here, if it works: all that imported modules have
-        declared, unless others are named.
+        declared, unless others are named. Without `counts` its meters stay at nothing: for processes
+        that nobody asks for their metrics.
         """
         tune_interpreter()
         settings = self.settings
         children, signals = ChildRuns(), StepSignals()
-        runner = Runner(code if works else Registry(), children=children, signals=signals)
         async with (
+            self._opened_spans() as spans,
             self._opened_store() as store,
             self._opened_rooms(store, children, makes_key=makes_key) as rooms,
             self._opened_access(store) as access,
         ):
             node_types = load_types(rooms.services)
-            options = EngineOptions(
-                lease_ms=settings.lease_ms,
-                concurrency=settings.concurrency,
-                held_max=settings.held_max,
-                recoveries_max=settings.recovery_limit,
-                sweep_interval_ms=settings.sweep_interval_ms,
-                works=works,
-                only=only,
+            current = None if spans is None else CurrentTries(spans)
+            runner = Runner(
+                code if works else Registry(), children=children, signals=signals, around=current or unsurrounded
             )
-            line = open_hint_line(settings.database_url)
-            handlers = WithBodies(node_types, runner)
-            engine = Engine(store=store, handlers=handlers, options=options, line=line, known_code=runner.known)
-            store.tell(engine.hints)
+            feed = Feed(Meters(Names(settings.metrics_names)), spans)
+            traced = node_types if current is None else TracedHandlers(node_types, current)
+            telemetry = None if spans is None and not counts else feed
+            engine = self._engine(store, WithBodies(traced, runner), runner, telemetry, works=works, only=only)
+            if current is not None:
+                current.connect(engine.orchestrator.head_of)
             service = WorkflowService(
                 engine=engine,
                 node_types=node_types,
@@ -164,6 +171,7 @@ class App:
                         schedules=schedules,
                         topics=topics,
                         readiness=Readiness(store=store, sandbox=rooms.sandbox.health),
+                        meters=feed.meters,
                     )
             finally:
                 await engine.stop(grace_s=grace_s)
@@ -212,6 +220,57 @@ class App:
         """The audit trail alone, for who reads it. Raises StoreUnavailable, SchemaMismatch."""
         async with self._opened_store() as store:
             yield AuditLog(AuditTable(store))
+
+    def _engine(
+        self,
+        store: SqlStore,
+        handlers: HandlerRegistry,
+        runner: Runner,
+        telemetry: Telemetry | None,
+        *,
+        works: bool,
+        only: Sequence[str] | None,
+    ) -> Engine:
+        settings = self.settings
+        options = EngineOptions(
+            lease_ms=settings.lease_ms,
+            concurrency=settings.concurrency,
+            held_max=settings.held_max,
+            recoveries_max=settings.recovery_limit,
+            sweep_interval_ms=settings.sweep_interval_ms,
+            works=works,
+            only=only,
+        )
+        engine = Engine(
+            store=store,
+            handlers=handlers,
+            options=options,
+            line=open_hint_line(settings.database_url),
+            known_code=runner.known,
+            telemetry=telemetry,
+        )
+        store.tell(engine.notices)
+        return engine
+
+    @asynccontextmanager
+    async def _opened_spans(self) -> AsyncIterator[SpanSink | None]:
+        """Where spans go, if somebody wants them; what is left when all is over is exported. Raises SettingsError."""
+        endpoint = self.settings.spans_endpoint
+        if endpoint is None:
+            yield None
+            return
+        try:
+            otlp = import_module(_OTLP)
+        except ModuleNotFoundError as absent:
+            if absent.name is None or not absent.name.startswith("opentelemetry"):
+                raise
+            message = f"spans are to be exported to {endpoint}, and the SDK of OpenTelemetry is not installed"
+            raise SettingsError(message, hint="pip install 'anabranch[otel]', or set OTLP_ENABLED=false.") from None
+        sink: SpanSink = otlp.OtlpSpans(endpoint)
+        try:
+            yield sink
+        finally:
+            await sink.stop()
 
     @asynccontextmanager
     async def _opened_store(self) -> AsyncIterator[SqlStore]:

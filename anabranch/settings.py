@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from dotenv import dotenv_values
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
@@ -37,6 +37,9 @@ TEST_PREFIX = "ANABRANCH_TEST_"
 SECRET_FILE_BYTES_MAX = 65_536
 
 SECRET_KEY_BYTES = 32
+
+OTLP_ENDPOINT_DEFAULT = "http://localhost:4318"
+"""Where a collector on the same machine listens for OTLP over HTTP."""
 
 EMBEDDED_DATABASE_URL = "sqlite:///.anabranch/anabranch.db"
 """What nobody chose: a file below the current directory, for a person at work."""
@@ -121,6 +124,22 @@ class Settings(BaseModel):
 
     Only for the embedded database one is made, and kept in `.anabranch/secret.key`."""
 
+    otlp_enabled: bool | None = None
+    """Export spans of runs to a collector of OpenTelemetry; by default where `otlp_endpoint` is set. Also read from
+    `OTLP_ENABLED`. Needs the extra `anabranch[otel]`."""
+
+    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
+    """Where the collector listens for OTLP over HTTP, by default `http://localhost:4318`. Also read from
+    `OTLP_ENDPOINT`."""
+
+    metrics_names: Literal["coded", "all"] = "coded"
+    """The names that `/metrics`, which needs no key, shows: of `coded` workflows only, or of `all`, tenants' drawn ones
+    too."""
+
+    metrics_port: int | None = Field(default=None, ge=0, le=65_535)
+    """The TCP port on which a worker serves `/metrics`, `/healthz` and `/readyz`, at the address of `host`; 0 picks a
+    free one. By default it opens none."""
+
     url: str | None = Field(default=None, pattern=r"^https?://[^@?#\s]+$")
     """A server, `http(s)://host[:port][/prefix]`, that commands about runs and workflows ask, not the database."""
 
@@ -150,6 +169,12 @@ class Settings(BaseModel):
             return cls(**{name: choice.value for name, choice in chosen.items()})
         except ValidationError as refusal:
             raise _out_of_bounds(refusal, chosen) from None
+
+    @property
+    def spans_endpoint(self) -> str | None:
+        """Where spans are exported to; None: nowhere."""
+        is_wanted = self.otlp_endpoint is not None if self.otlp_enabled is None else self.otlp_enabled
+        return (self.otlp_endpoint or OTLP_ENDPOINT_DEFAULT) if is_wanted else None
 
     @field_validator("secret_key")
     @classmethod
@@ -203,6 +228,8 @@ def _setting_name(field: str) -> str:
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
 _SECRETS = frozenset({"database_url", "secret_key", "api_key", "token"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
+# What other programs are told by the same name; ours comes first.
+_SHARED_VARIABLES = {field.upper(): field for field in ("otlp_enabled", "otlp_endpoint")}
 _FILE_VARIABLES = {f"{environment_name(field)}_FILE": field for field in _SECRETS}
 
 
@@ -233,6 +260,9 @@ def _from_variables(variables: Mapping[str, str | None], place: str) -> Iterable
             )
         else:
             yield _Choice(_FILE_VARIABLES[name], _read_secret(name, Path(value)), f"the file of {name}")
+    for name, field in _SHARED_VARIABLES.items():
+        if variables.get(name):
+            yield _Choice(field, variables[name], f"{name} in {place}")
 
 
 def _from_toml(path: Path) -> Iterable[_Choice]:

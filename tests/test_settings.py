@@ -53,6 +53,29 @@ def test_a_list_of_hosts_is_separated_by_commas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("environ", "endpoint"),
+    [
+        ({}, None),
+        ({"OTLP_ENDPOINT": "http://collector:4318"}, "http://collector:4318"),
+        ({"ANABRANCH_OTLP_ENDPOINT": "http://collector:4318"}, "http://collector:4318"),
+        ({"ANABRANCH_OTLP_ENDPOINT": "http://ours", "OTLP_ENDPOINT": "http://others"}, "http://ours"),
+        ({"OTLP_ENABLED": "true"}, "http://localhost:4318"),
+        ({"OTLP_ENABLED": "false", "ANABRANCH_OTLP_ENDPOINT": "http://collector:4318"}, None),
+        ({"OTLP_ENABLED": "", "OTLP_ENDPOINT": ""}, None),
+    ],
+)
+def test_spans_are_exported_where_somebody_says_so(
+    tmp_path: Path, environ: dict[str, str], endpoint: str | None
+) -> None:
+    assert load(tmp_path, environ).spans_endpoint == endpoint
+
+
+def test_an_endpoint_that_is_no_address_is_refused_by_its_own_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="OTLP_ENDPOINT in the environment is refused"):
+        load(tmp_path, {"OTLP_ENDPOINT": "collector:4318"})
+
+
+@pytest.mark.parametrize(
     ("name", "nearest"),
     [
         ("ANABRANCH_DATABSE_URL", "ANABRANCH_DATABASE_URL"),

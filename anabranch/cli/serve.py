@@ -21,7 +21,7 @@ from anabranch.cli.output import print_line, print_note
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import Session, open_session
 from anabranch.errors import NoApiKey
-from anabranch.process import bind, is_loopback, live, run, url_of
+from anabranch.process import bind, health_door, is_loopback, live, run, url_of
 from anabranch.service import House
 from anabranch.service.access import Role
 
@@ -65,15 +65,35 @@ def serve(
     run(live(app, works=not no_worker, listener=listener, ready=ready))
 
 
-def worker(*, imports: Imports = None, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def worker(
+    *,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=0,
+            max=65_535,
+            help="Serve /metrics, /healthz and /readyz on this port, 0: a free one; else ANABRANCH_METRICS_PORT.",
+        ),
+    ] = None,
+    imports: Imports = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
     """Run workflows, without a port, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
-    session = _open(host=None, port=None, imports=imports, database_url=database_url)
+    session = _open(imports=imports, database_url=database_url, metrics_port=metrics_port)
+    settings = session.settings
+    listener = None if settings.metrics_port is None else bind(settings.host, settings.metrics_port)
 
     async def ready(house: House) -> None:
         worker_id = house.engine.worker_id
-        _print_ready(f"worker {worker_id} is ready", {"worker": worker_id}, as_json=as_json)
+        document, where = {"worker": worker_id}, ""
+        if listener is not None:
+            document["url"] = url_of(listener)
+            where = f", watched at {document['url']}metrics"
+        _print_ready(f"worker {worker_id} is ready{where}", document, as_json=as_json)
 
-    run(live(build(session.settings), works=True, ready=ready))
+    run(live(build(settings), works=True, listener=listener, doors=health_door, ready=ready))
 
 
 def dev(
@@ -103,8 +123,8 @@ def dev(
     run(live(build(settings), works=True, listener=listener, makes_key=True, ready=ready))
 
 
-def _open(*, host: str | None, port: int | None, imports: list[str] | None, database_url: str | None) -> Session:
-    return open_session(database_url=database_url, tenant=DEFAULT_TENANT, imports=imports, host=host, port=port)
+def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | None) -> Session:
+    return open_session(database_url=database_url, tenant=DEFAULT_TENANT, imports=imports, **flags)
 
 
 async def _has_keys(app: App) -> bool:

@@ -11,14 +11,15 @@ It knows the engine by its desk alone, and decides nothing: the journal's rules 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import orjson
 
 from anabranch.durable import branches
+from anabranch.durable.body_tasks import UNWIND_PATIENCE_S, BodyTasks
 from anabranch.durable.calls import Call, Rest, RestingCalls, Try, is_short
 from anabranch.durable.records import Records
 from anabranch.durable.replay import Replay
@@ -40,9 +41,6 @@ from anabranch.engine.rules.stimuli import (
     StepReport,
 )
 from anabranch.errors import InvalidDefinition
-
-# 10 s for `finally` blocks to end when the body is unwound: time to close a connection.
-UNWIND_PATIENCE_S = 10.0
 
 # 100 ms between looks at a body that waits for something else than its steps: nobody tells us when it has come.
 LOOK_AGAIN_S = 0.1
@@ -68,9 +66,7 @@ class BodyRun:
         self._loop = asyncio.get_running_loop()
         self._began_seq = journal.body.began_seq
         self._called_by = journal.body.called_by
-        self._main: asyncio.Task[Any] | None = None
-        self._tasks: dict[asyncio.Task[Any], None] = {}
-        """Every task of the body that has asked for something, in the order in which they first did."""
+        self._tasks = BodyTasks()
         self._calls: dict[str, int] = {}
         self._resting = RestingCalls()
         self._pause = 0
@@ -89,9 +85,9 @@ class BodyRun:
     # -- the runner's side ----------------------------------------------------------------
     async def run(self, body: Coroutine[Any, Any, Any]) -> Any:
         """What the body returns, or how it came not to. Raises what it raises."""
-        self._main = asyncio.create_task(self._first_branch(body), name="coded-body")
+        main = self._tasks.begin(body, began_seq=self._began_seq)
         try:
-            await asyncio.wait({self._main, self._overdue}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({main, self._overdue}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await self._unwind()
             raise
@@ -106,9 +102,9 @@ class BodyRun:
             await self._unwind()
             return self._leaving
         if self._awaited is not None:
-            return await self._suspended(self._awaited)
+            return await self._suspended(main, self._awaited)
         await self._unwind()
-        return self._main.result()
+        return main.result()
 
     def settled(self) -> None:
         """Rows were committed: answer whoever waited for them, in the order of the log, once we may execute."""
@@ -138,11 +134,7 @@ class BodyRun:
         journal = self._records.journal
         if not is_step_name(name):
             raise InvalidDefinition(f"{name!r} cannot name a step: write 1 to 128 letters, digits, `.`, `_`, `-`")
-        task = asyncio.current_task()
-        assert task is not None, "the body runs in a task"
-        if task not in self._tasks:
-            self._tasks[task] = None
-            task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
+        self._tasks.note_present()
         number = self._calls[name] = self._calls.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, attempt=self.attempt)
@@ -243,7 +235,7 @@ class BodyRun:
     def _tell(self, call: Call) -> None:
         """Tell the body what this step came to; the next one is told when the body has drawn its conclusions."""
         self._replay.tell(call.place)
-        if len(self._tasks) > (self._main in self._tasks):  # else it does one thing at a time
+        if self._tasks.are_several:  # else it does one thing at a time
             self._pause = TURNS_BETWEEN
         self._check_soon()
 
@@ -251,7 +243,7 @@ class BodyRun:
         """Is it plain, before any look, that nothing moves the body but the commit that it rests for?"""
         return (
             call.rest is Rest.UNSETTLED
-            and asyncio.current_task() is self._main
+            and self._tasks.is_first_present
             and not (self._executing or self._pause)
             and not (self._resting.has(Rest.REPLAYED) or self._resting.has(Rest.HELD))
         )
@@ -271,7 +263,7 @@ class BodyRun:
             self._check = None
 
     def _look(self, *, again: bool = False) -> None:
-        main = self._main
+        main = self._tasks.main
         if main is None or main.done() or self._leaving is not None or self._desk.journal is None:
             return
         if self._pause:
@@ -360,9 +352,10 @@ class BodyRun:
     def _leave(self, reason: BodyBlocked | Suspended) -> None:
         self._leaving = reason
         self._records.close()
-        self._patience = self._loop.call_later(UNWIND_PATIENCE_S, self._set_overdue)
-        if self._main is not None:
-            self._main.cancel()
+        # A timer keeps its context until it is due, cancelled or not, and ours knows all of the body.
+        self._patience = self._loop.call_later(UNWIND_PATIENCE_S, self._set_overdue, context=contextvars.Context())
+        if self._tasks.main is not None:
+            self._tasks.main.cancel()
         for call in self._resting.of(*Rest):
             if call.future is not None:
                 call.future.cancel()
@@ -371,10 +364,8 @@ class BodyRun:
         if not self._overdue.done():
             self._overdue.set_result(None)
 
-    async def _suspended(self, suspended: BodySuspended) -> BodySuspended:
+    async def _suspended(self, main: asyncio.Task[Any], suspended: BodySuspended) -> BodySuspended:
         """It was told to unwind: did it? Raises what it did instead."""
-        main = self._main
-        assert main is not None
         await self._unwind()
         if main.done() and (main.cancelled() or was_unwound(main.exception())):
             return suspended
@@ -385,17 +376,4 @@ class BodyRun:
         if self._leaving is None:
             self._leaving = Suspended()
         self._records.close()
-        tasks = [task for task in dict.fromkeys((self._main, *self._tasks)) if task is not None and not task.done()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            with suppress(TimeoutError):
-                await asyncio.wait(tasks, timeout=UNWIND_PATIENCE_S)
-
-    async def _first_branch(self, body: Coroutine[Any, Any, Any]) -> Any:
-        branches.begin(self._began_seq)
-        try:
-            return await body
-        except (SystemExit, KeyboardInterrupt) as exit_:
-            # A task that ends so would end the event loop, and all other runs with it.
-            raise RuntimeError(f"the body ended with {type(exit_).__name__}") from exit_
+        await self._tasks.unwind()

@@ -27,6 +27,7 @@ from anabranch.engine.rules.coded.plan import BODY_TYPE
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.node_types import NodeType
 from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, Failed
+from anabranch.engine.telemetry import AroundTry, unsurrounded
 from anabranch.errors import AnabranchError, NonRetryable, RunError
 
 # 256 threads for steps that are not async: they wait for others for most of their time, and one
@@ -37,10 +38,13 @@ THREADS_MAX = 256
 class Runner:
     """Runs bodies of the workflows that this process knows."""
 
-    def __init__(self, registry: Registry, *, children: Children, signals: Signals) -> None:
+    def __init__(
+        self, registry: Registry, *, children: Children, signals: Signals, around: AroundTry = unsurrounded
+    ) -> None:
         self.registry = registry
         self._children = children
         self._signals = signals
+        self._around = around
         self._engine: Engine | None = None
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="coded-step")
 
@@ -73,7 +77,14 @@ class Runner:
     async def _call(self, found: Workflow, desk: Desk, journal: CodedState, helpers: Helpers) -> HandlerReturn:
         assert self._engine is not None, "connect comes before any run"
         run = BodyRun(desk, journal, self._engine.clock, present_slot.get())
-        steps = Steps(run, helpers=helpers, children=self._children, signals=self._signals, threads=self._threads)
+        steps = Steps(
+            run,
+            helpers=helpers,
+            children=self._children,
+            signals=self._signals,
+            threads=self._threads,
+            around=self._around,
+        )
         context = Context(
             run_id=helpers.instance_id, version=found.version, body=run, steps=steps, cancelled=helpers.cancelled
         )

@@ -22,6 +22,7 @@ from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, AwaitsTime, Begun, Completed, StepOutcome
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.telemetry import AroundTry, unsurrounded
 from anabranch.errors import InvalidDefinition
 
 Duration = str | int | float | timedelta
@@ -48,13 +49,21 @@ class Steps:
     """What a body asks for. Names have 1 to 128 letters, digits, `.`, `_`, `-`; repeats are numbered in call order."""
 
     def __init__(
-        self, body: BodyRun, *, helpers: Helpers, children: Children, signals: Signals, threads: Executor
+        self,
+        body: BodyRun,
+        *,
+        helpers: Helpers,
+        children: Children,
+        signals: Signals,
+        threads: Executor,
+        around: AroundTry = unsurrounded,
     ) -> None:
         self._body = body
         self._helpers = helpers
         self._children = children
         self._signals = signals
         self._threads = threads
+        self._around = around
 
     async def run(
         self,
@@ -79,7 +88,8 @@ class Steps:
 
         async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
             work = partial(called, name, function, self._threads)
-            return await tried(call.name, call.scope, attempt, work, timeout_ms)
+            with self._around(self._helpers.instance_id, call.name, call.scope, attempt):
+                return await tried(call.name, call.scope, attempt, work, timeout_ms)
 
         return await self._body.answer(call, try_once, policy)
 

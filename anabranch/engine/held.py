@@ -17,11 +17,12 @@ from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus, TimersDue
 from anabranch.engine.rules.turn import Draft, Holding
 from anabranch.engine.task_worker import TaskWorker
+from anabranch.engine.telemetry import RunTelemetry, Telemetry
 from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -75,6 +76,8 @@ class Held:
     """The body of a coded run, while it is under way: told whenever what it reported is settled."""
     extended_at: float = 0.0
     """Monotonic seconds just before the last request that extended the lease."""
+    telemetry: RunTelemetry | None = None
+    """Told what is written of it here; None where nobody counts."""
 
     def take_stimuli(self) -> list[Stimulus]:
         """What is to be decided next; the rest stays in the inbox."""
@@ -142,8 +145,9 @@ class Held:
 class HeldInstances:
     """Held instances by id, and which of them have something to decide, in the order in which it arrived."""
 
-    def __init__(self, clock: Clock, task_worker: TaskWorker) -> None:
+    def __init__(self, clock: Clock, task_worker: TaskWorker, telemetry: Telemetry | None = None) -> None:
         self._task_worker = task_worker
+        self._telemetry = telemetry
         self._held: dict[str, Held] = {}
         self._ready: deque[str] = deque()
         self.arrived = asyncio.Event()
@@ -176,13 +180,27 @@ class HeldInstances:
         """Was it neither let go nor replaced since?"""
         return self._held.get(held.holding.instance_id) is held
 
-    def add(self, held: Held) -> None:
-        """Hold it, in place of what was held under its id."""
+    @property
+    def heads(self) -> list[InstanceHead]:
+        """What the held instances were born with. Any thread may ask."""
+        return [held.holding.state.head for held in list(self._held.values())]
+
+    def add(self, held: Held, *, log: Sequence[Event] = ()) -> None:
+        """Hold it, in place of what was held under its id; `log` is what others have written of it."""
         stale = self._held.get(held.holding.instance_id)
         if stale is not None:
             self.let_go(stale)
         self._held[held.holding.instance_id] = held
+        if self._telemetry is not None:
+            held.telemetry = self._telemetry.of_run(held.holding.state.head, held.holding.state.plan, log)
         self.enqueue(held)
+
+    def tell_written(self, held: Held | None, holding: Holding, events: Sequence[Event]) -> None:
+        """Who counts is told of a turn that was written, also of a run that was let go meanwhile."""
+        if held is not None and held.telemetry is not None:
+            held.telemetry.wrote(events)
+        elif self._telemetry is not None:
+            self._telemetry.of_run(holding.state.head, holding.state.plan).wrote(events)
 
     def offer(self, held: Held, stimulus: Stimulus) -> None:
         """Put a stimulus into its inbox."""
@@ -227,6 +245,7 @@ class HeldInstances:
             if held.performing or held.holding.state.head.kind == CODED_KIND:
                 self._task_worker.stop_instance(instance_id)
         held.queued = False
+        held.telemetry = None  # what is unwound may keep `held` for a while
         held.turn_away()
 
     def drop(self, instance_id: str, why: str) -> None:

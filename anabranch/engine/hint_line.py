@@ -52,8 +52,8 @@ class Notices(Protocol):
     def committed(self, turns: Sequence[Turn], outcome: Outcome) -> None:
         """A commit of turns was answered."""
 
-    def appended(self, row: InstanceRow) -> None:
-        """A signal or cancel was appended to a run whoever holds it; its row after that."""
+    def appended(self, row: InstanceRow, *, signal: str | None) -> None:
+        """A signal of that name, or else a cancel, was appended to a run whoever holds it; its row after that."""
 
     def released(self) -> None:
         """Runs were handed over to whoever claims them."""

@@ -129,7 +129,7 @@ class Hints:
             won = (turn.instance_id for turn in turns if turn.instance_id in outcome.won)
             self._say(Channel.CHANGED, [each for each in won if self._watched_elsewhere.get(each, 0.0) > now])
 
-    def appended(self, row: InstanceRow) -> None:
+    def appended(self, row: InstanceRow, *, signal: str | None) -> None:
         """Tell its holder; without one, whoever claims it. An end may free a parent, too."""
         parent_id = row.head.parent_id if row.status.is_terminal else None
         self._touch([row.head.instance_id] if parent_id is None else [row.head.instance_id, parent_id])

@@ -56,6 +56,8 @@ class Housekeeping:
         self._clock = clock
         self._sweep_interval_ms = sweep_interval_ms
         self._swept_at: float | None = None
+        self.swept = 0
+        """Ended runs that this process has removed since it began."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -80,6 +82,7 @@ class Housekeeping:
         removed = 0
         while some := await self._store.remove_expired(limit=REMOVED_MAX):
             removed += some
+            self.swept += some
         if removed:
             logger.info("removed %d ended runs whose retention is over", removed)
         return some is not None

@@ -21,7 +21,7 @@ from anabranch.engine.hint_line import HintLine
 from anabranch.engine.hints import Hints
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.leases import Leases
-from anabranch.engine.observe import Observers
+from anabranch.engine.observe import Observers, StoreNews
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Clock, InstanceHead, Store
@@ -32,6 +32,7 @@ from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.task_worker import TaskWorker
+from anabranch.engine.telemetry import Telemetry
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -73,10 +74,12 @@ class Engine:
         worker_id: str | None = None,
         line: HintLine | None = None,
         known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        """`line` joins it with the other processes of the store; the store is to be told of `hints`.
+        """`line` joins it with the other processes of the store; the store is to be told of `notices`.
 
-        `known_code` gives name and version of the coded workflows that `handlers` can run the bodies of.
+        `known_code` gives name and version of the coded workflows that `handlers` can run the bodies of;
+        `telemetry` is told of every row that this process writes.
         """
         self._known_code = known_code
         self.store = store
@@ -99,6 +102,7 @@ class Engine:
             lease_ms=options.lease_ms,
             recoveries_max=options.recoveries_max,
             batch_turns_max=options.batch_turns_max,
+            telemetry=telemetry,
         )
         self._handover = Handover(
             store=store, orchestrator=self.orchestrator, task_worker=task_worker, tasks=self._tasks
@@ -124,7 +128,9 @@ class Engine:
         self.hints = Hints(
             line=line, clock=self.clock, works=options.works, touched=self._touched, pending=self._claim.give
         )
-        """Hints from and to other processes (`ChangeHints`, `Notices`); without a line only within this one."""
+        """Hints from and to other processes (`ChangeHints`); without a line only within this one."""
+        self.notices = StoreNews(hints=self.hints, clock=self.clock, telemetry=telemetry)
+        """Told by the store what it has written."""
         self.housekeeping = Housekeeping(store=store, clock=self.clock, sweep_interval_ms=options.sweep_interval_ms)
         self._stopped = False
 

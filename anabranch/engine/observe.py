@@ -1,12 +1,14 @@
-"""Telling others what is committed: observers in this process, and one log line per act of an operator's interest."""
+"""Telling others what is committed: observers in this process, and who hints and counts what the store wrote."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 
-from anabranch.engine.ports import Observer
+from anabranch.engine.hint_line import Notices
+from anabranch.engine.ports import Clock, InstanceRow, Observer, Outcome, Turn
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.telemetry import Telemetry
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -32,3 +34,33 @@ class Observers:
                 observer.committed(instance_id, events, status)
             except Exception:
                 logger.exception("an observer failed", extra={"instance_id": instance_id})
+
+
+class StoreNews:
+    """What a store has just written (`Notices`): hinted to other processes; what it appended past the engine, counted.
+
+    What the engine commits itself it tells who counts by itself, run by run.
+    """
+
+    def __init__(self, *, hints: Notices, clock: Clock, telemetry: Telemetry | None) -> None:
+        self._hints = hints
+        self._clock = clock
+        self._telemetry = telemetry
+
+    def committed(self, turns: Sequence[Turn], outcome: Outcome) -> None:
+        """A commit of turns was answered."""
+        self._hints.committed(turns, outcome)
+
+    def appended(self, row: InstanceRow, *, signal: str | None) -> None:
+        """A signal of that name, or else a cancel, was appended to a run whoever holds it."""
+        self._hints.appended(row, signal=signal)
+        if self._telemetry is None:
+            return
+        if signal is not None:
+            self._telemetry.signalled(row.head, signal, seq=row.last_seq, at_ms=self._clock.now())
+        elif row.completed_at is not None:
+            self._telemetry.cancelled(row.head, at_ms=row.completed_at)
+
+    def released(self) -> None:
+        """Runs were handed over to whoever claims them."""
+        self._hints.released()

@@ -33,6 +33,7 @@ from anabranch.engine.rules.stimuli import (
 )
 from anabranch.engine.rules.turn import Draft, Holding, Planned, Settled, Won, owed_dispatches, plan_turns, settle
 from anabranch.engine.task_worker import TaskWorker
+from anabranch.engine.telemetry import Telemetry
 from anabranch.engine.unclear import Rereader
 from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
 
@@ -59,6 +60,7 @@ class Orchestrator:
         lease_ms: int,
         recoveries_max: int,
         batch_turns_max: int,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
         self._task_worker = task_worker
@@ -67,7 +69,7 @@ class Orchestrator:
         self._lease_ms = lease_ms
         self._recoveries_max = recoveries_max
         self._batch_turns_max = batch_turns_max
-        self._held = HeldInstances(clock, task_worker)
+        self._held = HeldInstances(clock, task_worker, telemetry)
         self._unclear = Rereader(
             store=store,
             held=self._held,
@@ -158,9 +160,8 @@ class Orchestrator:
         counts = claimed.lapsed and not self._unclear.was_away_at(claimed.lapsed_at)
         state = fold(plan, row.head, claimed.loaded.events)
         holding = Holding(state, row.version, self.worker_id, row.available_at or self._clock.now() + self._lease_ms)
-        self._held.add(
-            Held(holding, inbox=[Adopted(counts, self._recoveries_max)], owes_all=True, extended_at=asked_at)
-        )
+        held = Held(holding, inbox=[Adopted(counts, self._recoveries_max)], owes_all=True, extended_at=asked_at)
+        self._held.add(held, log=claimed.loaded.events)
 
     def receive_result(self, instance_id: str, result: NodeResult | StepReport) -> None:
         """A task worker or the body of a coded run reports; results for what is not held any more are dropped."""
@@ -305,6 +306,8 @@ class Orchestrator:
         if won.events:
             self._observer.committed(turn.instance_id, won.events, turn.status)
         held = self._held_of(draft)
+        if won.events:
+            self._held.tell_written(held, draft.holding, won.events)
         if held is None:
             return
         if turn.available_at is not None:

@@ -115,7 +115,8 @@ class Rereader:
         written = False
         if draft is not None and draft.turn is not None and loaded is not None:
             written = was_written(draft.turn, loaded.events)
-        if draft is not None and written:
+        if draft is not None and draft.turn is not None and written:
+            self._held.tell_written(held, old, draft.turn.events)
             held.tell_asked(draft)
             held.forget_answered(draft)
         elif draft is not None:

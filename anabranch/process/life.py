@@ -21,7 +21,7 @@ from aiohttp import web
 from anabranch.app import App
 from anabranch.process.listening import is_loopback
 from anabranch.process.signals import StopSignals
-from anabranch.rest import Neighbours, build_application
+from anabranch.rest import Neighbours, build_application, build_health_application
 from anabranch.rest.neighbours import LOOPBACK_HOSTS
 from anabranch.service import House, Readiness
 from anabranch.sockets import attach as attach_sockets
@@ -47,6 +47,28 @@ _no_news.setLevel(logging.CRITICAL)
 
 # 0.5 s for threads: everything is handed over by then, and nobody waits for what they return.
 THREADS_S_MAX = 0.5
+
+
+Doors = Callable[[House, Neighbours], web.Application]
+"""What answers HTTP."""
+
+
+def all_doors(house: House, neighbours: Neighbours) -> web.Application:
+    """REST, sockets and pages."""
+    application = build_application(house, neighbours=neighbours)
+    attach_sockets(
+        application,
+        engine=house.engine,
+        workflows=house.workflows,
+        access=house.access,
+        is_own_origin=neighbours.is_own_origin,
+    )
+    return application
+
+
+def health_door(house: House, neighbours: Neighbours) -> web.Application:
+    """What a worker tells those who watch it: `/healthz`, `/readyz` and `/metrics`."""
+    return build_health_application(house, neighbours=neighbours)
 
 
 def run(living: Coroutine[Any, Any, None]) -> None:
@@ -79,20 +101,22 @@ async def live(
     works: bool,
     ready: Callable[[House], Awaitable[None]],
     listener: socket.socket | None = None,
+    doors: Doors | None = None,
     makes_key: bool = False,
 ) -> None:
     """Live until a signal; returns when everything is handed over.
 
-    With a `listener` HTTP is answered there; `works` runs nodes. `ready` is awaited once both are
-    so. Raises StoreUnavailable, SchemaMismatch; CancelledError for a signal before it is ready.
+    With a `listener` HTTP is answered there, by `doors` (default: `all_doors`); `works` runs nodes.
+    `ready` is awaited once both are so. Raises StoreUnavailable, SchemaMismatch; CancelledError for a
+    signal before it is ready.
     """
     grace_s = app.settings.grace_ms / 1000
     handover_s = min(HANDOVER_SHARE * grace_s, HANDOVER_S_MAX)
     signals = StopSignals()
     with signals.heard():
         async with (
-            app.opened_house(works=works, makes_key=makes_key) as house,
-            _answering(app, house, listener, patience_s=handover_s / 2),
+            app.opened_house(works=works, makes_key=makes_key, counts=listener is not None) as house,
+            _answering(app, house, listener, doors or all_doors, patience_s=handover_s / 2),
         ):
             await ready(house)
             signals.started()
@@ -103,7 +127,7 @@ async def live(
 
 @asynccontextmanager
 async def _answering(
-    app: App, house: House, listener: socket.socket | None, *, patience_s: float
+    app: App, house: House, listener: socket.socket | None, doors: Doors, *, patience_s: float
 ) -> AsyncIterator[None]:
     """HTTP is answered within, if there is a listener; requests under way at the end have `patience_s`."""
     if listener is None:
@@ -112,17 +136,9 @@ async def _answering(
     host = listener.getsockname()[0]
     named = app.settings.allowed_hosts or (LOOPBACK_HOSTS if is_loopback(host) else None)
     neighbours = Neighbours(hosts=None if named is None else frozenset(named))
-    application = build_application(house, neighbours=neighbours)
-    attach_sockets(
-        application,
-        engine=house.engine,
-        workflows=house.workflows,
-        access=house.access,
-        is_own_origin=neighbours.is_own_origin,
-    )
     # No log of requests: their addresses may hold keys.
     runner = web.AppRunner(
-        application,
+        doors(house, neighbours),
         access_log=None,
         logger=_no_news,
         shutdown_timeout=patience_s,

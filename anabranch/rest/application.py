@@ -27,6 +27,7 @@ from anabranch.rest.metrics import Metrics
 from anabranch.rest.neighbours import Neighbours
 from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes import PUBLIC, Call, Reply, Route
+from anabranch.rest.system_routes import HEALTH
 from anabranch.rest.table import ROUTES
 from anabranch.service.access import Principal, Role, bearer_key
 from anabranch.service.house import House
@@ -61,19 +62,30 @@ def build_application(
 
     Further doors (sockets, pages) are attached to it by the composition root.
     """
+    application = _application(house, neighbours or Neighbours(), routes, body_patience_s)
+    application.router.add_get(
+        "/openapi.json", partial(_send, json_bytes(openapi_document(routes)), "application/json")
+    )
+    for page in pages.PATHS:
+        application.router.add_get(page, _send_page)
+    return application
+
+
+def build_health_application(house: House, *, neighbours: Neighbours | None = None) -> web.Application:
+    """`/healthz`, `/readyz` and `/metrics` alone: of a process that serves nobody else."""
+    return _application(house, neighbours or Neighbours(), HEALTH, BODY_PATIENCE_S)
+
+
+def _application(
+    house: House, neighbours: Neighbours, routes: Sequence[Route], body_patience_s: float
+) -> web.Application:
     metrics = Metrics(house)
-    neighbours = neighbours or Neighbours()
     application = web.Application(
         client_max_size=TEXT_BYTES_MAX,
         middlewares=[_middleware(_answer_everything, metrics), _middleware(_look_around, neighbours)],
     )
     application[METRICS] = metrics
-    application.router.add_get(
-        "/openapi.json", partial(_send, json_bytes(openapi_document(routes)), "application/json")
-    )
     application.router.add_get("/metrics", partial(_send_metrics, metrics))
-    for page in pages.PATHS:
-        application.router.add_get(page, _send_page)
     for route in routes:
         # HEAD is GET without the body: caches and probes ask so, and it needs the same role.
         methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
@@ -157,7 +169,7 @@ async def _send(body: bytes, content_type: str, request: web.Request) -> web.Res
 
 
 async def _send_metrics(metrics: Metrics, request: web.Request) -> web.Response:
-    return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return web.Response(body=await metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def _send_page(request: web.Request) -> web.Response:

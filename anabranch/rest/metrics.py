@@ -1,22 +1,25 @@
-"""What Prometheus is told: requests, events, ends of runs, and what this process holds.
+"""What Prometheus is told: requests, events, what this process holds, and how its runs went.
 
-Counted per process and never per tenant or workflow: `/metrics` needs no key, and its size does not
-grow with what is stored. Names begin with `anabranch_`; units are in the names.
+Counted per process and never per tenant: `/metrics` needs no key, and its size does not grow with
+what is stored. Names of the process's own begin with `anabranch_`, those of `run_metrics` with
+`workflow_`; units are in the names.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.rest.run_metrics import RunMetrics
 from anabranch.service.house import House
 
 # From a millisecond, what a lookup takes, to ten seconds, where most callers have given up.
@@ -35,6 +38,7 @@ class Metrics:
 
     def __init__(self, house: House) -> None:
         self.registry = CollectorRegistry()
+        self._asked = asyncio.Lock()
         self._requests = Counter(
             "anabranch_http_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
         )
@@ -45,17 +49,16 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._events = Counter("anabranch_events", "Events committed here.", ["type"], registry=self.registry)
-        self._ended = Counter("anabranch_runs_ended", "Runs that ended here.", ["status"], registry=self.registry)
+        self._events = dict.fromkeys(EventType, 0)
+        self.registry.register(_Committed(self._events))
         self.registry.register(_Held(house))
+        self.registry.register(RunMetrics(house))
         house.engine.observers.add(self)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Count what is committed."""
         for event in events:
-            self._events.labels(event.type.value).inc()
-        if status.is_terminal:
-            self._ended.labels(status.value).inc()
+            self._events[event.type] += 1
 
     @contextmanager
     def request(self, request: web.Request) -> Iterator[Seen]:
@@ -72,9 +75,13 @@ class Metrics:
                 self._seconds.labels(method, route).observe(time.perf_counter() - began)
             self._requests.labels(method, route, str(seen.status)).inc()
 
-    def text(self) -> bytes:
-        """All of it, in Prometheus's text format."""
-        return generate_latest(self.registry)
+    async def text(self) -> bytes:
+        """All of it, in Prometheus's text format.
+
+        Made in a thread, one at a time: as many names as `telemetry.meters` lets through take a third of a second.
+        """
+        async with self._asked:
+            return await asyncio.to_thread(generate_latest, self.registry)
 
 
 # The status of what became a WebSocket.
@@ -82,6 +89,22 @@ _SWITCHING = 101
 
 # Anything else is a stranger's invention, and must not become a label of its own.
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+
+
+class _Committed(Collector):
+    """A counter without a lock: what the engine tells is told in one thread, and twice for every node."""
+
+    def __init__(self, events: Mapping[EventType, int]) -> None:
+        self._events = events
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily("anabranch_events", "Events committed here.", labels=["type"])
+        for event_type, count in self._events.items():
+            family.add_metric([event_type.value], count)
+        yield family
+
+    def describe(self) -> Iterable[Metric]:
+        return []
 
 
 class _Held(Collector):

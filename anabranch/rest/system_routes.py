@@ -33,11 +33,16 @@ async def list_node_types(call: Call) -> Reply:
     return Reply({"items": items, "nextCursor": None})
 
 
-ROUTES = (
+HEALTH = (
     Route("GET", "/healthz", alive, "Is this process alive?", PUBLIC, {200: Alive}, tag="process"),
     Route(
         "GET", "/readyz", ready, "May work be sent to this process?", PUBLIC, {200: Ready, 503: Ready}, tag="process"
     ),
+)
+"""What a process is asked by who watches it, and needs no key."""
+
+ROUTES = (
+    *HEALTH,
     Route("GET", "/v1/node-types", list_node_types, "List the node types.", Role.VIEWER, {200: NodeTypeList},
           tag="workflows"),
 )  # fmt: skip

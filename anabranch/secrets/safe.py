@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.engine.ports import SealedSecret, SecretRows
+from anabranch.engine.sealed_secrets import SealedSecret, SecretRows
 from anabranch.errors import InvalidRequest, SecretKeyMissing, SecretKeyWrong, SecretUnknown
 from anabranch.secrets.box import SecretBox
 

@@ -16,6 +16,7 @@ from anabranch.service.readiness import Readiness
 from anabranch.service.schedule_service import ScheduleService
 from anabranch.service.topic_service import TopicService
 from anabranch.service.workflow_service import WorkflowService
+from anabranch.telemetry import Meters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,3 +32,4 @@ class House:
     schedules: ScheduleService
     topics: TopicService
     readiness: Readiness
+    meters: Meters

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from anabranch.engine.ports import SecretRows, Store
+from anabranch.engine.ports import Store
 from anabranch.engine.rules.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.problems import Problem, pointer_to, quoted
 from anabranch.engine.rules.validate import Report
 from anabranch.engine.saved_queries import SavedQueries
+from anabranch.engine.sealed_secrets import SecretRows
 
 DATA_QUERY_TYPE = "dataQuery"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, is_mark, read_mark
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, is_mark, latest_row_before
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.definition_notes import is_definition
@@ -139,10 +139,8 @@ def _began_at(first: Event, times: Mapping[int, int]) -> int | None:
     """When an activation began, by its first row. A coded step has none for that: it began when its body could ask."""
     if first.type is EventType.NODE_DISPATCHED:
         return first.created_at
-    if first.output_variable is None or not is_mark(first.output_variable):
-        return None
-    rows = read_mark(first.output_variable).rows
-    return times.get(rows[-1]) if rows else None
+    row = latest_row_before(first.output_variable)
+    return None if row is None else times.get(row)
 
 
 def _note(events: Sequence[Event]) -> Any:

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from anabranch.engine.store import AuditTable, KeyTable, open_store
 from anabranch.engine.store.state_manager import SqlStore
-from anabranch.migrations import upgrade
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a migrated, empty database."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    url = f"sqlite:///{tmp_path / 'access.db'}"
-    upgrade(url)
-    return url
 
 
 @pytest.fixture

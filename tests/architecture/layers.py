@@ -19,13 +19,15 @@ _ENGINE = (
     "engine.api_keys",
     "engine.audit_trail",
     "engine.saved_triggers",
+    "engine.sealed_secrets",
     "engine.handling",
+    "engine.telemetry",
     "engine.queues",
     "engine.rules",
     "engine.store",
     "errors",
 )
-_BELOW_THE_DOORS = ("durable", "triggers", "handlers", "egress", "queries", "secrets", "intake", *_ENGINE)
+_BELOW_THE_DOORS = ("durable", "triggers", "telemetry", "handlers", "egress", "queries", "secrets", "intake", *_ENGINE)
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
@@ -37,7 +39,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine.api_keys": ("engine.audit_trail",),
     "engine.audit_trail": (),
     "engine.saved_triggers": (),
+    "engine.sealed_secrets": (),
     "engine.handling": ("engine.ports", "engine.rules", "errors"),
+    "engine.telemetry": ("engine.rules",),
     # the shell; a store reaches it through engine.ports only
     "engine.store.schema": ("engine.rules",),
     "engine.store": (
@@ -48,11 +52,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.api_keys",
         "engine.audit_trail",
         "engine.saved_triggers",
+        "engine.sealed_secrets",
         "engine.rules",
         "errors",
     ),
     "engine.queues": ("engine.ports", "engine.rules", "errors"),
-    "engine": ("engine.ports", "engine.hint_line", "engine.handling", "engine.queues", "engine.rules", "errors"),
+    "engine": (
+        "engine.ports",
+        "engine.hint_line",
+        "engine.handling",
+        "engine.telemetry",
+        "engine.queues",
+        "engine.rules",
+        "errors",
+    ),
     # the scripts know the tables; whoever runs them knows how each database is opened
     "migrations.versions": ("engine.store.schema",),
     "migrations": ("engine.store", "engine.store.schema", "errors"),
@@ -63,7 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "handlers": ("handlers.sandbox.inside", "engine.ports", "engine.handling", "engine.rules", "intake", "errors"),
     "egress": ("engine.ports", "engine.rules", "errors"),
     "queries": ("engine.saved_queries", "engine.rules", "errors"),
-    "secrets": ("engine.ports", "engine.rules", "errors"),
+    "secrets": ("engine.sealed_secrets", "engine.rules", "errors"),
     "settings": ("engine.rules", "errors"),
     "intake": ("engine.rules", "errors"),
     # upwards
@@ -79,8 +92,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "durable.worker": ("app", "service", "settings", "durable"),
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
-    "service": ("durable", "triggers", "intake", "queries", "secrets", *_ENGINE),
-    "rest": ("service", "pages", "secrets", "intake", *_ENGINE),
+    "service": ("durable", "triggers", "intake", "queries", "secrets", "telemetry", *_ENGINE),
+    # fed by the engine, read by the house's doors; the SDK of OpenTelemetry is in `telemetry.otlp` alone
+    "telemetry": ("engine.handling", "engine.telemetry", "engine.rules"),
+    "rest": ("service", "pages", "secrets", "intake", "telemetry", *_ENGINE),
     "pages": (),
     # for programs that call a server: no engine, no database
     "remote": ("engine.rules", "errors"),

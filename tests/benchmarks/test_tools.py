@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from anabranch.engine.ports import Turn
-from anabranch.migrations import upgrade
 from benchmarks import check, growth, measured, report, service
 from benchmarks.bound import adopt_turns, record_turns, write_turns
 from benchmarks.charts import line_chart, linear_axis, logarithmic_axis, short
@@ -32,13 +31,6 @@ SHAPES = [
 COLUMNS_THAT_ARE_WORK = "node_id, scope, event_type, node_status, next_handle, output_variable, payload, node_attempt"
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path / 'bench.db'}"
-    upgrade(url)
-    return url
-
-
 @pytest.mark.parametrize("load", SHAPES, ids=lambda load: load.name)
 async def test_a_load_executes_as_many_nodes_as_it_says(load: Load) -> None:
     runs = await record_turns(load, RUNS)
@@ -47,15 +39,15 @@ async def test_a_load_executes_as_many_nodes_as_it_says(load: Load) -> None:
         assert len(completed) == load.nodes_per_run
 
 
-async def test_the_bound_writes_the_rows_that_the_engine_writes(url: str) -> None:
+async def test_the_bound_writes_the_rows_that_the_engine_writes(sqlite_url: str) -> None:
     turns = await record_turns(LINE, RUNS)
-    async with open_store_at(url) as store:
+    async with open_store_at(sqlite_url) as store:
         await Bench(store).save(LINE)
         await adopt_turns(turns, store, LINE)
         await write_turns(store, turns)
         async with engine_on(store) as bench:
             await bench.run_all(LINE)
-    logs = _logs(url)
+    logs = _logs(sqlite_url)
     bound, engine = (
         [log for id_, log in logs.items() if id_ in _ids(turns)],
         [log for id_, log in logs.items() if id_ not in _ids(turns)],
@@ -65,11 +57,11 @@ async def test_the_bound_writes_the_rows_that_the_engine_writes(url: str) -> Non
 
 
 @pytest.mark.parametrize(("kind", "table"), [("ours-accepting", "workflow_instances"), ("bare", "bare")])
-async def test_both_servers_keep_a_row_for_each_start_that_they_answer(kind: str, table: str, url: str) -> None:
-    with service.running(kind, url) as server:
+async def test_both_servers_keep_a_row_for_each_start_that_they_answer(kind: str, table: str, sqlite_url: str) -> None:
+    with service.running(kind, sqlite_url) as server:
         rate = await service.start_many(server, clients=2, starts=RUNS)
         assert rate.per_s > 0 and rate.cpu_ms >= 0
-    engine = create_engine(url)
+    engine = create_engine(sqlite_url)
     with engine.connect() as connection:
         assert connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one() == RUNS
     engine.dispose()
@@ -86,11 +78,11 @@ def test_the_section_on_starts_has_a_line_for_each_database_and_number_of_client
     assert "30.0 on sqlite and 30.0 on postgresql" in section
 
 
-async def test_filled_logs_are_stored_for_ended_runs_of_a_workflow(url: str) -> None:
-    async with open_store_at(url) as store:
+async def test_filled_logs_are_stored_for_ended_runs_of_a_workflow(sqlite_url: str) -> None:
+    async with open_store_at(sqlite_url) as store:
         await Bench(store).save(LINE)
-        await asyncio.to_thread(fill, url, 10 * ROWS_PER_RUN, workflow=LINE.name)
-        assert await asyncio.to_thread(stored_log_rows, url) == 10 * ROWS_PER_RUN
+        await asyncio.to_thread(fill, sqlite_url, 10 * ROWS_PER_RUN, workflow=LINE.name)
+        assert await asyncio.to_thread(stored_log_rows, sqlite_url) == 10 * ROWS_PER_RUN
         rows = await store.list_instances(tenant_id="default", limit=100)
     assert [row.status.value for row in rows] == ["COMPLETED"] * 10
 

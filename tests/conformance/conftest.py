@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,7 +15,6 @@ import pytest
 from anabranch.engine.ports import Store
 from anabranch.engine.store import open_store
 from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
-from anabranch.migrations import upgrade
 
 StoreFactory = Callable[[], Awaitable[Store]]
 
@@ -33,10 +31,10 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def store_factory(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[StoreFactory]:
+async def store_factory(backend: str, request: pytest.FixtureRequest) -> AsyncIterator[StoreFactory]:
     """Opens one more connection to the test's own database, as another process would."""
     opened: list[Store] = []
-    make = _opener(backend, tmp_path, request)
+    make = _opener(backend, request)
 
     async def open_one() -> Store:
         store = make()
@@ -68,14 +66,13 @@ async def locker(postgres_url: str) -> AsyncIterator[psycopg.AsyncConnection]:
         yield connection
 
 
-def _opener(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], Store]:
+def _opener(backend: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
     if backend == "memory":
         ticks = itertools.count(_MEMORY_CLOCK_START_MS)
         database = MemoryDatabase(now=lambda: next(ticks))
         return lambda: MemoryStore(database)
     if backend == "sqlite":
-        url = f"sqlite:///{tmp_path / 'conformance.db'}"
-        upgrade(url)
+        url = request.getfixturevalue("sqlite_url")
     else:
         url = request.getfixturevalue("postgres_url")
     return lambda: open_store(url)

@@ -8,7 +8,8 @@ import pytest
 
 from anabranch.engine.ports import Turn
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.store.memory import Faults, MemoryDatabase, MemoryStore, Transaction
+from anabranch.engine.store.memory import Faults, MemoryDatabase, MemoryStore
+from anabranch.engine.store.memory_records import Transaction
 from anabranch.errors import StoreUnavailable
 from tests.conformance.building import (
     OTHER_WORKER,

@@ -19,7 +19,6 @@ from anabranch.engine.ports import Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.store import open_store
 from anabranch.handlers.registry import builtin_types
-from anabranch.migrations import upgrade
 from anabranch.service import WorkflowService
 
 GRAPHS = [json.loads(line) for line in (Path(__file__).parent / "real_graphs.jsonl").read_text().splitlines()]
@@ -48,16 +47,6 @@ class Endings:
             self._changed.clear()
             await self._changed.wait()
         return {instance_id: self.statuses[instance_id] for instance_id in instance_ids}
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database with the current schema."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    url = f"sqlite:///{tmp_path / 'corpus.db'}"
-    upgrade(url)
-    return url
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from anabranch.durable import calls
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.engine.rules import turn
 from anabranch.engine.rules.events import Event, Status
-from anabranch.migrations import upgrade
 from anabranch.service import House
 from anabranch.settings import Settings
 
@@ -93,16 +91,6 @@ def parked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is due within a second be parked too, and only what is due at once keep its worker."""
     for module in (turn, calls):
         monkeypatch.setattr(module, "PARK_AFTER_MS", PARK_AFTER_MS)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a migrated, empty database."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    url = f"sqlite:///{tmp_path / 'coded.db'}"
-    upgrade(url)
-    return url
 
 
 @pytest.fixture

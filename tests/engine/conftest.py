@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from anabranch.engine.store import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
-from anabranch.migrations import upgrade
 from anabranch.service import ChildRuns, WorkflowService
 from tests.engine import nodes
 
@@ -121,16 +119,6 @@ def fresh_nodes() -> None:
     nodes.calls.clear()
     nodes.stopped.clear()
     nodes.gates.clear()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a migrated, empty database."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    url = f"sqlite:///{tmp_path / 'engine.db'}"
-    upgrade(url)
-    return url
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from aiohttp import ClientSession, web
 
 from anabranch.app import build
-from anabranch.migrations import upgrade
 from anabranch.rest import build_application
 from anabranch.service import House, Role
 from anabranch.settings import Settings
@@ -86,26 +84,6 @@ class Served:
             if fits(answered.json):
                 return answered.json
             await asyncio.sleep(0.01)
-
-
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty SQLite database with the current schema: copying it takes a fraction of making it."""
-    path = tmp_path_factory.mktemp("rest") / "migrated.db"
-    upgrade(f"sqlite:///{path}")
-    return path
-
-
-@pytest.fixture
-def sqlite_url(migrated_file: Path, tmp_path: Path) -> str:
-    """A SQLite database of its own, for tests that do not depend on the kind."""
-    return f"sqlite:///{shutil.copy(migrated_file, tmp_path / 'rest.db')}"
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """A database of its own, on each of the two kinds."""
-    return str(request.getfixturevalue("postgres_url" if request.param == "postgresql" else "sqlite_url"))
 
 
 @pytest.fixture

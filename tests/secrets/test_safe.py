@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -14,21 +13,10 @@ from anabranch.engine.store import SecretTable, open_store
 from anabranch.engine.store.opening import dialect_of
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.errors import InvalidRequest, SecretKeyMissing, SecretKeyWrong, SecretUnknown
-from anabranch.migrations import upgrade
 from anabranch.secrets import Safe, SecretBox
 
 KEY = bytes(range(32))
 OTHER_KEY = os.urandom(32)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a migrated, empty database."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    url = f"sqlite:///{tmp_path / 'secrets.db'}"
-    upgrade(url)
-    return url
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store import open_store
 from anabranch.handlers.registry import builtin_types
-from anabranch.migrations import upgrade
 from anabranch.service import WorkflowService
 
 TENANT = "default"
@@ -53,10 +51,8 @@ class Endings:
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    url = f"sqlite:///{tmp_path / 'loops.db'}"
-    upgrade(url)
-    store = open_store(url)
+async def engine(sqlite_url: str) -> AsyncIterator[Engine]:
+    store = open_store(sqlite_url)
     await store.start()
     engine = Engine(store=store, handlers=builtin_types(), options=EngineOptions())
     await engine.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store import open_store
 from anabranch.errors import NameTaken
 from anabranch.handlers.registry import builtin_types
-from anabranch.migrations import upgrade
 from anabranch.service import WorkflowService
 
 TENANT = "default"
@@ -21,10 +19,8 @@ SAVERS = 4
 
 
 @pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[WorkflowService]:
-    url = f"sqlite:///{tmp_path / 'saving.db'}"
-    upgrade(url)
-    store = open_store(url)
+async def service(sqlite_url: str) -> AsyncIterator[WorkflowService]:
+    store = open_store(sqlite_url)
     await store.start()
     engine = Engine(store=store, handlers=builtin_types(), options=EngineOptions())
     await engine.start()

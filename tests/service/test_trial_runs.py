@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
 from anabranch.errors import InvalidInput, InvalidWorkflow, NotFound, StoreUnavailable, TooLarge, TooManyPending
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
-from anabranch.migrations import upgrade
 from anabranch.service import ChildRuns
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, Process, until
@@ -41,14 +39,13 @@ def fresh_nodes() -> None:
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
-def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+def open_one(request: pytest.FixtureRequest) -> Callable[[], Store]:
     """Opens one more connection to the test's database, as another process would."""
     if request.param == "memory":
         database = MemoryDatabase(now=lambda: time.time_ns() // 1_000_000)
         return lambda: MemoryStore(database)
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'tests.db'}"
-        upgrade(url)
+        url = str(request.getfixturevalue("sqlite_url"))
     else:
         url = str(request.getfixturevalue("postgres_url"))
     return lambda: open_store(url)

@@ -70,7 +70,7 @@ CODED_MUTANTS = (
     _coded(
         "signal-fed-to-two-waits",
         "a kept signal that a wait has taken stays where it is",
-        ("rules.coded.evolve:_waiting", 'if "signalSeq" in note:', 'if note.get("signalSeq") in state.promises:'),
+        ("rules.waiting:wait", 'if "signalSeq" in note:', 'if note.get("signalSeq") in state.promises:'),
     ),
     _coded(
         "version-pin-ignored",

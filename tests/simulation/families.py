@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.engine.ports import InstanceHead, InstanceRow
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.store.memory_database import Change, Transaction
+from anabranch.engine.store.memory_records import Change, Transaction
 from tests.simulation.facts import Facts
 
 Wrong = tuple[str, str]

@@ -21,7 +21,7 @@ from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus
-from anabranch.engine.store.memory_database import Change, Transaction
+from anabranch.engine.store.memory_records import Change, Transaction
 from tests.simulation.cases import SimulatedCase
 from tests.simulation.coded_cases import CodedCase
 from tests.simulation.coded_facts import CodedFacts

@@ -12,7 +12,8 @@ from anabranch.durable.definition import Workflow
 from anabranch.engine.lifecycle import EngineOptions
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.store.memory_database import MemoryDatabase, Transaction
+from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.engine.store.memory_records import Transaction
 from anabranch.handlers.registry import builtin_types
 from tests.simulation.clients import TENANT
 from tests.simulation.loop import SimulatedLoop

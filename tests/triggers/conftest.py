@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anabranch.migrations import upgrade
 from tests.triggers.office import HandTime, Office, opened_office
 
 OpenOffice = Callable[..., Awaitable[Office]]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a migrated, empty database."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    url = f"sqlite:///{tmp_path / 'triggers.db'}"
-    upgrade(url)
-    return url
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from anabranch.engine.rules.waiting import (
     instance_recovered,
     set_timer,
     signal_received,
-    take_signal,
+    wait,
 )
 from anabranch.errors import RunError
 
@@ -119,23 +119,10 @@ def _node_waiting(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
     state.running.pop((event.node_id, event.scope), None)
     note = event.payload.value
-    if "signalSeq" in note:
-        take_signal(state, activation, note["event"], note["signalSeq"])
-    if activation.phase is Phase.WAITING:
-        return
-    activation.phase = Phase.WAITING
-    set_timer(state, activation, note.get("dueAt"), event.seq)
-    if "event" in note:
-        activation.event = note["event"]
-        activation.match = Payload.trusted(note["match"]) if "match" in note else None
-        if "signalSeq" not in note:
-            state.waits.setdefault(note["event"], {})[event.node_id, event.scope] = activation
-    elif "childID" in note:
-        activation.child_id = note["childID"]
-        state.children[note["childID"]] = activation
-    else:
+    if "output" in note:  # a delay: what it hands on when it is over
         activation.output = Payload.trusted(note["output"])
         activation.next_handle = note["nextHandle"]
+    wait(state, activation, event)
 
 
 def _node_attempt_failed(state: InstanceState, event: Event) -> None:

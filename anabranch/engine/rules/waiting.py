@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.rules.run_state import Open, RunState
+from anabranch.engine.rules.run_state import Open, Phase, RunState
 from anabranch.engine.rules.signals import KeptSignal
 from anabranch.engine.rules.values import Payload
 
@@ -39,6 +39,25 @@ def instance_ended(state: AnyRun, event: Event) -> None:
     """The last event: nothing is owed any more."""
     state.terminal = _TERMINAL_OF[event.type]
     state.outcome = event.payload
+
+
+def wait(state: RunState[Open, Any], activation: Open, event: Event) -> None:
+    """The activation waits for its time, a signal or a child; or its wait has taken the signal that it was for."""
+    note = event.payload.value
+    if "signalSeq" in note:
+        take_signal(state, activation, note["event"], note["signalSeq"])
+    if activation.phase is Phase.WAITING:
+        return
+    activation.phase = Phase.WAITING
+    set_timer(state, activation, note.get("dueAt"), event.seq)
+    if "event" in note:
+        activation.event = note["event"]
+        activation.match = Payload.trusted(note["match"]) if "match" in note else None
+        if "signalSeq" not in note:
+            state.waits.setdefault(note["event"], {})[activation.place] = activation
+    elif "childID" in note:
+        activation.child_id = note["childID"]
+        state.children[note["childID"]] = activation
 
 
 def set_timer(state: RunState[Open, Any], activation: Open, due_at: str | None, seq: int) -> None:

@@ -29,7 +29,8 @@ from anabranch.engine.rules.input_filters import matches, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store import memory_upkeep
-from anabranch.engine.store.memory_database import Change, InstanceRecord, MemoryDatabase, Transaction
+from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.engine.store.memory_records import Change, InstanceRecord, Transaction
 from anabranch.errors import NotFound
 
 __all__ = ["Change", "Faults", "InstanceRecord", "MemoryDatabase", "MemoryStore", "Transaction"]

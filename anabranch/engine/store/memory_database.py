@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from anabranch.engine.ports import (
     CODE_GRACE_MS,
@@ -28,51 +28,9 @@ from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.families import cancel_reason, cancelled_children, woken_parents
 from anabranch.engine.store.memory_definitions import MemoryDefinitions
-from anabranch.engine.store.memory_refusals import ending_key, refusal_of, unique_key
+from anabranch.engine.store.memory_records import Change, InstanceRecord, Transaction
+from anabranch.engine.store.memory_refusals import ending_key, refusal_of
 from anabranch.errors import TooManySignals
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One instance before and after a transaction; None: it was not there."""
-
-    before: InstanceRow | None
-    after: InstanceRow | None
-    events: Sequence[Event]
-    by_family: bool = False
-    """It was woken or cancelled by what became of its child or parent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """What one operation of one connection wrote, all at once."""
-
-    operation: str
-    now: int
-    changes: Sequence[Change]
-
-
-@dataclass(slots=True, eq=False)
-class InstanceRecord:
-    """One instance: its row (replaced, never changed), its log, its entries in the unique indexes."""
-
-    row: InstanceRow
-    events: list[Event] = field(default_factory=list)
-    unique: set[tuple[object, ...]] = field(default_factory=set)
-    signals_kept: int = 0
-    """Signals that no wait has taken."""
-
-    def append(self, events: Sequence[Event]) -> None:
-        """Write events that `refusal_of` let through."""
-        for event in events:
-            key = unique_key(event)
-            if key is not None:
-                self.unique.add(key)
-            if event.type is EventType.SIGNAL_RECEIVED:
-                self.signals_kept += 1
-            elif event.type is EventType.NODE_WAITING and "signalSeq" in event.payload.value:
-                self.signals_kept -= 1
-        self.events.extend(events)
 
 
 class MemoryDatabase:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
-from anabranch.engine.ports import SealedSecret
+from anabranch.engine.sealed_secrets import SealedSecret
 from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.faults import DuplicateRefused
 from anabranch.engine.store.rooms import SqlRoom

@@ -211,7 +211,7 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         signal = ForeignEvent(tenant_id, instance_id, EventType.SIGNAL_RECEIVED, raw, key=key, awaited=awaited)
         row = None
         with suppress(DuplicateRefused):  # the same key, sent twice at once: the other one is written
-            row = await self._append(signal)
+            row = await self._append(signal, signal=event)
         if row is not None:
             return ForeignResult(row, row.last_seq)
         return await self._explain_refusal(signal)
@@ -225,7 +225,7 @@ class SqlStore(Inquiries, Definitions, Upkeep):
             return ForeignResult(row, row.last_seq)
         return await self._explain_refusal(cancel)
 
-    async def _append(self, event: ForeignEvent) -> InstanceRow | None:
+    async def _append(self, event: ForeignEvent, *, signal: str | None = None) -> InstanceRow | None:
         if not is_uuid(event.instance_id):
             return None
         self._stranger_wrote_here = True
@@ -234,7 +234,7 @@ class SqlStore(Inquiries, Definitions, Upkeep):
             lambda connection: self.dialect.append_foreign(connection, event, signals_max=signals_max)
         )
         if row is not None and self._notices is not None:
-            self._notices.appended(row)
+            self._notices.appended(row, signal=signal)
         return row
 
     async def _explain_refusal(self, event: ForeignEvent) -> ForeignResult:

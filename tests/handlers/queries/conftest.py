@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from anabranch.engine.store import DataQueries
 from anabranch.engine.store.opening import dialect_of
 from anabranch.errors import EgressRefused, HttpUnreachable, NonRetryable
-from anabranch.migrations import upgrade
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.queries.limits import Limits
 from anabranch.service import DataService
@@ -120,13 +119,6 @@ class Bench:
         }
         query = await self.data.create_query({**wanted, **document}, tenant_id=tenant)
         return await self.data.queries.run_query(tenant_id=tenant, data_query_id=query.data_query_id, args=args or {})
-
-
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("queries") / "engine.db"
-    upgrade(f"sqlite:///{path}")
-    return path
 
 
 @pytest.fixture

@@ -8,14 +8,13 @@ from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.run_state import Phase
-from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waiting import (
     close_wait,
     instance_ended,
     instance_recovered,
     set_timer,
     signal_received,
-    take_signal,
+    wait,
 )
 from anabranch.errors import RunError
 
@@ -53,25 +52,10 @@ def _dispatched(state: CodedState, event: Event) -> None:
 
 
 def _waiting(state: CodedState, event: Event) -> None:
-    note = event.payload.value
     if event.node_id == BODY_NODE_ID:
-        _body_waiting(state, ready=note.get("ready", False))
-        return
-    step = _step_of(state, event)
-    if "signalSeq" in note:
-        take_signal(state, step, note["event"], note["signalSeq"])
-    if step.phase is Phase.WAITING:
-        return
-    step.phase = Phase.WAITING
-    set_timer(state, step, note.get("dueAt"), event.seq)
-    if "event" in note:
-        step.event = note["event"]
-        step.match = Payload.trusted(note["match"]) if "match" in note else None
-        if "signalSeq" not in note:
-            state.waits.setdefault(note["event"], {})[step.place] = step
-    elif "childID" in note:
-        step.child_id = note["childID"]
-        state.children[note["childID"]] = step
+        _body_waiting(state, ready=event.payload.value.get("ready", False))
+    else:
+        wait(state, _step_of(state, event), event)
 
 
 def _body_waiting(state: CodedState, *, ready: bool) -> None:

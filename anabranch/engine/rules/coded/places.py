@@ -85,6 +85,14 @@ def read_mark(text: str | None) -> Mark:
     return Mark(StepKind(kind), after)
 
 
+def latest_row_before(text: str | None) -> int | None:
+    """The latest row that a step with this mark followed: its body could ask for it then. None: it is no mark."""
+    if text is None or not is_mark(text):
+        return None
+    rows = read_mark(text).rows
+    return rows[-1] if rows else None
+
+
 def is_mark(text: str) -> bool:
     """Is it a mark, and not the variable that a node writes? Variables are identifiers."""
     return ":" in text

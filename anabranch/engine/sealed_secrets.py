@@ -1,0 +1,47 @@
+"""Secrets as a store keeps them, and the port to that store.
+
+The interface between who encrypts and decrypts them (`secrets/safe`) and the room that keeps them
+(`store/secrets`). What a secret says is never here: only its sealed bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """A secret as it is stored."""
+
+    name: str
+    version: int
+    key_id: str
+    sealed: bytes
+    created_at: int
+    updated_at: int
+
+
+class SecretRows(Protocol):
+    """The rows of the secrets; whoever calls it encrypts. What an `actor` does is on record in the same transaction."""
+
+    async def put_secret(
+        self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]], actor: str | None = None
+    ) -> SealedSecret:
+        """Write the next version, 1 if there is none: `seal` is given its number and gives key id and bytes.
+
+        Two writers at once get different numbers; the later one stays.
+        """
+
+    async def get_secrets(self, *, tenant_id: str, names: Sequence[str]) -> Sequence[SealedSecret]:
+        """Those of these names that exist."""
+
+    async def list_secrets(self, *, tenant_id: str) -> Sequence[SealedSecret]:
+        """All of a tenant's, by name."""
+
+    async def delete_secret(self, *, tenant_id: str, name: str, actor: str | None = None) -> bool:
+        """Remove one; False if there was none."""
+
+    async def secret_key_ids(self) -> Sequence[str]:
+        """The keys that any tenant's secrets are encrypted with."""

@@ -1,0 +1,45 @@
+"""What the engine tells whoever counts and traces runs: each row once, in the process that has written it.
+
+Interfaces only; the room `anabranch.telemetry` is behind them. Observers hear more: a process that
+holds a run is told of rows that others wrote to it, too. Who counts must not: added up over all
+processes, each row would be there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeAlias
+
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.states import AnyPlan
+
+
+class RunTelemetry(Protocol):
+    """Hears of one run as long as this process holds it, and is forgotten with it. Must not block or raise."""
+
+    def wrote(self, events: Sequence[Event]) -> None:
+        """These events are in the log, in its order, and this process has written them."""
+
+
+class Telemetry(Protocol):
+    """Hears of all runs of a process. Must not block or raise."""
+
+    def of_run(self, head: InstanceHead, plan: AnyPlan, log: Sequence[Event] = ()) -> RunTelemetry:
+        """Who is told of a run that is held here from now on; `log` is what others have written of it."""
+
+    def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
+        """This process has appended a signal to a run that it does not hold."""
+
+    def cancelled(self, head: InstanceHead, *, at_ms: int) -> None:
+        """This process has ended a run that it does not hold."""
+
+
+AroundTry: TypeAlias = Callable[[str, str, str, int], AbstractContextManager[None]]
+"""What surrounds a try while its code runs, by the run's id, the node's id or step's name, scope and attempt."""
+
+
+def unsurrounded(run_id: str, name: str, scope: str, attempt: int) -> AbstractContextManager[None]:
+    """Nothing: nobody traces."""
+    return nullcontext()

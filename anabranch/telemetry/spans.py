@@ -1,0 +1,154 @@
+"""What has finished, as spans: their names, attributes, ids and parents.
+
+Pure. The ids are derived, not drawn: whatever processes export of one run joins up without a word
+between them. A run and all runs below it are one trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
+from uuid import UUID
+
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.telemetry.finished import Kind, RunEnded, SignalCame, TryEnded, Way
+
+# 1,024 runs: whoever finishes one step of a run soon finishes another.
+_REMEMBERED_MAX = 1_024
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """A span as it is to be exported. It has no data of the run: no input, no output, no message of an error."""
+
+    name: str
+    trace_id: int
+    span_id: int
+    parent_id: int | None
+    began_ms: int
+    ended_ms: int
+    attributes: dict[str, str | int | bool] = field(default_factory=dict)
+    error: str | None = None
+    """The code of the error that it ended with."""
+
+
+class SpanSink(Protocol):
+    """Where spans go. Must neither block nor raise, whatever becomes of them."""
+
+    def ended(self, span: Span) -> None:
+        """Export it, soon."""
+
+    def current(self, trace_id: int, span_id: int) -> AbstractContextManager[None]:
+        """Within, this is the current span of OpenTelemetry: what code begins there is below it."""
+
+    async def stop(self) -> None:
+        """Export what is left, as far as that goes within a bounded time."""
+
+
+def run_span(head: InstanceHead, ended: RunEnded) -> Span:
+    """`workflow.run`: from when the run might begin to its end."""
+    attributes: dict[str, str | int | bool] = {
+        "name": head.workflow_name,
+        "version": head.workflow_version,
+        "run_id": head.instance_id,
+        "status": ended.status.value,
+        "kind": head.kind,
+        "tenant_id": head.tenant_id,
+    }
+    if head.test:
+        attributes["test"] = True
+    return Span(
+        "workflow.run",
+        trace_id_of(head),
+        run_span_id(head.instance_id),
+        _parent_of(head),
+        began_at(head, ended),
+        ended.ended_at,
+        attributes,
+        ended.code,
+    )
+
+
+def began_at(head: InstanceHead, ended: RunEnded) -> int:
+    """When the run might begin; one that ended before that was never there for any time."""
+    return min(max(head.created_at, head.available_at), ended.ended_at)
+
+
+def try_span(head: InstanceHead, ended: TryEnded, node_type: str | None) -> Span:
+    """`workflow.step`: one try of a step, below its run."""
+    attributes: dict[str, str | int | bool] = {
+        "name": head.workflow_name,
+        "run_id": head.instance_id,
+        "step.name": ended.name,
+        "step.kind": ended.kind.value,
+        "step.attempt": ended.attempt,
+        "step.status": ended.way.value,
+    }
+    if ended.scope:
+        attributes["step.scope"] = ended.scope
+    if node_type is not None:
+        attributes["step.type"] = node_type
+    if ended.kind is Kind.CHILD and ended.child_id is not None:
+        span_id = _awaiting_span_id(ended.child_id)
+        attributes["step.child_id"] = ended.child_id
+    else:
+        span_id = try_span_id(head.instance_id, ended.name, ended.scope, ended.attempt)
+    return Span(
+        "workflow.step",
+        trace_id_of(head),
+        span_id,
+        run_span_id(head.instance_id),
+        ended.ended_at if ended.began_at is None else min(ended.began_at, ended.ended_at),
+        ended.ended_at,
+        attributes,
+        ended.code if ended.way in (Way.FAILED, Way.RETRIED) else None,
+    )
+
+
+def signal_span(head: InstanceHead, came: SignalCame) -> Span:
+    """`workflow.signal`: the moment in which a signal arrived, below its run."""
+    attributes: dict[str, str | int | bool] = {
+        "name": head.workflow_name,
+        "run_id": head.instance_id,
+        "event": came.event,
+    }
+    span_id = _derived("signal", head.instance_id, str(came.seq))
+    return Span(
+        "workflow.signal", trace_id_of(head), span_id, run_span_id(head.instance_id), came.at, came.at, attributes
+    )
+
+
+def trace_id_of(head: InstanceHead) -> int:
+    """The 128 bits of the topmost run's id: a family of runs is one trace."""
+    return UUID(head.root_id or head.instance_id).int
+
+
+@lru_cache(_REMEMBERED_MAX)
+def run_span_id(run_id: str) -> int:
+    """The id of a run's span."""
+    return _derived("run", run_id)
+
+
+def try_span_id(run_id: str, name: str, scope: str, attempt: int) -> int:
+    """The id of a try's span."""
+    return _derived("step", run_id, name, scope, str(attempt))
+
+
+def _awaiting_span_id(child_id: str) -> int:
+    """The id of the span of the try that awaits this run. A child does not know the number of that try."""
+    return _derived("awaits", child_id)
+
+
+def _parent_of(head: InstanceHead) -> int | None:
+    """The step that awaits the run; where none does, the run that started it."""
+    if head.parent_id is None:
+        return None
+    return _awaiting_span_id(head.instance_id) if head.parent_waits else run_span_id(head.parent_id)
+
+
+def _derived(*parts: str) -> int:
+    text = "\x00".join(parts).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

@@ -1,0 +1,232 @@
+"""What `/metrics` says of runs, steps and signals, over HTTP from a real application."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.telemetry import meters
+from anabranch.telemetry.feed import FedRun
+from anabranch.telemetry.meters import DRAWN, OTHER, Histogram, Meters, Names
+from tests.telemetry.conftest import Open
+from tests.telemetry.workflows import FLAKY, MANY, ORDER
+
+WAIT = {"id": "secret-node", "type": "waitForEvent", "config": {"event": "secret-event"}}
+END = {"id": "end", "type": "end"}
+PAUSE = {"id": "pause", "type": "delay", "config": {"duration": "900ms"}}
+
+
+async def test_a_coded_run_is_counted_by_the_names_of_its_workflow_and_steps(opened: Open) -> None:
+    place = await opened(ORDER)
+    run = await place.start("order")
+    await place.signal(run, "paid")
+    await place.ended(run)
+
+    numbers = await place.numbers()
+    assert numbers["workflow_runs_started_total", "order"] == 1
+    assert numbers["workflow_runs_completed_total", "order", "COMPLETED"] == 1
+    assert numbers["workflow_runs_in_flight", "order"] == 0
+    assert numbers["workflow_run_duration_seconds_count", "order"] == 1
+    assert numbers["workflow_run_duration_seconds_sum", "order"] > 0
+    steps = [key[2] for key in numbers if key[0] == "workflow_step_duration_seconds_count"]
+    assert sorted(steps) == ["paid", "pause", "price", "ship"]
+    assert all(numbers["workflow_step_duration_seconds_count", "order", step] == 1 for step in steps)
+    assert numbers["workflow_signals_total", "order", "paid"] == 1
+    assert numbers["workflow_retention_swept_total",] == 0
+
+
+async def test_tries_that_are_followed_by_another_are_retries(opened: Open) -> None:
+    place = await opened(FLAKY)
+    for failures in (2, 3):
+        await place.ended(await place.start("flaky", {"failures": failures}))
+
+    numbers = await place.numbers()
+    assert numbers["workflow_step_retries_total", "flaky", "work"] == 4
+    assert numbers["workflow_step_duration_seconds_count", "flaky", "work"] == 6
+    assert numbers["workflow_runs_completed_total", "flaky", "COMPLETED"] == 1
+    assert numbers["workflow_runs_completed_total", "flaky", "FAILED"] == 1
+
+
+async def test_names_of_drawn_workflows_are_not_shown(opened: Open) -> None:
+    place = await opened()
+    await place.save("secret-name", WAIT, END)
+    run = await place.start("secret-name")
+    await place.waiting(run)
+    await place.signal(run, "secret-event")
+    await place.ended(run)
+
+    assert "secret" not in await place.metrics()
+    numbers = await place.numbers()
+    assert numbers["workflow_runs_started_total", DRAWN] == 1
+    assert numbers["workflow_runs_completed_total", DRAWN, "COMPLETED"] == 1
+    assert numbers["workflow_step_duration_seconds_count", DRAWN, "waitForEvent"] == 1
+    assert numbers["workflow_step_duration_seconds_count", DRAWN, "end"] == 1
+    assert numbers["workflow_signals_total", DRAWN, ""] == 1
+
+
+async def test_names_of_drawn_workflows_are_shown_where_an_operator_wants_that(opened: Open) -> None:
+    place = await opened(metrics_names="all")
+    await place.save("shop", WAIT, END)
+    run = await place.start("shop")
+    await place.waiting(run)
+    await place.signal(run, "secret-event")
+    await place.ended(run)
+
+    numbers = await place.numbers()
+    assert numbers["workflow_runs_completed_total", "shop", "COMPLETED"] == 1
+    assert numbers["workflow_step_duration_seconds_count", "shop", "secret-node"] == 1
+    assert numbers["workflow_signals_total", "shop", "secret-event"] == 1
+
+
+async def test_what_another_process_writes_to_a_run_is_counted_there_and_only_there(opened: Open) -> None:
+    worker, front = await opened(ORDER), await opened(works=False)
+    signalled, cancelled = await worker.start("order"), await worker.start("order")
+    for run in (signalled, cancelled):
+        await worker.waiting(run)
+    await front.signal(signalled, "paid")
+    await front.house.workflows.cancel_run(cancelled, tenant_id="default", reason="changed our mind")
+    await worker.ended(signalled)
+
+    here, there = await worker.numbers(), await front.numbers()
+    assert there["workflow_signals_total", "order", "paid"] == 1
+    assert ("workflow_signals_total", "order", "paid") not in here
+    assert there["workflow_runs_completed_total", "order", "CANCELLED"] == 1
+    assert ("workflow_runs_completed_total", "order", "CANCELLED") not in here
+    assert here["workflow_runs_completed_total", "order", "COMPLETED"] == 1
+    assert here["workflow_runs_started_total", "order"] == 2
+    assert there["workflow_runs_started_total", "order"] == 0
+
+
+async def test_who_holds_a_run_does_not_count_what_another_process_writes_to_it(opened: Open) -> None:
+    worker, front = await opened(), await opened(works=False)
+    await worker.save("long", PAUSE, END)
+    run = await worker.start("long")
+    await front.signal(run, "any")
+    ended = await worker.ended(run)
+    assert ended["status"] == "COMPLETED"
+
+    assert (await front.numbers())["workflow_signals_total", DRAWN, ""] == 1
+    assert ("workflow_signals_total", DRAWN, "") not in await worker.numbers()
+
+
+async def test_a_wait_takes_as_long_as_the_log_says_whoever_ends_it(opened: Open) -> None:
+    first = await opened(ORDER)
+    run = await first.start("order")
+    await first.waiting(run)
+    await first.house.engine.stop()
+    second = await opened(ORDER)
+    await second.signal(run, "paid")
+    await second.ended(run)
+
+    log = await second.house.workflows.get_events(run, tenant_id="default")
+    times = [event.created_at for event in log if event.node_id == "paid"]
+    waited_s = (times[-1] - times[0]) / 1000
+    numbers = await second.numbers()
+    assert numbers["workflow_step_duration_seconds_sum", "order", "paid"] == pytest.approx(waited_s)
+    assert waited_s > 0
+    assert ("workflow_step_duration_seconds_sum", "order", "price") not in numbers
+
+
+async def test_runs_in_flight_are_those_that_are_held_now(opened: Open) -> None:
+    place = await opened()
+    await place.save("long", PAUSE, END)
+    run = await place.start("long")
+
+    assert (await place.numbers())["workflow_runs_in_flight", DRAWN] == 1
+    await place.ended(run)
+    assert (await place.numbers())["workflow_runs_in_flight", DRAWN] == 0
+
+
+async def test_test_runs_are_not_counted(opened: Open) -> None:
+    place = await opened()
+    document = {"nodes": [{"id": "start", "type": "start"}], "edges": []}
+    await place.ended(await place.house.workflows.test_workflow(document, {}, tenant_id="default"))
+
+    assert ("workflow_runs_started_total", DRAWN) not in await place.numbers()
+
+
+async def test_what_is_known_of_a_run_is_forgotten_when_it_parks_or_ends(opened: Open) -> None:
+    place = await opened(ORDER)
+    assert _followed() == 0
+    waits, ends = await place.start("order"), await place.start("order")
+    await place.waiting(waits)
+    await place.waiting(ends)
+    assert _followed() == 0
+    await place.signal(ends, "paid")
+    await place.ended(ends)
+    await place.waiting(waits)
+    assert _followed() == 0
+
+
+async def test_a_held_run_is_followed(opened: Open) -> None:
+    place = await opened()
+    await place.save("long", PAUSE, END)
+    run = await place.start("long")
+
+    assert _followed() == 1
+    await place.ended(run)
+    assert _followed() == 0
+
+
+async def test_names_without_end_make_labels_with_an_end(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "STEPS_MAX", 5)
+    place = await opened(MANY)
+    await place.ended(await place.start("many", {"steps": 20}))
+
+    numbers = await place.numbers()
+    counts = {key[2]: value for key, value in numbers.items() if key[0] == "workflow_step_duration_seconds_count"}
+    assert counts == {**{f"step-{number}": 1 for number in range(5)}, OTHER: 15}
+
+
+def test_a_coded_workflow_cannot_stand_among_those_whose_names_are_hidden() -> None:
+    counted = Meters()
+    coded, drawn = counted.of(_head(DRAWN, kind="coded")), counted.of(_head("anything"))
+    assert coded is not None
+    assert drawn is not None
+
+    assert (coded.label, coded.shows_names) == (OTHER, True)
+    assert (drawn.label, drawn.shows_names) == (DRAWN, False)
+
+
+def test_workflows_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "WORKFLOWS_MAX", 3)
+    counted = Meters(Names.ALL)
+    for number in range(10):
+        meter = counted.of(_head(f"workflow-{number}"))
+        assert meter is not None
+        meter.started += 1
+
+    assert {meter.label: meter.started for meter in counted} == {
+        "workflow-0": 1, "workflow-1": 1, "workflow-2": 1, OTHER: 7
+    }  # fmt: skip
+
+
+def test_events_past_the_limit_count_as_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "EVENTS_MAX", 2)
+    meter = Meters(Names.ALL).of(_head("any"))
+    assert meter is not None
+    for event in ("a", "b", "c", "d", "a"):
+        meter.signalled(event)
+
+    assert meter.signals == {"a": 2, "b": 1, OTHER: 2}
+
+
+def test_a_histogram_counts_what_is_on_a_bound_below_it() -> None:
+    histogram = Histogram((500, 1_000))
+    for milliseconds in (-7, 500, 501, 1_000, 5_000):
+        histogram.observe(milliseconds)
+
+    assert (histogram.counts, histogram.sum_ms) == ([2, 2, 1], 7_001)
+
+
+def _followed() -> int:
+    """How many runs anything is known of."""
+    gc.collect()
+    return sum(isinstance(each, FedRun) for each in gc.get_objects())
+
+
+def _head(name: str, **fields: Any) -> InstanceHead:
+    return InstanceHead("id", "default", None, name, 1, 0, 0, **fields)

@@ -142,13 +142,16 @@ async def test_a_fan_out_of_one_name_keeps_each_result(make_place: MakePlace) ->
 
 @workflow(name="one-of-both-fails")
 async def one_of_both_fails(ctx: Any, input: Any) -> Any:
+    chained = asyncio.Event()
+
     async def slow() -> None:
-        await asyncio.sleep(0.05)
+        await chained.wait()
         raise ValueError("slow")
 
     async def chain() -> None:
         for number in range(3):
             await ctx.step.run("link", count, f"link {number}")
+        chained.set()
 
     try:
         await asyncio.gather(ctx.step.run("slow", slow, retry={"attempts": 1}), chain())

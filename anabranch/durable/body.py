@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.body_tasks import UNWIND_PATIENCE_S, BodyTasks
+from anabranch.durable.body_tasks import UNWIND_PATIENCE_S, BodyTasks, how_it_ended
 from anabranch.durable.calls import Call, Rest, RestingCalls, Try, is_short
 from anabranch.durable.records import Records
 from anabranch.durable.replay import Replay
@@ -97,7 +97,7 @@ class BodyRun:
             if self._patience is not None:
                 self._patience.cancel()  # else it would keep all of this in memory until it is due
         if self._leaving is None and not self._replay.is_complete:
-            self._leaving = self._changed("it ended")
+            self._leaving = self._changed(how_it_ended(main))
         if isinstance(self._leaving, BodyBlocked):
             await self._unwind()
             return self._leaving

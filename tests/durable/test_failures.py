@@ -13,6 +13,8 @@ import pytest
 from anabranch.durable.definition import workflow
 from anabranch.durable.execution import tried
 from anabranch.durable.step_error import StepError
+from anabranch.engine.rules.stimuli import Completed
+from anabranch.engine.rules.values import Payload
 from anabranch.errors import NonRetryable, RunError
 from tests.durable.conftest import MakePlace
 
@@ -104,20 +106,18 @@ async def test_a_body_that_raises_what_usually_ends_a_task_fails(make_place: Mak
     assert (error["nodeID"], error["type"], error["code"]) == ("", kind, "HANDLER_ERROR")
 
 
-async def test_a_step_that_is_closed_ends_without_an_outcome() -> None:
-    outcomes: list[Any] = []
+async def test_a_step_that_is_closed_has_no_outcome() -> None:
+    async def work() -> Completed:
+        await asyncio.Event().wait()
+        return Completed(Payload.of(None))
 
-    async def steps() -> None:
-        outcomes.append(await tried("hang", "", 1, asyncio.Event().wait))  # type: ignore[arg-type]
+    async def close(trying: Coroutine[Any, Any, Any]) -> None:
+        with pytest.raises(GeneratorExit):
+            trying.throw(GeneratorExit())
 
-    async def closes(trying: Coroutine[Any, Any, Any]) -> None:
-        trying.close()
-
-    trying = steps()
+    trying = tried("hang", "", 1, work)
     trying.send(None)
-    await asyncio.create_task(closes(trying))
-
-    assert outcomes == []
+    await asyncio.create_task(close(trying))
 
 
 ODD: dict[str, Callable[[], StepError]] = {

@@ -22,9 +22,7 @@ class FailureConfig(BaseModel):
     raises: str = ""
 
 
-OURS: dict[str, type[BaseException]] = {
-    each.__name__: each for each in (EgressRefused, HttpAnswerInvalid, HttpUnreachable, SecretUnknown, GeneratorExit)
-}
+OURS = {each.__name__: each for each in (EgressRefused, HttpAnswerInvalid, HttpUnreachable, SecretUnknown)}
 
 
 @node_type("testNodeFailure", config=FailureConfig)
@@ -34,6 +32,8 @@ class FailsByName:
     async def execute(self, config: FailureConfig, context: Any, helpers: Any) -> HandlerResult:
         if helpers.attempt > 1:
             return HandlerResult(helpers.attempt)
+        if config.raises == "GeneratorExit":
+            raise GeneratorExit
         if config.raises:
             raise OURS[config.raises]("no way")
         raise NodeFailure(

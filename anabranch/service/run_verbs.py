@@ -26,6 +26,7 @@ from anabranch.errors import (
     RunIsTerminal,
     TooManyPending,
     TooManySignals,
+    UnknownWorkflow,
     ValueNotStorable,
 )
 from anabranch.service.admission import check_key, checked_payload, input_payload, is_key, new_run_id
@@ -63,6 +64,14 @@ class RunVerbs(InquiryVerbs):
         self._arrivals = Arrivals(engine.plans, self._log_after)
         self._newest = NewestVersions()
         self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
+
+    def check_can_run(self, *, kind: str, workflow: str, version: int) -> None:
+        """For who runs nothing else: raise UnknownWorkflow for a run that would wait here for its code for ever."""
+        if not self._engine.can_run(kind=kind, workflow=workflow, version=version):
+            raise UnknownWorkflow(
+                f"{workflow} in version {version} is a Python function, and no imported code declares it",
+                hint=f"Pass `--import FILE` with the file that declares version {version}.",
+            )
 
     async def execute_workflow(
         self,

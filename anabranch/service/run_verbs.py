@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from anabranch.asked import check_key, check_start
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import Event, Status
@@ -29,7 +30,7 @@ from anabranch.errors import (
     UnknownWorkflow,
     ValueNotStorable,
 )
-from anabranch.service.admission import check_key, checked_payload, input_payload, is_key, new_run_id
+from anabranch.service.admission import checked_payload, input_payload, is_key, new_run_id
 from anabranch.service.arrivals import Arrivals
 from anabranch.service.births import root_head
 from anabranch.service.inquiry_verbs import InquiryVerbs
@@ -110,6 +111,7 @@ class RunVerbs(InquiryVerbs):
             ),
         )
         try:
+            check_start(version=version, retention_days=retention_days)
             return await self._start_version(workflow, version, start, tenant_id=tenant_id)
         except (NotFound, InvalidInput, InvalidRequest, TooManyPending):
             # Looked up here and not before: a start with a new key, which is nearly every one, pays nothing for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +20,19 @@ async def shout(ctx, input):
 """
 
 
+def forget() -> None:
+    """Each command stands for a process of its own: it knows what it imports."""
+    DECLARED.clear()
+    for name in ("app", "older"):
+        sys.modules.pop(name, None)
+
+
 @pytest.fixture(autouse=True)
-def _nothing_declared() -> Iterator[None]:
-    """Each command here stands for a process of its own: it knows what it imports."""
-    DECLARED.clear()
+def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    forget()
     yield
-    DECLARED.clear()
+    forget()
 
 
 def test_the_code_that_is_imported_is_run(anabranch: Command) -> None:
@@ -40,7 +48,7 @@ def test_without_the_code_of_the_version_nothing_is_started(anabranch: Command, 
     Path("app.py").write_text(CODE.format(2))
     Path("older.py").write_text(CODE.format(1))
     anabranch("run", "shout", "--import", "app.py", "--input", '{"text": "hey"}')
-    DECLARED.clear()
+    forget()
 
     printed = anabranch("run", "shout", *imports)
 
@@ -53,7 +61,7 @@ def test_without_the_code_of_the_version_nothing_is_started(anabranch: Command, 
 def test_without_the_code_nothing_is_resumed(anabranch: Command) -> None:
     Path("app.py").write_text(CODE.format(1))
     anabranch("run", "shout", "--import", "app.py", "--input", '{"text": "hey"}')
-    DECLARED.clear()
+    forget()
     run_id = anabranch("runs", "start", "shout", "--input", '{"text": "ho"}', "--json").document["instanceID"]
 
     without = anabranch("run", "--resume", run_id)

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.body_tasks import UNWIND_PATIENCE_S, BodyTasks
+from anabranch.durable.body_tasks import UNWIND_PATIENCE_S, BodyTasks, how_it_ended
 from anabranch.durable.calls import Call, Rest, RestingCalls, Try, is_short
 from anabranch.durable.records import Records
 from anabranch.durable.replay import Replay
@@ -97,7 +97,7 @@ class BodyRun:
             if self._patience is not None:
                 self._patience.cancel()  # else it would keep all of this in memory until it is due
         if self._leaving is None and not self._replay.is_complete:
-            self._leaving = self._changed("it ended")
+            self._leaving = self._changed(how_it_ended(main))
         if isinstance(self._leaving, BodyBlocked):
             await self._unwind()
             return self._leaving
@@ -191,6 +191,8 @@ class BodyRun:
 
     async def _deliver(self, call: Call, record: Step, cause: BaseException | None) -> Any:
         """Answer from the log, when it is this row's turn."""
+        if call.future is None:
+            await self._let_others_begin()
         if not self._replay.was_told(call.place):
             self._replay.ended(call.place)
             if self._replay.may_tell(call.place) and not self._pause:
@@ -225,6 +227,15 @@ class BodyRun:
         finally:
             self._resting.remove(call)
             call.asked = None
+
+    async def _let_others_begin(self) -> None:
+        """An answer took its time when it was given first: tasks that were begun before it have asked by now."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self._leaving is not None:
+                raise Suspended from None
+            raise
 
     async def _stay_blocked(self, why: str) -> None:
         self._block(why)
@@ -296,7 +307,9 @@ class BodyRun:
         for call in held:
             self._resting.answer(call)
         place = self._replay.next
-        told = None if place is None else self._resting.at(Rest.REPLAYED, place)
+        told = None
+        if place is not None and self._replay.may_tell(place):
+            told = self._resting.at(Rest.REPLAYED, place)
         if told is None:
             free = (call for call in self._resting.of(Rest.REPLAYED) if self._replay.may_tell(call.place))
             told = next(free, None)

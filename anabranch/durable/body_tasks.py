@@ -7,6 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from anabranch.durable import branches
+from anabranch.durable.step_error import qualified_name
+from anabranch.engine.failures import failed_by
 
 # 10 s for `finally` blocks to end when the body is unwound: time to close a connection.
 UNWIND_PATIENCE_S = 10.0
@@ -50,6 +52,15 @@ class BodyTasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=UNWIND_PATIENCE_S)
+
+
+def how_it_ended(main: asyncio.Task[Any]) -> str:
+    """How a first branch came to its end, as people are told."""
+    failure = None if main.cancelled() else main.exception()
+    if failure is None:
+        return "it ended"
+    error = failed_by(failure, node_id="", scope="", attempt=0, name_of=qualified_name).error
+    return f"it raised {error.type} ({error.message})"
 
 
 async def _first_branch(body: Coroutine[Any, Any, Any], began_seq: int) -> Any:

@@ -21,11 +21,15 @@ class Replay:
 
     def __init__(self, steps: Iterable[Step], *, attempt: int, began_seq: int) -> None:
         known = list(steps)
-        self._unasked = {step.place for step in known if step.born_in == attempt}
+        asked = [step for step in known if step.born_in == attempt]
+        self._unasked = {step.place for step in asked}
+        self._first_rows = deque(sorted((step.first_seq, step.place) for step in asked))
+        """Of those that were not asked for yet, and of some others."""
         ended = sorted((step for step in known if step.has_ended), key=lambda step: step.ended_seq)
         self._free = {step.place for step in ended if step.ended_seq < began_seq}
         """What ended in earlier attempts: it was known before anything of this one, which may never ask for it."""
         self._order = deque(step.place for step in ended if step.place not in self._free)
+        self._ended_seqs = {step.place: step.ended_seq for step in ended}
         self._untold = set(self._order)
         self._told: set[Place] = set()
 
@@ -60,8 +64,14 @@ class Replay:
         return self._order[0] if self._order else None
 
     def may_tell(self, place: Place) -> bool:
-        """Stands nothing before it that the body is going to be told?"""
-        return place in self._free or self.next == place
+        """Stands nothing before it that the body is going to be told, or had asked for when it ended?
+
+        What is in the log above the end of a step was asked for before the body was told of that: by a task, perhaps,
+        that has not begun yet this time, and that the body is going to cancel when it is told.
+        """
+        if place in self._free:
+            return True
+        return self.next == place and not self._is_asked_for_above(place)
 
     def tell(self, place: Place) -> None:
         """It is told now."""
@@ -71,3 +81,11 @@ class Replay:
     def was_told(self, place: Place) -> bool:
         """Is the body told already?"""
         return place in self._told
+
+    def _is_asked_for_above(self, place: Place) -> bool:
+        """Has something that the body has not asked for yet a row above the end of this step?"""
+        rows = self._first_rows
+        while rows and rows[0][1] not in self._unasked:
+            rows.popleft()
+        # What ends while the body is called ends below all that was known then.
+        return bool(rows) and (place not in self._ended_seqs or rows[0][0] < self._ended_seqs[place])

@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import IN_THE_BROWSER, PATIENCE_MS, Complaints, Server, running_server
+from tests.ports import lasting_port
 
 pytestmark = IN_THE_BROWSER
 
@@ -170,17 +171,17 @@ async def test_only_the_chosen_workflows_runs_are_shown(page: Page, server: Serv
     await expect(page.locator(f'.row[href="#/runs/{chosen}"]')).to_be_visible()
 
 
-@pytest.mark.timeout(120)  # it waits for two servers to start and one to stop, each as slow as the machine
+@pytest.mark.timeout(300)  # it waits for two servers to start and one to stop, each as slow as the machine
 async def test_the_page_comes_back_to_life_with_its_server(page: Page, complaints: Complaints, tmp_path: Path) -> None:
     complaints.allowed += ["ERR_CONNECTION_REFUSED", "WebSocket connection"]
-    with running_server(tmp_path / "server", key="ana_a_key_that_outlives_the_process") as first:
+    port = lasting_port()
+    with running_server(tmp_path / "server", port=port, key="ana_a_key_that_outlives_the_process") as first:
         run_id = first.start(first.save("Outliving", [APPROVAL]))
         await page.goto(first.entrance)
         await expect(page.locator("#link")).to_have_text("live")
     await expect(page.locator("#link")).to_have_text("connecting again")
     await expect(page.locator("#alarm")).to_be_visible()
 
-    port = int(first.url.rpartition(":")[2])
     with running_server(tmp_path / "server", port=port, key=first.key) as second:
         await expect(page.locator("#link")).to_have_text("live", timeout=PATIENCE_MS)
         second.call("POST", f"/runs/{run_id}/signals/approve", None)

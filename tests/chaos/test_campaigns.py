@@ -16,13 +16,13 @@ def assert_kept_its_promise(report: Report, plan: Plan) -> None:
     assert report.effects > 0
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 async def test_two_workers_on_one_sqlite_file_survive_a_killer() -> None:
     plan = Plan(workers=2, kills=4, instances=32, pauses=1, seed=7)
     assert_kept_its_promise(await on_sqlite(plan), plan)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 async def test_two_workers_on_postgresql_survive_a_killer_cuts_and_a_crash_of_the_server() -> None:
     plan = Plan(workers=2, kills=4, instances=32, pauses=1, seed=7)
     report = await on_postgresql(plan)

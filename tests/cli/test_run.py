@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import GREETING, WAITING, Command, chain
+from tests.hardening.command_line import PATIENCE_S
 
 Write = Callable[[str, Any], Path]
 
@@ -114,7 +115,7 @@ def test_ctrl_c_gives_the_run_back_and_resume_takes_it_up(anabranch: Command, wr
         while "waiting" not in (line := process.stdout.readline()):
             assert line, "the run ended before it waited"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 130
     instance_id = err.split("resume it: anabranch run --resume ")[1].strip()
@@ -182,6 +183,6 @@ def test_ctrl_c_works_while_an_absent_database_is_waited_for(write: Write, folde
         assert process.stderr is not None
         assert "waiting for the database" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 130

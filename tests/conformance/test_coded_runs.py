@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Self
 
+import pytest
+
 from anabranch.engine.ports import Claimed, InstanceHead, InstanceRow, Store
+from anabranch.engine.rules import turn
 from anabranch.engine.rules.coded.plan import coded_plan
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.events import Status
@@ -32,10 +35,17 @@ from tests.spec.coded import broken, done, picture, raised, report, returned, su
 
 CODE = ("sleeper", 1)
 
-# Longer than the second below which a run keeps its worker.
+# A run that sleeps for longer than the first is parked; the second is longer by what a slow machine may take meanwhile.
+PARK_AFTER_MS = 100
 PAUSE_MS = 1_100
 
 PLAN = coded_plan(*CODE, {"retry": {"attempts": 2, "backoff": {"kind": "fixed", "base": PAUSE_MS, "jitter": 0}}})
+
+
+@pytest.fixture(autouse=True)
+def parked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a tenth of the product's second do."""
+    monkeypatch.setattr(turn, "PARK_AFTER_MS", PARK_AFTER_MS)
 
 
 class Worker:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.durable.definition import workflow
+from anabranch.durable.definition import Workflow, workflow
 from anabranch.durable.step_error import StepError
 from anabranch.errors import NonRetryable
 from tests.durable.conftest import MakePlace, Place
@@ -142,13 +142,16 @@ async def test_a_fan_out_of_one_name_keeps_each_result(make_place: MakePlace) ->
 
 @workflow(name="one-of-both-fails")
 async def one_of_both_fails(ctx: Any, input: Any) -> Any:
+    chained = asyncio.Event()
+
     async def slow() -> None:
-        await asyncio.sleep(0.05)
+        await chained.wait()
         raise ValueError("slow")
 
     async def chain() -> None:
         for number in range(3):
             await ctx.step.run("link", count, f"link {number}")
+        chained.set()
 
     try:
         await asyncio.gather(ctx.step.run("slow", slow, retry={"attempts": 1}), chain())
@@ -240,3 +243,68 @@ async def test_a_branch_that_fails_beside_a_sleep_fails_the_body(make_place: Mak
     run = await place.ended(await place.start("fails-beside-a-sleep", [kind, where]))
 
     assert (run["status"], run["error"]["code"]) == ("FAILED", "HANDLER_ERROR")
+
+
+released: list[asyncio.Event] = []
+
+
+async def until_released(then: Any = None) -> None:
+    await released[0].wait()
+    if then is not None:
+        await then()
+
+
+@workflow(name="gives-up-listening")
+async def gives_up_listening(ctx: Any, input: Any) -> Any:
+    """The task that listens has not begun when the step is answered on replay, and is cancelled at once then."""
+    listening = asyncio.create_task(ctx.step.wait_for_event("stop"))
+    await ctx.step.run("work", until_released)
+    listening.cancel()
+    await ctx.step.sleep("nap", "1500ms")
+    return "done"
+
+
+@workflow(name="fails-beside-a-wait")
+async def fails_beside_a_wait(ctx: Any, input: Any) -> Any:
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.step.wait_for_event("stop"))
+            await ctx.step.run("work", until_released, fail, retry={"attempts": 1})
+    except* StepError:
+        pass
+    await ctx.step.sleep("nap", "1500ms")
+    return "done"
+
+
+@pytest.mark.parametrize("body", [gives_up_listening, fails_beside_a_wait], ids=lambda body: body.name)
+async def test_a_task_that_was_cancelled_asks_again_on_replay_before_it_is(
+    make_place: MakePlace, body: Workflow
+) -> None:
+    released[:] = [asyncio.Event()]
+    place = await make_place(body)
+    run_id = await place.start(body.name)
+
+    await place.until(run_id, lambda run: [node["nodeID"] for node in run["nodes"]] == ["stop"])  # its wait has a row
+    released[0].set()
+    assert (await place.ended(run_id))["output"] == "done"
+
+
+@workflow(name="looks-at-a-task")
+async def looks_at_a_task(ctx: Any, input: Any) -> Any:
+    computed: list[int] = []
+
+    async def compute() -> None:
+        computed.append(1)
+
+    task = asyncio.create_task(compute())
+    await ctx.step.run("work", count, "work")
+    seen = list(computed)
+    await task
+    await ctx.step.sleep("nap", "1500ms")
+    return seen
+
+
+async def test_tasks_that_were_begun_before_a_step_have_run_when_it_is_answered(make_place: MakePlace) -> None:
+    place = await make_place(looks_at_a_task)
+
+    assert (await place.ended(await place.start("looks-at-a-task")))["output"] == [1]

@@ -84,7 +84,9 @@ async def test_a_changed_body_does_nothing_and_the_run_waits_with_a_note(make_pl
 
     run = await new.until(run_id, is_blocked("NONDETERMINISM"))
 
-    assert "has changed" in run["note"]["message"] or "was a run before" in run["note"]["message"]
+    message = run["note"]["message"]
+    assert "has changed" in message or "was a run before" in message
+    assert ("ValueError (too early)" in message) is (changed is fails_early), "what new code raised is told"
     assert calls == {"first": 1}, "nothing is executed first"
     assert run["error"] is None
 

@@ -28,6 +28,7 @@ from anabranch.errors import (
     RunFailed,
     RunIsTerminal,
 )
+from tests.durable.conftest import PATIENCE_S
 from tests.durable.reaching import Reach, reached
 
 
@@ -67,7 +68,7 @@ async def test_a_run_from_its_start_to_its_result(database_url: str, reach: Reac
         await handle.signal("verify", {"userId": 42}, key="k1")
 
         assert again.run_id == handle.run_id
-        assert await handle.result(timeout=20) == {"id": 42, "ok": {"userId": 42}, "letters": "ab"}
+        assert await handle.result(timeout=PATIENCE_S) == {"id": 42, "ok": {"userId": 42}, "letters": "ab"}
         assert [node["nodeID"] for node in (await handle.get())["nodes"]][:2] == ["create-user", "welcome-delay"]
         with pytest.raises(RunIsTerminal):
             await handle.cancel()
@@ -85,14 +86,14 @@ async def test_a_repeated_signal_is_answered_as_the_first_was(database_url: str,
             True,
             True,
         ]
-        assert (await handle.result(timeout=20))["ok"] == {"userId": 42}
+        assert (await handle.result(timeout=PATIENCE_S))["ok"] == {"userId": 42}
 
 
 async def test_bad_ends_are_exceptions_with_the_reason(database_url: str, reach: Reach) -> None:
     async with Worker(database_url, workflows=[onboard, fails_always]), reach.client() as client:
         failed = await client.start("fails-always")
         with pytest.raises(RunFailed, match="always") as failure:
-            await failed.result(timeout=20)
+            await failed.result(timeout=PATIENCE_S)
         assert failure.value.details["type"] == "ValueError"
 
         later = await client.start("onboard-user", {}, available_at=datetime.now(UTC) + timedelta(days=1))
@@ -101,7 +102,7 @@ async def test_bad_ends_are_exceptions_with_the_reason(database_url: str, reach:
             await later.result(timeout=0.1)
         await later.cancel(reason="not needed")
         with pytest.raises(RunCancelled, match="not needed"):
-            await later.result(timeout=20)
+            await later.result(timeout=PATIENCE_S)
 
 
 async def test_what_a_start_asks_for_is_in_the_run(database_url: str, reach: Reach) -> None:
@@ -213,7 +214,7 @@ async def test_without_patience_a_result_is_looked_at_once(database_url: str, re
             await handle.result(timeout=0)
 
         await handle.signal("verify", {"userId": 42})
-        first = await handle.result(timeout=20)
+        first = await handle.result(timeout=PATIENCE_S)
 
         assert [await handle.result(timeout=timeout) for timeout in (0, -1)] == [first, first]
 
@@ -234,7 +235,7 @@ async def test_the_same_verbs_without_an_event_loop(database_url: str, reach: Re
         with reach.sync_client() as client:
             handle = client.start("onboard-user", {})
             handle.signal("verify", {"userId": 42})
-            letters = handle.result(timeout=20)["letters"]
+            letters = handle.result(timeout=PATIENCE_S)["letters"]
             assert ids(client.list(workflow="onboard-user")) == [handle.run_id]
             assert client.get(handle.run_id)["status"] == client.handle(handle.run_id).get()["status"] == "COMPLETED"
             assert client.result(handle.run_id)["letters"] == letters

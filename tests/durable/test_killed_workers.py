@@ -18,11 +18,16 @@ from tests.durable.worker_process import BRANCHES, QUICK_BRANCHES, STEPS
 
 PATIENCE_S = 60.0
 
+# Of who is killed as soon as it has begun, twenty times: each lease has to run out.
+SHORT_LEASE = "500ms"
+# Of who is to keep its run for a while: no pause of a slow machine is as long.
+LEASE = "4s"
+
 
 @asynccontextmanager
-async def worker(url: str, directory: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def worker(url: str, directory: Path, *, lease: str = LEASE) -> AsyncIterator[asyncio.subprocess.Process]:
     """A worker process, killed when the block is left."""
-    command = [sys.executable, "-m", "tests.durable.worker_process", url, str(directory)]
+    command = [sys.executable, "-m", "tests.durable.worker_process", url, str(directory), lease]
     process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "ANABRANCH_GRACE": "0"})
     try:
         yield process
@@ -34,7 +39,7 @@ async def worker(url: str, directory: Path) -> AsyncIterator[asyncio.subprocess.
 
 async def run_until_killed(url: str, directory: Path) -> None:
     """A worker process, until a step of it kills it."""
-    async with worker(url, directory) as process, asyncio.timeout(PATIENCE_S):
+    async with worker(url, directory, lease=SHORT_LEASE) as process, asyncio.timeout(PATIENCE_S):
         await process.wait()
 
 

@@ -15,7 +15,7 @@ from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.coded import decide
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.errors import InvalidDefinition, NameTaken, WorkflowIsCoded
-from tests.durable.conftest import TENANT, MakePlace
+from tests.durable.conftest import PATIENCE_S, TENANT, MakePlace
 
 calls: Counter[str] = Counter()
 stopped: list[bool] = []
@@ -98,12 +98,12 @@ async def waits_for_ever(ctx: Any, input: Any) -> Any:
 async def test_a_cancelled_run_stops_its_step_and_tells_it(make_place: MakePlace) -> None:
     place = await make_place(waits_for_ever)
     run_id = await place.start("waits-for-ever")
-    await asyncio.wait_for(held[0].wait(), 10)
+    await asyncio.wait_for(held[0].wait(), PATIENCE_S)
     held[0].clear()
 
     await place.house.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
 
-    await asyncio.wait_for(held[0].wait(), 10)
+    await asyncio.wait_for(held[0].wait(), PATIENCE_S)
     assert stopped == [True]
     run = await place.run_of(run_id)
     assert (run["status"], run["nodes"]) == ("CANCELLED", [])

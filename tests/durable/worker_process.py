@@ -1,4 +1,4 @@
-"""A worker as a process of its own, to be killed: `python -m tests.durable.worker_process URL DIRECTORY`.
+"""A worker as a process of its own, to be killed: `python -m tests.durable.worker_process URL DIRECTORY LEASE`.
 
 Its steps write each of their calls to the file `ledger` in the directory.
 """
@@ -57,7 +57,7 @@ async def dies_in_a_gather(ctx: Any, input: Any) -> Any:
 
 async def main() -> None:
     """Work until killed."""
-    async with Worker(sys.argv[1], workflows=[dies_at_every_step, dies_in_a_gather], lease="500ms"):
+    async with Worker(sys.argv[1], workflows=[dies_at_every_step, dies_in_a_gather], lease=sys.argv[3]):
         await asyncio.Event().wait()
 
 

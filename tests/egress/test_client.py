@@ -90,7 +90,7 @@ async def test_a_request_that_nobody_waits_for_lets_its_connection_go() -> None:
         asking.cancel()
         with suppress(asyncio.CancelledError):
             await asking
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await gone.wait()
 
 
@@ -133,7 +133,7 @@ async def test_names_are_resolved_beside_the_event_loop() -> None:
 
     def resolve_slowly(host: str, port: int) -> Sequence[str]:
         # Returns only once the event loop has had a turn: if this were its thread, it never would.
-        asyncio.run_coroutine_threadsafe(_set(loop_thread_free), loop).result(timeout=10)
+        asyncio.run_coroutine_threadsafe(_set(loop_thread_free), loop).result(timeout=30)
         return ["127.0.0.1"]
 
     guard = Guard(AllowList.parse(["127.0.0.1"]), resolve=resolve_slowly)

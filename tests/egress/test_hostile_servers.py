@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import ssl
 import tracemalloc
 import zlib
@@ -194,12 +195,11 @@ async def test_a_broken_answer_is_worth_another_try(data: bytes) -> None:
 
 
 async def test_a_port_where_nobody_listens_is_worth_another_try() -> None:
-    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    with pytest.raises(HttpUnreachable, match=f"127.0.0.1:{port}"):
-        await get(client_allowed(port), f"http://127.0.0.1:{port}/secret-path?token=abc")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
+        port = silent.getsockname()[1]
+        with pytest.raises(HttpUnreachable, match=f"127.0.0.1:{port}"):
+            await get(client_allowed(port), f"http://127.0.0.1:{port}/secret-path?token=abc")
 
 
 async def test_messages_do_not_repeat_paths_and_queries() -> None:

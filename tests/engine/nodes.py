@@ -20,6 +20,11 @@ gates: dict[str, asyncio.Event] = {}
 """`gated` nodes wait for the event of their name."""
 
 
+def open_gate(name: str) -> None:
+    """Let those through who wait at a gate, and who comes to it later."""
+    gates.setdefault(name, asyncio.Event()).set()
+
+
 class FailsConfig(BaseModel):
     times: int = 1
     final: bool = False

@@ -14,7 +14,10 @@ from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import QUICK_RETRY, drawn, node
 
+# Of those only that are to be lost: who takes over keeps the usual lease, which no slow machine runs out of.
 SHORT_LEASE_MS = 600
+# Longer than any test waits: what comes to pass did not come with the extension of a lease.
+ENDLESS_LEASE_MS = 3_600_000
 
 
 def calls(
@@ -227,9 +230,9 @@ async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_pr
     await lost.log.saw("NODE_WAITING", "call")
     await until(lambda: not lost.engine.orchestrator.holds(child))
     lost.crash()
-    heir = await make_process(lease_ms=SHORT_LEASE_MS)
+    heir = await make_process()
     await other.service.send_signal(child, "go", 1, tenant_id=TENANT)
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
 
     run = await heir.ended(run_id)
 
@@ -254,9 +257,9 @@ async def test_a_child_that_was_born_before_a_crash_is_not_born_again(make_proce
     lost.engine.store.commit = lost_before_the_wait  # type: ignore[method-assign]
     run_id = await lost.run(calls("calls", "gated"))
     await crashed.wait()
-    heir = await make_process(lease_ms=SHORT_LEASE_MS)
+    heir = await make_process()
     await heir.log.saw("NODE_WAITING", "call", instance_id=run_id)
-    nodes.gates.setdefault("door", asyncio.Event()).set()
+    nodes.open_gate("door")
 
     run = await heir.ended(run_id)
 
@@ -283,7 +286,8 @@ async def test_cancelling_a_parent_from_elsewhere_cancels_all_below_it(make_proc
     await until(lambda: nodes.stopped == ["gate"])
 
 
-async def test_a_parent_that_fails_cancels_its_child_and_stops_its_handlers(process: Process) -> None:
+async def test_a_parent_that_fails_cancels_its_child_and_stops_its_handlers(make_process: MakeProcess) -> None:
+    process = await make_process(lease_ms=ENDLESS_LEASE_MS)
     await save(process, gated("gated", "never"))
     document = drawn(
         "fails",
@@ -295,7 +299,7 @@ async def test_a_parent_that_fails_cancels_its_child_and_stops_its_handlers(proc
     run_id = await process.run(document)
     child = child_id(run_id, "call", "")
     await process.log.saw("NODE_DISPATCHED", "gate", instance_id=child)
-    began = process.engine.clock.monotonic()
+    await until(lambda: nodes.calls)
     await process.service.send_signal(run_id, "break", None, tenant_id=TENANT)
 
     run = await process.ended(run_id)
@@ -304,7 +308,6 @@ async def test_a_parent_that_fails_cancels_its_child_and_stops_its_handlers(proc
     assert (await process.service.get_run_status(child, tenant_id=TENANT)).status.value == "CANCELLED"
     await until(lambda: nodes.stopped == ["gate"])
     assert not process.engine.orchestrator.holds(child)
-    assert process.engine.clock.monotonic() - began < 5, "at once, not when its lease is to be extended"
 
 
 @pytest.mark.parametrize("how", ["terminate", "iteration"])

@@ -106,7 +106,7 @@ async def test_a_handover_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
     await leaving.engine.stop()
 
     await until(lambda: heir.engine.orchestrator.holds(run_id))
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
     assert (await heir.ended(run_id))["status"] == "COMPLETED"
 
 
@@ -130,7 +130,7 @@ async def test_who_watches_a_run_is_told_of_changes_elsewhere(hinted: MakeHinted
     await until(lambda: run_id in worker.engine.hints._watched_elsewhere)
     watcher.changed.clear()
 
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
 
     await watcher.told_of(run_id)
     assert (await server.ended(run_id))["status"] == "COMPLETED"
@@ -219,7 +219,7 @@ async def test_forged_hints_lead_to_nothing_but_a_look(hinted: MakeHinted, datab
 
     assert await worker.service.get_run_status(run_id, tenant_id=TENANT) == before
     assert worker.engine.hints.listening
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
     assert (await worker.ended(run_id))["status"] == "COMPLETED"
 
 

@@ -11,7 +11,10 @@ from tests.engine import nodes
 from tests.engine.conftest import PATIENCE_S, TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
 
+# Of those only that are to be lost: who takes over keeps the usual lease, which no slow machine runs out of.
 SHORT_LEASE_MS = 600
+# Longer than any test waits: what comes to pass did not come with the end of a lease.
+ENDLESS_LEASE_MS = 3_600_000
 
 
 def hanging(name: str, gate: str) -> dict[str, object]:
@@ -19,11 +22,10 @@ def hanging(name: str, gate: str) -> dict[str, object]:
 
 
 async def test_a_cancel_from_another_process_stops_the_handler(make_process: MakeProcess) -> None:
-    owner = await make_process()
+    owner = await make_process(lease_ms=ENDLESS_LEASE_MS)
     other = await make_process(works=False)
     run_id = await owner.run(hanging("foreign-cancel", "never"))
-    await owner.log.saw("NODE_DISPATCHED", "gate")
-    began = owner.engine.clock.monotonic()
+    await until(lambda: nodes.calls)
 
     status = await other.service.cancel_run(run_id, tenant_id=TENANT, reason="from outside")
     await owner.log.saw("INSTANCE_CANCELLED", instance_id=run_id)
@@ -31,7 +33,6 @@ async def test_a_cancel_from_another_process_stops_the_handler(make_process: Mak
     assert status is Status.CANCELLED
     assert not owner.engine.orchestrator.holds(run_id)
     await until(lambda: nodes.stopped == ["gate"])
-    assert owner.engine.clock.monotonic() - began < 5, "noticed by looking, not by the end of a lease"
 
 
 async def test_a_signal_from_another_process_reaches_a_held_and_a_parked_run(make_process: MakeProcess) -> None:
@@ -86,9 +87,9 @@ async def test_a_run_of_a_lost_worker_is_taken_over_with_the_same_attempt_and_ke
     await lost.log.saw("NODE_DISPATCHED", "gate")
     lost.crash()
 
-    heir = await make_process(lease_ms=SHORT_LEASE_MS)
+    heir = await make_process()
     await heir.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
     run = await heir.ended(run_id)
 
     assert run["status"] == "COMPLETED"
@@ -117,7 +118,7 @@ async def test_a_stopped_process_hands_its_runs_over_at_once(make_process: MakeP
 
     heir = await make_process()
     await until(lambda: heir.engine.orchestrator.holds(run_id))
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
     run = await heir.ended(run_id)
 
     assert row.worker_id is None
@@ -129,11 +130,11 @@ async def test_a_stopped_process_hands_its_runs_over_at_once(make_process: MakeP
 async def test_stopping_with_grace_lets_handlers_finish_and_records_their_results(make_process: MakeProcess) -> None:
     leaving = await make_process()
     run_id = await leaving.run(hanging("graceful", "door"))
-    await leaving.log.saw("NODE_DISPATCHED", "gate")
+    await until(lambda: nodes.calls)
 
     stopping = asyncio.create_task(leaving.engine.stop(grace_s=20))
     await asyncio.sleep(0)
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
     await stopping
 
     log = await leaving.service.get_log(run_id, tenant_id=TENANT)
@@ -141,17 +142,17 @@ async def test_stopping_with_grace_lets_handlers_finish_and_records_their_result
 
 
 async def test_a_run_that_keeps_killing_its_worker_is_given_up(make_process: MakeProcess) -> None:
-    first = await make_process(lease_ms=500, recoveries_max=2)
+    first = await make_process(lease_ms=SHORT_LEASE_MS, recoveries_max=2)
     run_id = await first.run(hanging("poison", "never"))
     await first.log.saw("NODE_DISPATCHED", "gate")
     first.crash()
     for takeover in (1, 2):
-        victim = await make_process(lease_ms=500, recoveries_max=2)
+        victim = await make_process(lease_ms=SHORT_LEASE_MS, recoveries_max=2)
         await victim.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
         if takeover <= 2:
             victim.crash()
 
-    last = await make_process(lease_ms=500, recoveries_max=2)
+    last = await make_process(recoveries_max=2)
     run = await last.ended(run_id)
 
     assert (run["status"], run["error"]["code"]) == ("FAILED", "RECOVERY_LIMIT")
@@ -194,8 +195,8 @@ async def test_what_is_not_executing_is_handed_over_before_the_grace_is_over(mak
 
     assert not stopping.done()
     assert not heir.engine.orchestrator.holds(executing)
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
     await stopping
-    nodes.gates.setdefault("other-door", asyncio.Event()).set()
+    nodes.open_gate("other-door")
     assert [(await heir.ended(run))["status"] for run in (executing, queued)] == ["COMPLETED", "COMPLETED"]
     assert set(nodes.calls.values()) == {1}, "what had its grace was recorded, and what was queued ran once"

@@ -168,7 +168,7 @@ async def test_a_signal_that_came_early_is_kept_and_a_repeated_key_delivered_onc
 
     first = await process.service.send_signal(run_id, "go", 1, tenant_id=TENANT, key="k")
     second = await process.service.send_signal(run_id, "go", 2, tenant_id=TENANT, key="k")
-    nodes.gates["early"].set()
+    nodes.open_gate("early")
     await process.ended(run_id)
 
     assert (first, second) == (False, False)
@@ -237,7 +237,7 @@ async def test_a_handler_that_cleans_up_after_its_timeout_may_be_told_to_stop_on
     await until(lambda: nodes.stopped == ["slow"])
 
     status = await process.service.cancel_run(run_id, tenant_id=TENANT, reason="while it cleans up")
-    nodes.gates["cleaned"].set()
+    nodes.open_gate("cleaned")
 
     assert status is Status.CANCELLED
     assert (await process.ended(await process.run(drawn("next", node("only")))))["status"] == "COMPLETED"

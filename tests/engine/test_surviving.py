@@ -41,8 +41,8 @@ async def test_a_run_that_cannot_be_performed_harms_none_of_its_batch(
         perform(won, asked_at)
 
     monkeypatch.setattr(process.engine.orchestrator, "_perform", stumble)
-    nodes.gates["bad"].set()
-    nodes.gates["good"].set()
+    nodes.open_gate("bad")
+    nodes.open_gate("good")
 
     assert (await process.ended(good))["status"] == "COMPLETED"
     assert not process.engine.orchestrator.holds(bad)
@@ -190,7 +190,7 @@ async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(proc
     )
 
     assert orchestrator.held.get(run) is holder
-    nodes.gates["own"].set()
+    nodes.open_gate("own")
     assert (await process.ended(run))["status"] == "COMPLETED"
     assert list(nodes.calls.values()) == [1]
 

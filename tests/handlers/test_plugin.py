@@ -20,7 +20,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("plugin") / "site"
     options = ["--no-index", "--no-build-isolation", "--no-deps", "--no-cache-dir", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "install", "--quiet", *options, "--target", str(target), str(PLUGIN)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return target
 
@@ -34,7 +34,7 @@ def run(installed: Path, folder: Path, *arguments: str) -> subprocess.CompletedP
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=120,
     )
 
 

@@ -22,6 +22,7 @@ from tests.engine import nodes
 from tests.engine.conftest import TENANT, Process, until
 from tests.engine.drawing import drawn, node
 
+# Of a process that is to be lost.
 SHORT_LEASE_MS = 600
 
 GREETS = drawn("greets", node("end", "end", config={"outputParameters": {"hello": "{{ctx.input.name}}"}}))
@@ -173,9 +174,9 @@ async def test_another_engine_takes_it_up_with_the_definition_in_its_log(make_pr
     run_id = await start(lost, hanging("door"))
     await lost.log.saw("NODE_DISPATCHED", "gate")
     lost.crash()
-    heir = await make_process(lease_ms=SHORT_LEASE_MS)
+    heir = await make_process()
     await heir.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
     assert (await heir.ended(run_id))["status"] == "COMPLETED"
     assert len(nodes.calls) == 1
 
@@ -217,7 +218,7 @@ async def test_a_test_held_elsewhere_is_stopped_and_its_worker_writes_nothing_mo
     run_id = await start(owner, hanging("door"))
     await owner.log.saw("NODE_DISPATCHED", "gate")
     await stop(other, run_id)
-    nodes.gates["door"].set()  # the handler answers, for a run that is gone
+    nodes.open_gate("door")  # the handler answers, for a run that is gone
     await until(lambda: not owner.engine.orchestrator.holds(run_id))
     assert await rows_left(other) == 0
     assert await other.engine.store.read_log(run_id) == []
@@ -278,7 +279,7 @@ async def test_no_other_run_is_stopped(process: Process) -> None:
     ):
         with pytest.raises(NotFound):
             await process.service.stop_test_workflow(absent, tenant_id=tenant_id)
-    nodes.gates.setdefault("door", asyncio.Event()).set()
+    nodes.open_gate("door")
     assert [(await process.ended(each))["status"] for each in (run_id, tested)] == ["COMPLETED", "COMPLETED"]
 
 
@@ -309,7 +310,7 @@ async def test_a_widget_shows_the_output_so_far_and_at_the_end(process: Process)
     status, ready, table = await widget("table", "rows")
     assert (status, ready, table["rows"]) == ("RUNNING", True, [{"n": 1}])
     assert await widget("json", "total") == ("RUNNING", False, None)
-    nodes.gates["door"].set()
+    nodes.open_gate("door")
     await process.ended(run_id)
     assert await widget("json", "total") == ("COMPLETED", True, 7)
     assert (await widget("table", "rows"))[2] == table

@@ -15,8 +15,11 @@ from anabranch.service.access import Role
 from anabranch.sockets import visitors
 from tests.engine.conftest import TENANT, until
 from tests.engine.drawing import drawn, node
-from tests.sockets.conftest import Connect, Served
+from tests.sockets.conftest import PATIENCE_S, Connect, Served
 from tests.sockets.test_watching import GATED, open_gate
+
+# Less than any silence that ends a connection, and time enough for a slow machine.
+SOON_S = 15.0
 
 GRAPH = drawn("tried", node("a"), node("end", "end", config={"outputParameters": {"r": "{{ctx.input}}"}}))
 
@@ -129,7 +132,7 @@ async def test_garbage_ends_its_connection_and_no_other(served: Served, connect:
         await socket.receive()
         await socket.send_str(packet)
         await socket.send_str('420["workflow_run_leave",{"runId":"x"}]')
-        await asyncio.wait_for(socket.receive(), 10)
+        await asyncio.wait_for(socket.receive(), PATIENCE_S)
     assert (await watcher.ask("workflow_run_leave", {"runId": "x"}))["ok"]
 
 
@@ -144,7 +147,7 @@ async def test_an_endless_message_ends_its_connection(served: Served, connect: C
 async def test_a_poll_that_makes_no_sense_is_refused_at_once(served: Served, body: str) -> None:
     """Also of a client that does not fetch what it is told: nothing waits for it."""
     url = f"{served.url}/socket.io/?EIO=4&transport=polling"
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SOON_S)) as session:
         async with session.get(url) as opened:
             sid = json.loads((await opened.text())[1:])["sid"]
         async with session.post(f"{url}&sid={sid}", data=body) as refused:
@@ -165,7 +168,7 @@ async def test_a_connection_that_gave_up_its_key_is_ended(
         await socket.send_str("40" + json.dumps({"key": key.key}))
         await socket.receive()
         await socket.send_str(packet)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             async for _ in socket:
                 pass  # it ends with the connection
 

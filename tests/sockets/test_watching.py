@@ -12,7 +12,7 @@ import pytest
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, until
 from tests.engine.drawing import drawn, node
-from tests.sockets.conftest import Connect, Serve, Served, Watcher, fact
+from tests.sockets.conftest import PATIENCE_S, Connect, Serve, Served, Watcher, fact
 
 HEAVY = {"values": {"text": "{{ctx.input}}"}}
 GATED = drawn("gated", node("gate", "testGate", config={"gate": "g"}), node("after"), node("end", "end"))
@@ -304,7 +304,7 @@ async def test_a_client_that_stops_reading_gets_what_is_left_in_order_and_the_en
         await served.process.ended(run_id)
         seqs, last = [], None
         while last is None or last["status"] != "COMPLETED":
-            text = (await asyncio.wait_for(socket.receive(), 20)).data
+            text = (await asyncio.wait_for(socket.receive(), PATIENCE_S)).data
             if text == "2" or text.startswith("43"):
                 continue
             event, data = json.loads(text[2:])

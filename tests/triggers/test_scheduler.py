@@ -251,4 +251,4 @@ async def test_a_deleted_schedule_starts_nothing(office: Office, time: HandTime)
 def die_after_a_start(database_url: str, now: int) -> int:
     """Run a process that kills itself after its first start; its exit code."""
     command = [sys.executable, "-m", "tests.triggers.dying", database_url, str(now)]
-    return subprocess.run(command, check=False, timeout=50).returncode
+    return subprocess.run(command, check=False, timeout=120).returncode

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.ports import lasting_port
 from tests.tools import Kind, found_or_skip, node, node_packages
 from tests.walkthrough.page import Step, files_of, steps_of
 from tests.walkthrough.terminal import Terminal
@@ -33,9 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def port() -> int:
     """A free one; the page shows the default."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        number: int = taken.getsockname()[1]
-    return number
+    return lasting_port()
 
 
 @pytest.fixture

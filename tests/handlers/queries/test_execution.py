@@ -74,8 +74,8 @@ async def test_a_stop_does_not_wait_for_a_query_that_notices_nothing(released: t
         return Deaf(released)
 
     query = asyncio.create_task(executions.run("deaf", opening, work(timeout_ms=60_000)))
-    assert await asyncio.to_thread(entered.wait, 10)
-    async with asyncio.timeout(10):
+    assert await asyncio.to_thread(entered.wait, 30)
+    async with asyncio.timeout(30):
         await executions.stop()
     assert not query.done()
     released.set()

@@ -192,7 +192,7 @@ async def _nobody_stays(bench: Bench) -> AsyncIterator[None]:
 
 async def _until(shop: Shop, condition: str) -> None:
     """Return when the server answers true; its own clock ticks between two looks."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         async with await psycopg.AsyncConnection.connect(shop.owner_url, autocommit=True) as connection:
             while True:
                 row = await (await connection.execute(condition + " -- looking")).fetchone()

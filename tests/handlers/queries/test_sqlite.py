@@ -104,7 +104,7 @@ async def test_a_cancelled_query_gives_its_thread_back(shop: Bench) -> None:
     asking[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking[0]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await shop.data.queries.stop()  # waits for the threads
     assert not any(thread.name.startswith("anabranch-query") for thread in threading.enumerate())
 

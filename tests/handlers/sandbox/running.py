@@ -16,6 +16,9 @@ MEMORY_MB = {"python": 128, "javascript": 64}
 LANGUAGES = ("python", "javascript")
 
 ONE = {"python": "return ctx['n'] + 1", "javascript": "return ctx.n + 1"}
+# Half a minute, only so that nothing hangs: what is waited for here takes milliseconds, and more where others work too.
+PATIENCE_S = 30.0
+
 SPIN = {"python": "while True:\n    pass", "javascript": "while (true);"}
 
 
@@ -100,9 +103,9 @@ def is_alive(pid: int) -> bool:
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """Look until it is so; what is waited for here takes milliseconds and tells nobody."""
+    """Look until it is so; what is waited for here tells nobody."""
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while not condition():  # noqa: ASYNC110 -- processes set no events
                 await asyncio.sleep(0.002)
     except TimeoutError:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,11 +40,9 @@ async def test_code_is_no_template(types: Registry, language: str):
 async def test_the_limits_may_be_templates(types: Registry, language: str):
     config = {"code": SPIN[language], "timeout": "{{ctx.t}}"}
     assert problems(language, config, types=types) == []
-    began = time.monotonic()
-    with pytest.raises(NodeFailure) as failure:
+    with pytest.raises(NodeFailure, match="200 ms") as failure:
         await run(language, config, {"t": "200ms"}, types=types)
     assert failure.value.code == "CODE_TIMEOUT"
-    assert time.monotonic() - began < 2
     with pytest.raises(NonRetryable):
         await run(language, config, {"t": "2h"}, types=types)
 
@@ -81,9 +78,7 @@ async def test_all_that_python_forbids_is_listed_at_once(types: Registry):
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_checking_runs_nothing(types: Registry, code: Coding, language: str):
     body = {"python": f"def f(x=print('ran')): pass\n{SPIN['python']}", "javascript": SPIN["javascript"]}[language]
-    began = time.monotonic()
-    assert problems(language, {"code": body}, types=types) == []
-    assert time.monotonic() - began < 1.5
+    assert problems(language, {"code": body}, types=types) == [], "and it comes to an end, which the code does not"
     assert code.sandbox.health()["forkServers"] == {}
 
 

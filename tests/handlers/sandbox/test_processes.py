@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,18 @@ from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox import Sandbox
 from anabranch.handlers.sandbox.inside import wire
 from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
-from tests.handlers.sandbox.running import LANGUAGES, ONE, SPIN, Coding, children_of, coding, is_alive, status_of, until
+from tests.handlers.sandbox.running import (
+    LANGUAGES,
+    ONE,
+    PATIENCE_S,
+    SPIN,
+    Coding,
+    children_of,
+    coding,
+    is_alive,
+    status_of,
+    until,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,9 +56,14 @@ async def test_stopping_leaves_no_process_whatever_runs():
         await code.is_sound("javascript")
         await until(lambda: code.sandbox.health()["running"] == 1, "it runs")
         code.sandbox.check("python", "return 1")
-        servers = children_of(os.getpid())
-        all_of_them = [*servers, *(child for server in servers for child in children_of(server))]
-        assert len(all_of_them) >= 5
+        all_of_them: list[int] = []
+
+        def several() -> bool:
+            servers = children_of(os.getpid())
+            all_of_them[:] = [*servers, *(child for server in servers for child in children_of(server))]
+            return len(all_of_them) >= 5
+
+        await until(several, "servers, who runs and who waits")
         await code.sandbox.stop()
         await code.sandbox.stop()
         assert (await running).code == "SANDBOX_DIED"
@@ -120,7 +135,7 @@ async def test_the_fork_server_has_no_environment_and_no_files_of_ours(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into a process that hides its memory")
 async def test_a_child_that_waits_is_hardened_and_one_that_works_is_sealed(code: Coding):
-    spinning = asyncio.create_task(code.failure("python", SPIN["python"], timeout_ms=1_000))
+    spinning = asyncio.create_task(code.run("python", SPIN["python"], timeout_ms=60_000))
     await until(
         lambda: code.sandbox.health()["running"] == 1 and bool(code.sandbox.health()["forkServers"]["python"]["pid"]),
         "it runs",
@@ -134,7 +149,8 @@ async def test_a_child_that_waits_is_hardened_and_one_that_works_is_sealed(code:
         assert status["Uid"].split()[0] != "0"
         assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0000000000000000"}
         assert os.readlink(f"/proc/{child}/ns/net") != os.readlink("/proc/self/ns/net")
-    assert (await spinning).code == "CODE_TIMEOUT"
+    spinning.cancel()
+    await asyncio.wait([spinning])
 
 
 async def test_the_layers_are_probed_logged_once_and_shown(code: Coding, caplog: pytest.LogCaptureFixture):
@@ -212,12 +228,11 @@ async def test_a_fork_server_that_stands_still_holds_nobody_for_longer_than_thei
     os.kill(server, signal.SIGSTOP)
     try:
         for _ in range(4):  # the children that wait, and then none
-            began = time.monotonic()
             try:
-                await code.run("python", ONE["python"], {"n": 1}, timeout_ms=300)
+                async with asyncio.timeout(PATIENCE_S):  # it stands still for ever
+                    await code.run("python", ONE["python"], {"n": 1}, timeout_ms=300)
             except NodeFailure as failure:
                 assert failure.code == "CODE_TIMEOUT"
-            assert time.monotonic() - began < 3
     finally:
         os.kill(server, signal.SIGCONT)
     assert await code.is_sound("python")
@@ -262,12 +277,15 @@ async def test_a_stopped_node_takes_its_process_along(code: Coding):
 async def test_a_tenant_with_many_jobs_does_not_hold_up_another():
     async with coding(places=2) as code:
         await code.is_sound("python")
-        hogs = [asyncio.create_task(code.failure("python", SPIN["python"], timeout_ms=400)) for _ in range(6)]
+        hogs = [asyncio.create_task(code.run("python", SPIN["python"], timeout_ms=600_000)) for _ in range(6)]
         await until(lambda: code.sandbox.health()["running"] == 1, "one of them runs, no more")
         for _ in range(5):
-            assert await asyncio.wait_for(code.is_sound("python"), 1)
-        assert not all(hog.done() for hog in hogs)
-        assert {failure.code for failure in await asyncio.gather(*hogs)} == {"CODE_TIMEOUT"}
+            assert await code.is_sound("python")
+        assert not any(hog.done() for hog in hogs), "nobody had to wait for one of them to end"
+        for hog in hogs:
+            hog.cancel()
+        await asyncio.wait(hogs)
+        assert await code.run("python", ONE["python"], {"n": 1}) == 2, "and their tenant has its place again"
 
 
 def test_a_machine_without_seccomp_is_told_apart(monkeypatch: pytest.MonkeyPatch):

@@ -117,6 +117,7 @@ def _step_of(state: CodedState, event: Event) -> Step:
         step = Step(event.node_id, event.scope, event.output_variable or "", born_in)
         state.steps[step.place] = step
         step.attempt = event.attempt
+        step.first_seq = event.seq
     step.seq = event.seq
     return step
 

@@ -27,6 +27,7 @@ class Step(OpenActivation):
         "ended_seq",
         "error",
         "failed_in",
+        "first_seq",
         "kind",
         "mark",
         "name",
@@ -44,6 +45,8 @@ class Step(OpenActivation):
         self.kind = read_mark(mark).kind
         self.born_in = born_in
         """The attempt of the workflow that its first row was written in."""
+        self.first_seq = 0
+        """Its first row: its body had asked for it by then."""
         self.seq = 0
         """Its latest row."""
         self.ended_seq = 0

@@ -63,6 +63,13 @@ class InvalidRequest(AnabranchError):
     code = "INVALID_REQUEST"
 
 
+class UnknownWorkflow(AnabranchError):
+    """This process is to run a coded workflow whose function it does not have, in this version."""
+
+    code = "UNKNOWN_WORKFLOW"
+    hint = "Pass `--import FILE` with the file that declares it."
+
+
 class LimitReached(InvalidRequest):
     """The tenant has as many things of this kind as it may."""
 

@@ -36,7 +36,11 @@ Token = Annotated[
 Tenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Whose workflows and runs.")]
 Imports = Annotated[
     list[str] | None,
-    typer.Option("--import", metavar="MODULE_OR_FILE", help="Where @node_type classes live; may be repeated."),
+    typer.Option(
+        "--import",
+        metavar="MODULE_OR_FILE",
+        help="Where @workflow and @node_type declarations are; may be repeated.",
+    ),
 ]
 Input = Annotated[
     str | None,

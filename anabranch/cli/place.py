@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 from anabranch.app import build
 from anabranch.cli.local import LocalService
 from anabranch.cli.options import DEFAULT_TENANT, same_place
-from anabranch.cli.session import Session, import_user_module, open_session
+from anabranch.cli.session import Session, open_session
+from anabranch.cli.user_code import import_user_code
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.validate import validate
 from anabranch.errors import InvalidRequest
@@ -118,7 +119,7 @@ def find_validator(
     if server is not None:
         return lambda document: server.ask(lambda service: service.validate(document))
     for name in imports or ():
-        import_user_module(name)
+        import_user_code(name)
     node_types = build(Settings()).node_types
     return lambda document: validate(document, node_types).as_json()
 

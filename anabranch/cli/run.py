@@ -150,7 +150,10 @@ async def _start(assignment: _Assignment, service: WorkflowService) -> str:
         for warning in report.warnings:
             print_note(f"warning {problem_line(warning.as_json())}")
         target = saved.workflow_id
-    started = await service.execute_workflow(target, assignment.input_, tenant_id=tenant_id)
+    found = await service.get_workflow_by_id(target, tenant_id=tenant_id)
+    service.check_can_run(kind=found.kind, workflow=found.name, version=found.version)
+    # The version that was looked at: another worker may register the next one meanwhile.
+    started = await service.execute_workflow(target, assignment.input_, tenant_id=tenant_id, version=found.version)
     return started.instance_id
 
 
@@ -160,7 +163,7 @@ def _is_file(target: str) -> bool:
 
 
 async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> None:
-    """Raise unless the run is there and belongs to the workflow that was named; show what it did so far."""
+    """Raise unless the run is there, can run here and is of the workflow that was named; show what it did so far."""
     resume, target, tenant_id = assignment.resume, assignment.target, assignment.session.tenant
     assert resume is not None
     row = await service.get_run_status(resume, tenant_id=tenant_id)
@@ -177,6 +180,9 @@ async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> N
             f"run {resume} was started by a node of another run, and is advanced with its family",
             hint=f"Resume the topmost one: `anabranch run --resume {root_id}`.",
         )
+    if not row.status.is_terminal:
+        head = row.head
+        service.check_can_run(kind=head.kind, workflow=head.workflow_name, version=head.workflow_version)
     if assignment.progress is not None:
         assignment.progress.committed(resume, await service.get_events(resume, tenant_id=tenant_id), row.status)
 

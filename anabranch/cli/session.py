@@ -6,15 +6,12 @@ Called by every command that opens the database, and by `place`, which may ask a
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from anabranch.app import build
+from anabranch.cli.user_code import import_user_code
 from anabranch.errors import InvalidRequest
 from anabranch.migrations import ensure_schema
 from anabranch.service import DataService, House
@@ -58,7 +55,7 @@ class Session:
 def open_session(
     *, database_url: str | None, tenant: str, imports: Sequence[str] | None = None, **flags: Any
 ) -> Session:
-    """Read the settings (`flags` are further ones), import what declares node types, and wait for the database.
+    """Read the settings (`flags` are further ones), import the code of users, and wait for the database.
 
     Raises SettingsError, InvalidRequest, StoreUnavailable, SchemaMismatch.
     """
@@ -66,7 +63,7 @@ def open_session(
         raise InvalidRequest(f"--tenant has 1 to {TENANT_CHARACTERS_MAX} printable characters")
     settings = Settings.load(database_url=database_url, **flags)
     for name in imports or ():
-        import_user_module(name)
+        import_user_code(name)
     # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent
     # database is waited for, Ctrl-C must work.
     ensure_schema(
@@ -75,24 +72,3 @@ def open_session(
         connect_wait_s=settings.database_wait_ms / 1000,
     )
     return Session(settings, tenant)
-
-
-def import_user_module(name: str) -> None:
-    """Import a module, or a file by its path. Raises InvalidRequest, naming what went wrong in it."""
-    path = Path(name)
-    try:
-        if path.suffix == ".py":
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            if spec is None or spec.loader is None:
-                raise ImportError(f"{path} is no Python file")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = module  # before it runs: dataclasses and pydantic look their module up
-            spec.loader.exec_module(module)
-        else:
-            sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-            importlib.import_module(name)
-    except (Exception, SystemExit) as refusal:  # a module that calls sys.exit must not choose our exit code
-        raise InvalidRequest(
-            f"--import {name}: {type(refusal).__name__}: {refusal}",
-            hint="Name a module that Python finds from here, or a .py file.",
-        ) from refusal

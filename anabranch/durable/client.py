@@ -5,13 +5,13 @@ Importing it needs nothing of the engine; what opens a database is imported when
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
+from anabranch.asked import check_key, check_limit, check_moment, check_seconds, check_start
 from anabranch.durable.transport import Transport
 from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
 
@@ -36,16 +36,16 @@ class RunHandle:
         return await self._client.get(self.run_id)
 
     async def result(self, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 -- as the contract has it
-        """The run's output, once it is there. `timeout` in seconds.
+        """The run's output, once it is there. `timeout` in seconds; with 0 it is looked at once.
 
-        Raises RunFailed, RunCancelled, NotFound, TimeoutError (the run goes on).
+        Raises RunFailed, RunCancelled, NotFound, InvalidRequest, TimeoutError (the run goes on).
         """
         return await self._client.result(self.run_id, timeout=timeout)
 
     async def signal(self, event: str, payload: Any = None, *, key: str | None = None) -> bool:
         """Send a signal; True if a fitting wait was open, else it is kept. A repeated key is delivered once.
 
-        Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
+        Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput, InvalidRequest.
         """
         return await self._client.signal(self.run_id, event, payload, key=key)
 
@@ -69,7 +69,12 @@ class Client:
         self._transport: Transport | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the connection. Raises StoreUnavailable, SchemaMismatch, InvalidRequest for a URL of no known kind."""
+        """Open the connection, again if it was closed.
+
+        Raises StoreUnavailable, SchemaMismatch, InvalidRequest for a URL of no known kind or if it is open already.
+        """
+        if self._transport is not None:
+            raise InvalidRequest("the client is open already", hint="Make another one, or close it first.")
         self._transport = await _open(self._url, tenant_id=self._tenant, key=self._key)
         return self
 
@@ -95,16 +100,22 @@ class Client:
         """Start a run of a workflow, drawn or coded; it is durable when this returns.
 
         A repeated `idempotency_key` gives the first run. Times are aware datetimes; `version` is
-        the newest unless given, and pinned. Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
+        the newest unless given, and pinned. `retention_days` beyond the operator's ceiling become
+        that. Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
         """
+        check_start(version=version, retention_days=retention_days)
+        if idempotency_key is not None:
+            check_key(idempotency_key, "an idempotency key")
+        check_moment(available_at, "available_at")
+        check_moment(deadline_at, "deadline_at")
         run_id = await self._open_transport.start(
             workflow,
             input,
             version=version,
             idempotency_key=idempotency_key,
             retention_days=retention_days,
-            available_at=_aware(available_at, "available_at"),
-            deadline_at=_aware(deadline_at, "deadline_at"),
+            available_at=available_at,
+            deadline_at=deadline_at,
         )
         return RunHandle(self, run_id)
 
@@ -120,15 +131,14 @@ class Client:
         self, *, workflow: str | None = None, status: str | Sequence[str] = (), limit: int = 50
     ) -> Sequence[Mapping[str, Any]]:
         """The newest runs first, of one workflow or status if they are named. Raises NotFound, InvalidRequest."""
-        if limit < 1:
-            raise InvalidRequest(f"a list has at least 1 item, not {limit}")
+        check_limit(limit)
         statuses = [status] if isinstance(status, str) else list(status)
         return await self._open_transport.list(workflow=workflow, statuses=statuses, limit=limit)
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 -- see RunHandle
         """A run's output, once it is there; see `RunHandle.result`."""
-        async with asyncio.timeout(timeout):
-            run = await self._open_transport.ended(run_id)
+        check_seconds(timeout, "timeout")
+        run = await self._open_transport.ended(run_id, timeout_s=timeout)
         if run["status"] == "FAILED":
             error = run["error"]
             raise RunFailed(f"run {run_id} failed with {error['code']}: {error['message']}", details=error)
@@ -138,6 +148,9 @@ class Client:
 
     async def signal(self, run_id: str, event: str, payload: Any = None, *, key: str | None = None) -> bool:
         """Send a signal to a run; see `RunHandle.signal`."""
+        check_key(event, "an event's name")
+        if key is not None:
+            check_key(key, "a signal's key")
         return await self._open_transport.signal(run_id, event, payload, key=key)
 
     async def cancel(self, run_id: str, *, reason: str = "cancelled by a client") -> None:
@@ -157,9 +170,3 @@ async def _open(url: str, *, tenant_id: str, key: str | None) -> Transport:
         raise InvalidRequest(f"a client cannot open {scheme!r} URLs; it knows {', '.join(_OPENERS)}")
     transport: Transport = await import_module(_OPENERS[scheme]).open_transport(url, tenant_id=tenant_id, key=key)
     return transport
-
-
-def _aware(at: datetime | None, name: str) -> datetime | None:
-    if at is not None and at.tzinfo is None:
-        raise InvalidRequest(f"{name} has no time zone", hint="Write datetime.now(UTC), or give it a tzinfo.")
-    return at

@@ -59,12 +59,14 @@ class LocalTransport:
         """See `Transport.get`."""
         return await self._service.get_run(run_id, tenant_id=self._tenant_id)
 
-    async def ended(self, run_id: str) -> dict[str, Any]:
+    async def ended(self, run_id: str, *, timeout_s: float | None) -> dict[str, Any]:
         """See `Transport.ended`."""
-        looks = 0
-        while not (await self._service.get_run_status(run_id, tenant_id=self._tenant_id)).status.is_terminal:
-            await asyncio.sleep(LOOK_AGAIN_S[min(looks // LOOKS_EACH, len(LOOK_AGAIN_S) - 1)])
-            looks += 1
+        until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        looks, has_ended = 0, await self._has_ended(run_id)
+        async with asyncio.timeout_at(until):
+            while not has_ended:
+                await asyncio.sleep(LOOK_AGAIN_S[min(looks // LOOKS_EACH, len(LOOK_AGAIN_S) - 1)])
+                looks, has_ended = looks + 1, await self._has_ended(run_id)
         return await self.get(run_id)
 
     async def list(self, *, workflow: str | None, statuses: Sequence[str], limit: int) -> Sequence[Mapping[str, Any]]:
@@ -84,6 +86,9 @@ class LocalTransport:
     async def close(self) -> None:
         """See `Transport.close`."""
         await self._opened.aclose()
+
+    async def _has_ended(self, run_id: str) -> bool:
+        return (await self._service.get_run_status(run_id, tenant_id=self._tenant_id)).status.is_terminal
 
 
 async def open_transport(url: str, *, tenant_id: str, key: str | None) -> Transport:

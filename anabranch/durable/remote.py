@@ -56,9 +56,9 @@ class RemoteTransport:
         """See `Transport.get`."""
         return await self._service.get_run(run_id)
 
-    async def ended(self, run_id: str) -> dict[str, Any]:
+    async def ended(self, run_id: str, *, timeout_s: float | None) -> dict[str, Any]:
         """See `Transport.ended`."""
-        return await self._service.wait_for_end(run_id)
+        return await self._service.wait_for_end(run_id, timeout_s=timeout_s)
 
     async def list(self, *, workflow: str | None, statuses: Sequence[str], limit: int) -> Sequence[Mapping[str, Any]]:
         """See `Transport.list`: as many pages as it takes."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from anabranch.durable.client import Client, RunHandle
+from anabranch.durable.client import Client
+from anabranch.errors import InvalidRequest
 
 Answer = TypeVar("Answer")
 
@@ -16,41 +18,44 @@ Answer = TypeVar("Answer")
 class SyncRunHandle:
     """One run; see `RunHandle`, whose verbs these are."""
 
-    def __init__(self, client: SyncClient, handle: RunHandle) -> None:
+    def __init__(self, client: SyncClient, run_id: str) -> None:
         self._client = client
-        self._handle = handle
-        self.run_id = handle.run_id
+        self.run_id = run_id
 
     def get(self) -> dict[str, Any]:
         """The run as REST shows it. Raises NotFound."""
-        return self._client.wait_for(self._handle.get())
+        return self._client.get(self.run_id)
 
     def result(self, *, timeout: float | None = None) -> Any:
-        """The run's output, once it is there; `timeout` in seconds. Raises RunFailed, RunCancelled, TimeoutError."""
-        return self._client.wait_for(self._handle.result(timeout=timeout))
+        """The run's output, once it is there; see `RunHandle.result`."""
+        return self._client.result(self.run_id, timeout=timeout)
 
     def signal(self, event: str, payload: Any = None, *, key: str | None = None) -> bool:
-        """Send a signal; True if a fitting wait was open."""
-        return self._client.wait_for(self._handle.signal(event, payload, key=key))
+        """Send a signal; True if a fitting wait was open; see `RunHandle.signal`."""
+        return self._client.signal(self.run_id, event, payload, key=key)
 
     def cancel(self, *, reason: str = "cancelled by a client") -> None:
-        """Return once CANCELLED is committed."""
-        self._client.wait_for(self._handle.cancel(reason=reason))
+        """Return once CANCELLED is committed; see `RunHandle.cancel`."""
+        self._client.cancel(self.run_id, reason=reason)
 
 
 class SyncClient:
-    """A `Client` with an event loop of its own in a thread. `with SyncClient(url) as client:`"""
+    """A `Client` with an event loop of its own in a thread. `with SyncClient(url) as client:`
+
+    Its verbs take the same, return the same and raise the same. It may be opened again after it was closed.
+    """
 
     def __init__(self, url: str, *, tenant: str = "default", key: str | None = None) -> None:
         self._client = Client(url, tenant=tenant, key=key)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-client", daemon=True)
+        self._loop: _LoopThread | None = None
 
     def __enter__(self) -> Self:
-        """Open the connection; see `Client`."""
-        self._thread.start()
+        """Open the connection; see `Client`. Raises InvalidRequest if it is open already."""
+        if self._loop is not None:
+            raise InvalidRequest("the client is open already", hint="Make another one, or close it first.")
+        self._loop = _LoopThread()
         try:
-            self.wait_for(self._client.__aenter__())
+            self._wait_for(self._client.__aenter__())
         except BaseException:
             self._stop()
             raise
@@ -61,33 +66,87 @@ class SyncClient:
     ) -> None:
         """Close it; runs go on."""
         try:
-            self.wait_for(self._client.__aexit__(kind, failure, trace))
+            self._wait_for(self._client.__aexit__(kind, failure, trace))
         finally:
             self._stop()
 
-    def start(self, workflow: str, input: Any = None, **options: Any) -> SyncRunHandle:
-        """Start a run, with the options of `Client.start`; it is durable when this returns."""
-        return SyncRunHandle(self, self.wait_for(self._client.start(workflow, input, **options)))
+    def start(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        idempotency_key: str | None = None,
+        available_at: datetime | None = None,
+        deadline_at: datetime | None = None,
+        retention_days: int | None = None,
+        version: int | None = None,
+    ) -> SyncRunHandle:
+        """Start a run; it is durable when this returns; see `Client.start`."""
+        handle = self._wait_for(
+            self._client.start(
+                workflow,
+                input,
+                idempotency_key=idempotency_key,
+                available_at=available_at,
+                deadline_at=deadline_at,
+                retention_days=retention_days,
+                version=version,
+            )
+        )
+        return SyncRunHandle(self, handle.run_id)
 
     def handle(self, run_id: str) -> SyncRunHandle:
         """A handle of a run that was started elsewhere."""
-        return SyncRunHandle(self, self._client.handle(run_id))
+        return SyncRunHandle(self, run_id)
 
     def get(self, run_id: str) -> dict[str, Any]:
         """A run as REST shows it. Raises NotFound."""
-        return self.wait_for(self._client.get(run_id))
+        return self._wait_for(self._client.get(run_id))
 
     def list(
         self, *, workflow: str | None = None, status: str | Sequence[str] = (), limit: int = 50
     ) -> Sequence[Mapping[str, Any]]:
-        """The newest runs first."""
-        return self.wait_for(self._client.list(workflow=workflow, status=status, limit=limit))
+        """The newest runs first; see `Client.list`."""
+        return self._wait_for(self._client.list(workflow=workflow, status=status, limit=limit))
 
-    def wait_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-        """What a coroutine of the client's loop returns; not to be called from that loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+    def result(self, run_id: str, *, timeout: float | None = None) -> Any:
+        """A run's output, once it is there; see `RunHandle.result`."""
+        return self._wait_for(self._client.result(run_id, timeout=timeout))
+
+    def signal(self, run_id: str, event: str, payload: Any = None, *, key: str | None = None) -> bool:
+        """Send a signal to a run; see `RunHandle.signal`."""
+        return self._wait_for(self._client.signal(run_id, event, payload, key=key))
+
+    def cancel(self, run_id: str, *, reason: str = "cancelled by a client") -> None:
+        """Cancel a run; see `RunHandle.cancel`."""
+        self._wait_for(self._client.cancel(run_id, reason=reason))
+
+    def _wait_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+        if self._loop is None:
+            coroutine.close()
+            raise InvalidRequest("the client is not open", hint="Use it in `with SyncClient(url) as client:`.")
+        return self._loop.wait_for(coroutine)
 
     def _stop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.stop()
+
+
+class _LoopThread:
+    """An event loop that runs in a thread until it is stopped."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-client", daemon=True)
+        self._thread.start()
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+        """What a coroutine returns that the loop runs; not to be called from that loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def stop(self) -> None:
+        """Return once the thread has ended."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -30,8 +30,8 @@ class Transport(Protocol):
     async def get(self, run_id: str) -> dict[str, Any]:
         """The run, as `GET /v1/runs/{instanceID}` answers. Raises NotFound."""
 
-    async def ended(self, run_id: str) -> dict[str, Any]:
-        """The same, once the run has ended; however long that takes. Raises NotFound."""
+    async def ended(self, run_id: str, *, timeout_s: float | None) -> dict[str, Any]:
+        """The same, once the run has ended. Raises NotFound; TimeoutError after that long, but looks once at least."""
 
     async def list(self, *, workflow: str | None, statuses: Sequence[str], limit: int) -> Sequence[Mapping[str, Any]]:
         """The newest runs first. Raises NotFound, InvalidRequest."""

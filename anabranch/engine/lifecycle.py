@@ -138,7 +138,11 @@ class Engine:
         """May this instance be born here? There must be room, and for a coded one its function."""
         if not self.has_room:
             return False
-        return head.kind != CODED_KIND or (head.workflow_name, head.workflow_version) in self._known_code()
+        return self.can_run(kind=head.kind, workflow=head.workflow_name, version=head.workflow_version)
+
+    def can_run(self, *, kind: str, workflow: str, version: int) -> bool:
+        """Is what runs of this workflow need here? A coded one needs its function, in this version."""
+        return kind != CODED_KIND or (workflow, version) in self._known_code()
 
     @property
     def has_room(self) -> bool:

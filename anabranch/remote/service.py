@@ -151,7 +151,7 @@ class RemoteService:
         body = {
             "input": input_,
             "version": version,
-            "idempotencyKey": idempotency_key or f"once-{uuid.uuid4()}",
+            "idempotencyKey": f"once-{uuid.uuid4()}" if idempotency_key is None else idempotency_key,
             "retentionDays": retention_days,
             "availableAt": None if available_at is None else to_iso(available_at),
             "deadlineAt": None if deadline_at is None else to_iso(deadline_at),
@@ -161,7 +161,7 @@ class RemoteService:
         )
         run = answer.document()
         # Nobody else has a key that was made here: the run that it met is this one.
-        created = answer.status == 201 or not idempotency_key
+        created = answer.status == 201 or idempotency_key is None
         return StartedRun(str(run["instanceID"]), str(run["status"]), created)
 
     async def list_runs(
@@ -213,15 +213,19 @@ class RemoteService:
         return bool((await self._do(request))["delivered"])
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """The run, once it has ended. Raises TimeoutError after `timeout_s` seconds; the run goes on."""
+        """The run, once it has ended. Raises TimeoutError after `timeout_s` seconds; the run goes on.
+
+        It is looked at once at least, however long the first answer takes.
+        """
+        until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         pause_s = WAIT_FIRST_S
-        async with asyncio.timeout(timeout_s):
-            while True:
-                run = await self.get_run(instance_id)
-                if Status(run["status"]).is_terminal:
-                    return run
+        run = await self.get_run(instance_id)
+        async with asyncio.timeout_at(until):
+            while not Status(run["status"]).is_terminal:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * WAIT_GROWTH, WAIT_LONGEST_S)
+                run = await self.get_run(instance_id)
+        return run
 
     # -- test runs ------------------------------------------------------------------------
     async def start_test_run(self, graph: dict[str, Any], input_: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
+from anabranch.asked import WHOLE_NUMBER_MAX
 from anabranch.engine.rules.events import Status
 from anabranch.rest.models import Answer, Instant, Key, Page, Query, QueryInstant, Request
 from anabranch.rest.workflow_models import Graph
@@ -38,9 +39,9 @@ class StartRun(Request):
     """What a run is started with."""
 
     input: Any = Field(default_factory=dict, description="Any JSON value of at most 1 MB.")
-    version: int | None = Field(None, ge=1, le=2**31 - 1)
+    version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX)
     idempotencyKey: Key | None = None
-    retentionDays: int | None = Field(None, ge=1, le=3_650)
+    retentionDays: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX)
     availableAt: Instant | None = None
     deadlineAt: Instant | None = None
 

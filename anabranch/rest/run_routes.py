@@ -6,6 +6,7 @@ from typing import Any
 
 from multidict import MultiDictProxy
 
+from anabranch.asked import KEY_CHARACTERS_MAX
 from anabranch.errors import (
     BadJson,
     InvalidInput,
@@ -39,7 +40,6 @@ from anabranch.rest.run_models import (
     WidgetQuery,
 )
 from anabranch.service.access import Role
-from anabranch.service.admission import KEY_CHARACTERS_MAX
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
 
 _INPUT_PREFIX = "input."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.asked import KEY_CHARACTERS_MAX
 from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, ShuttingDown, TooManyPending
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models import Page
@@ -17,7 +18,6 @@ from anabranch.rest.trigger_models import (
 )
 from anabranch.service import message_as_json, schedule_as_json, subscription_as_json
 from anabranch.service.access import Role
-from anabranch.service.admission import KEY_CHARACTERS_MAX
 
 _MESSAGE_KEY = Header(
     "Idempotency-Key", "A repeated key starts nothing anew, and is answered as the first was.", KEY_CHARACTERS_MAX

@@ -11,14 +11,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anabranch.asked import check_key
 from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.json_schema import ValueSchema
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
-
-# 255 characters for idempotency and signal keys: fits every database's index.
-KEY_CHARACTERS_MAX = 255
 
 # 8 filters of 32 steps: more than a person asks for; each is looked up in every run that a list
 # walks over, and SQLite joins a table for each step, 64 at most.
@@ -48,17 +46,13 @@ def checked_payload(value: Any, what: str) -> Payload:
         ) from None
 
 
-def check_key(text: str, what: str) -> None:
-    """Refuse a key or an event's name that no column and no index takes. Raises InvalidRequest."""
-    if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
-        raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
-    if not is_storable(text):
-        raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
-
-
 def is_key(text: str) -> bool:
     """Can this be a key or an event's name that somebody has used?"""
-    return 1 <= len(text) <= KEY_CHARACTERS_MAX and is_storable(text)
+    try:
+        check_key(text, "a key")
+    except InvalidRequest:
+        return False
+    return True
 
 
 def check_input_filters(filters: Sequence[InputFilter]) -> None:

@@ -45,11 +45,6 @@ def root_head(
         raise InvalidRequest(message, details=[{"code": "INVALID_VALUE", "pointer": "/deadlineAt", "message": message}])
     if retention_days is None:
         retention_days = _retention_days(plan)
-    if retention_days < 1:
-        message = "retentionDays is at least 1"
-        raise InvalidRequest(
-            message, details=[{"code": "INVALID_VALUE", "pointer": "/retentionDays", "message": message}]
-        )
     return InstanceHead(
         instance_id=instance_id,
         tenant_id=tenant_id,

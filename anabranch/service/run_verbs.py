@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from anabranch.asked import check_key, check_start
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import Event, Status
@@ -26,9 +27,10 @@ from anabranch.errors import (
     RunIsTerminal,
     TooManyPending,
     TooManySignals,
+    UnknownWorkflow,
     ValueNotStorable,
 )
-from anabranch.service.admission import check_key, checked_payload, input_payload, is_key, new_run_id
+from anabranch.service.admission import checked_payload, input_payload, is_key, new_run_id
 from anabranch.service.arrivals import Arrivals
 from anabranch.service.births import root_head
 from anabranch.service.inquiry_verbs import InquiryVerbs
@@ -63,6 +65,14 @@ class RunVerbs(InquiryVerbs):
         self._arrivals = Arrivals(engine.plans, self._log_after)
         self._newest = NewestVersions()
         self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
+
+    def check_can_run(self, *, kind: str, workflow: str, version: int) -> None:
+        """For who runs nothing else: raise UnknownWorkflow for a run that would wait here for its code for ever."""
+        if not self._engine.can_run(kind=kind, workflow=workflow, version=version):
+            raise UnknownWorkflow(
+                f"{workflow} in version {version} is a Python function, and no imported code declares it",
+                hint=f"Pass `--import FILE` with the file that declares version {version}.",
+            )
 
     async def execute_workflow(
         self,
@@ -101,6 +111,7 @@ class RunVerbs(InquiryVerbs):
             ),
         )
         try:
+            check_start(version=version, retention_days=retention_days)
             return await self._start_version(workflow, version, start, tenant_id=tenant_id)
         except (NotFound, InvalidInput, InvalidRequest, TooManyPending):
             # Looked up here and not before: a start with a new key, which is nearly every one, pays nothing for it.

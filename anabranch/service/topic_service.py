@@ -11,10 +11,11 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.asked import check_key
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.saved_triggers import Message, SavedTopics, Subscription
 from anabranch.errors import InvalidRequest, NotFound
-from anabranch.service.admission import check_key, checked_payload
+from anabranch.service.admission import checked_payload
 from anabranch.service.documents import check_fields, refused
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.patterns import head_of, problem_of_pattern, problem_of_topic

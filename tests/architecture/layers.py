@@ -31,6 +31,8 @@ _BELOW_THE_DOORS = ("durable", "triggers", "telemetry", "handlers", "egress", "q
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    # what a run may be asked for is judged alike by clients and by the façade
+    "asked": ("errors",),
     # the pure core, and the interfaces between the shell and the world
     "engine.rules": ("errors",),
     "engine.ports": ("engine.rules", "errors"),
@@ -84,18 +86,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # a client needs nothing of what workers need: what opens a database is imported when one is opened
     "durable.transport": (),
     "durable.step_error": (),
-    "durable.client": ("durable.transport", "errors"),
-    "durable.sync_client": ("durable.client",),
+    "durable.client": ("durable.transport", "asked", "errors"),
+    "durable.sync_client": ("durable.client", "errors"),
     # the embedded process: `app` with a handle to it, for programs that import us
     "durable.local": ("app", "service", "settings", "durable.transport", "engine.rules", "errors"),
     "durable.remote": ("remote", "settings", "durable.transport", "errors"),
     "durable.worker": ("app", "service", "settings", "durable"),
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
-    "service": ("durable", "triggers", "intake", "queries", "secrets", "telemetry", *_ENGINE),
+    "service": ("asked", "durable", "triggers", "intake", "queries", "secrets", "telemetry", *_ENGINE),
     # fed by the engine, read by the house's doors; the SDK of OpenTelemetry is in `telemetry.otlp` alone
     "telemetry": ("engine.handling", "engine.telemetry", "engine.rules"),
-    "rest": ("service", "pages", "secrets", "intake", "telemetry", *_ENGINE),
+    "rest": ("service", "asked", "pages", "secrets", "intake", "telemetry", *_ENGINE),
     "pages": (),
     # for programs that call a server: no engine, no database
     "remote": ("engine.rules", "errors"),

@@ -6,17 +6,19 @@ Clients do the same on a database and on a server: every test of their verbs run
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 import anabranch
-from anabranch import Client, Worker, workflow
+from anabranch import Client, SyncClient, Worker, workflow
 from anabranch.durable.client import RunHandle
+from anabranch.durable.sync_client import SyncRunHandle
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -158,6 +160,65 @@ async def test_what_makes_no_sense_is_refused(reach: Reach) -> None:
         await client.list()
 
 
+NAIVE = datetime(2030, 1, 1)
+EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+NONSENSE: list[dict[str, Any]] = [
+    *({"idempotency_key": key} for key in ("", 5, "x" * 256, "a\0b", "\ud800")),
+    *({"retention_days": days} for days in ("3", 1.5, True, 0, -1, 2**31, 10**30)),
+    *({"version": version} for version in ("1", True, 0, 1.0, 2**31)),
+    *({name: at} for name in ("available_at", "deadline_at") for at in ("2030-01-01T00:00:00Z", NAIVE, EARLY, 5)),
+]
+
+
+async def test_a_start_that_makes_no_sense_is_refused_before_anything_is_sent(database_url: str, reach: Reach) -> None:
+    def without_an_event_loop() -> None:
+        with reach.sync_client() as client:
+            for options in NONSENSE:
+                with pytest.raises(InvalidRequest):
+                    client.start("onboard-user", {}, **options)
+
+    async with Worker(database_url, workflows=[onboard]), reach.client() as client:
+        for options in NONSENSE:
+            with pytest.raises(InvalidRequest):
+                await client.start("onboard-user", {}, **options)
+        await asyncio.to_thread(without_an_event_loop)
+
+        assert await client.list() == []
+
+
+async def test_a_retention_beyond_the_ceiling_becomes_the_ceiling(database_url: str, reach: Reach) -> None:
+    async with Worker(database_url, workflows=[onboard]), reach.client() as client:
+        kept = [await client.start("onboard-user", {}, retention_days=days) for days in (366, 3_651, 2**31 - 1)]
+
+        assert [(await handle.get())["retentionDays"] for handle in kept] == [365, 365, 365]
+
+
+async def test_signals_lists_and_results_that_make_no_sense_are_refused(database_url: str, reach: Reach) -> None:
+    async with Worker(database_url, workflows=[onboard]), reach.client() as client:
+        handle = await client.start("onboard-user", {})
+        for event, key in (("", None), (5, None), ("x" * 256, None), ("verify", ""), ("verify", 5), ("\ud800", None)):
+            with pytest.raises(InvalidRequest):
+                await handle.signal(event, key=key)  # type: ignore[arg-type]
+        for limit in ("5", 1.5, True, 10**30):
+            with pytest.raises(InvalidRequest):
+                await client.list(limit=limit)  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest):
+            await handle.result(timeout="5")  # type: ignore[arg-type]
+
+
+async def test_without_patience_a_result_is_looked_at_once(database_url: str, reach: Reach) -> None:
+    async with Worker(database_url, workflows=[onboard]), reach.client() as client:
+        handle = await client.start("onboard-user", {})
+        await waits(handle)
+        with pytest.raises(TimeoutError):
+            await handle.result(timeout=0)
+
+        await handle.signal("verify", {"userId": 42})
+        first = await handle.result(timeout=PATIENCE_S)
+
+        assert [await handle.result(timeout=timeout) for timeout in (0, -1)] == [first, first]
+
+
 @pytest.mark.parametrize("value", [float("nan"), "x" * 1_100_000, {"a": 2**70}, "\ud800"])
 async def test_values_that_the_log_could_not_keep_are_refused(database_url: str, reach: Reach, value: Any) -> None:
     async with Worker(database_url, workflows=[onboard]), reach.client() as client:
@@ -175,14 +236,52 @@ async def test_the_same_verbs_without_an_event_loop(database_url: str, reach: Re
             handle = client.start("onboard-user", {})
             handle.signal("verify", {"userId": 42})
             letters = handle.result(timeout=PATIENCE_S)["letters"]
-            assert [run["instanceID"] for run in client.list(workflow="onboard-user")] == [handle.run_id]
+            assert ids(client.list(workflow="onboard-user")) == [handle.run_id]
             assert client.get(handle.run_id)["status"] == client.handle(handle.run_id).get()["status"] == "COMPLETED"
+            assert client.result(handle.run_id)["letters"] == letters
             with pytest.raises(RunIsTerminal):
                 handle.cancel()
+            with pytest.raises(RunIsTerminal):
+                client.signal(handle.run_id, "verify")
+            another = client.start("onboard-user", {}, version=1)
+            client.cancel(another.run_id, reason="not needed")
+            with pytest.raises(RunCancelled, match="not needed"):
+                another.result()
             return letters
 
     async with Worker(database_url, workflows=[onboard]):
         assert await asyncio.to_thread(program) == "ab"
+
+
+@pytest.mark.parametrize(("asynchronous", "other"), [(Client, SyncClient), (RunHandle, SyncRunHandle)])
+def test_both_clients_have_the_same_verbs_and_options(asynchronous: type, other: type) -> None:
+    def verbs(kind: type) -> dict[str, Any]:
+        functions = {name: verb for name, verb in vars(kind).items() if not name.startswith("_")}
+        return {name: inspect.signature(verb).parameters for name, verb in functions.items()}
+
+    assert verbs(asynchronous) == verbs(other)
+
+
+async def test_a_client_may_be_opened_again_but_not_twice(reach: Reach) -> None:
+    def program() -> None:
+        client = reach.sync_client()
+        for _ in range(2):
+            with pytest.raises(InvalidRequest, match="not open"):
+                client.list()
+            with client:
+                assert client.list() == []
+                with pytest.raises(InvalidRequest, match="open already"), client:
+                    pass
+                assert client.list() == []
+
+    client = reach.client()
+    for _ in range(2):
+        async with client:
+            assert await client.list() == []
+            with pytest.raises(InvalidRequest, match="open already"):
+                await client.__aenter__()
+            assert await client.list() == []
+    await asyncio.to_thread(program)
 
 
 async def test_who_a_client_is_fits_the_place_that_it_asks(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +327,7 @@ def test_a_client_of_a_server_needs_no_database_and_only_the_rules_of_values() -
         "asyncio.run(main())\n"
         "ours = [name for name in sys.modules if name.startswith('anabranch.')]\n"
         "rooms = ('anabranch.engine.rules', 'anabranch.durable', 'anabranch.remote')\n"
-        "known = ('anabranch.engine', 'anabranch.errors', 'anabranch.settings')\n"
+        "known = ('anabranch.asked', 'anabranch.engine', 'anabranch.errors', 'anabranch.settings')\n"
         "print([name for name in ours if not name.startswith(rooms) and name not in known])\n"
         "print('sqlalchemy' in sys.modules)"
     )

@@ -62,6 +62,13 @@ async def test_a_document_without_a_name_is_a_new_workflow_each_time(service: Re
     assert [(await service.save_workflow(untitled))["name"] for _ in range(2)] == ["greeting", "greeting-2"]
 
 
+async def test_an_empty_key_is_refused_and_not_replaced(service: RemoteService) -> None:
+    await service.save_workflow(WAITING)
+
+    with pytest.raises(InvalidRequest):
+        await service.start_run("waiting", {}, idempotency_key="")
+
+
 async def test_a_repeated_key_meets_the_first_run(service: RemoteService) -> None:
     await service.save_workflow(WAITING)
     first = await service.start_run("waiting", {}, idempotency_key="k")

@@ -1,0 +1,68 @@
+"""What may be asked of a run, judged before anything is sent or written.
+
+Called by clients, which judge alike whether they talk to a database or to a server, and by the façade
+for whoever else calls it. Types are looked at too: programs are not all checked. Imports nothing but errors.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from anabranch.errors import InvalidRequest
+
+# 255 characters for idempotency and signal keys and names of events: fits every database's index.
+KEY_CHARACTERS_MAX = 255
+
+# As large as the columns of versions and of days.
+WHOLE_NUMBER_MAX = 2**31 - 1
+
+
+def check_start(*, version: object, retention_days: object) -> None:
+    """Refuse numbers that no version and no retention has; None is always one. Raises InvalidRequest."""
+    _check_number(version, "a version", "/version")
+    _check_number(retention_days, "a retention in days", "/retentionDays")
+
+
+def check_key(text: object, what: str) -> None:
+    """Refuse a key or an event's name that no column and no index takes. Raises InvalidRequest."""
+    if not isinstance(text, str):
+        raise InvalidRequest(f"{what} is text, not {text!r:.80}")
+    if not 1 <= len(text) <= KEY_CHARACTERS_MAX:
+        raise InvalidRequest(f"{what} has 1 to {KEY_CHARACTERS_MAX} characters, not {len(text)}")
+    # What a terminal sends that is no UTF-8 arrives here as lone surrogates.
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
+
+
+def check_moment(at: object, name: str) -> None:
+    """Refuse what is no aware datetime within the years that can be written; None is. Raises InvalidRequest."""
+    if at is None:
+        return
+    if not isinstance(at, datetime):
+        raise InvalidRequest(f"{name} is a datetime, not {at!r:.80}", hint="Write datetime.now(UTC) + timedelta(…).")
+    if at.utcoffset() is None:
+        raise InvalidRequest(f"{name} has no time zone", hint="Write datetime.now(UTC), or give it a tzinfo.")
+    try:
+        at.astimezone(UTC) + timedelta(milliseconds=1)  # it is rounded to milliseconds
+    except OverflowError:
+        raise InvalidRequest(f"{name} is not within the years 1 to 9999 of UTC") from None
+
+
+def check_limit(limit: object) -> None:
+    """Refuse what is no number of items of a list. Raises InvalidRequest."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= WHOLE_NUMBER_MAX:
+        raise InvalidRequest(f"a list has at least 1 item, a whole number, not {limit!r:.80}")
+
+
+def check_seconds(seconds: object, name: str) -> None:
+    """Refuse what is no length of time in seconds; None is. Raises InvalidRequest."""
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
+        raise InvalidRequest(f"{name} is a number of seconds, not {seconds!r:.80}")
+
+
+def _check_number(number: object, what: str, pointer: str) -> None:
+    if number is None:
+        return
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= WHOLE_NUMBER_MAX:
+        message = f"{what} is a whole number from 1 to {WHOLE_NUMBER_MAX}, not {number!r:.80}"
+        raise InvalidRequest(message, details=[{"code": "INVALID_VALUE", "pointer": pointer, "message": message}])

@@ -1,0 +1,94 @@
+"""The code of users: modules and files that `--import` names, and those of the folder `workflows`.
+
+Called by `session` before the database is opened, and by `place`. What goes wrong in them is told with
+the place in their code, never with a traceback of ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from anabranch.errors import AnabranchError, InvalidRequest
+
+_FILE_SUFFIX = ".py"
+
+# Whose lines an author need not be shown.
+_OUR_FILES = f"{Path(__file__).parents[1]}{os.sep}"
+_LIBRARY_FILES = f"{Path(traceback.__file__).parent}{os.sep}"
+_INSTALLED = "site-packages"
+
+
+def import_user_code(name: str) -> None:
+    """Import a module, or a file by its path, which finds its neighbours as a script of Python does.
+
+    Raises InvalidRequest, naming what went wrong in it, and where.
+    """
+    path = Path(name)
+    is_file = path.suffix == _FILE_SUFFIX
+    if is_file and not path.is_file():
+        raise InvalidRequest(f"--import {name}: no such file", hint="Name a .py file, or a module without its suffix.")
+    # As `python FILE` and `python -m MODULE` do, and it stays so: functions import when they are called, too.
+    _look_first_in(path.resolve().parent if is_file else Path.cwd())
+    try:
+        if is_file:
+            _import_file(path.resolve())
+        else:
+            importlib.import_module(name)
+    except (Exception, SystemExit) as failure:  # a module that calls sys.exit must not choose our exit code
+        raise _refusal(name, failure, is_file=is_file) from failure
+
+
+def _look_first_in(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _import_file(path: Path) -> None:
+    if _is_imported(sys.modules.get(path.stem), path):
+        return  # a neighbour has imported it: a second copy would declare everything twice
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None, "the suffix has a loader"
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(path.stem)
+    sys.modules[path.stem] = module  # before it runs: dataclasses and pydantic look their module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        if before is not None:
+            sys.modules[path.stem] = before
+        raise
+
+
+def _is_imported(module: ModuleType | None, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).resolve() == path
+
+
+def _refusal(name: str, failure: BaseException, *, is_file: bool) -> InvalidRequest:
+    if isinstance(failure, ModuleNotFoundError) and not is_file and f"{name}.".startswith(f"{failure.name}."):
+        return InvalidRequest(
+            f"--import {name}: there is no module {failure.name!r}",
+            hint="Name a module that Python finds from here, or a .py file.",
+        )
+    hint = failure.advice if isinstance(failure, AnabranchError) else "Correct the code at that line."
+    return InvalidRequest(f"--import {name}: {_place(failure)}{type(failure).__name__}: {failure}", hint=hint)
+
+
+def _place(failure: BaseException) -> str:
+    """The innermost line of the author's own code that led to it; of an installed package if there is none."""
+    if isinstance(failure, SyntaxError) and failure.filename is not None:
+        return f"{failure.filename}, line {failure.lineno}: "
+    frames = [
+        frame
+        for frame in traceback.extract_tb(failure.__traceback__)
+        if not frame.filename.startswith((_OUR_FILES, _LIBRARY_FILES, "<"))
+    ]
+    own = [frame for frame in frames if _INSTALLED not in Path(frame.filename).parts] or frames
+    return f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""

@@ -38,6 +38,7 @@ from anabranch.engine.rules.stimuli import (
     AwaitsTime,
     BodyBlocked,
     BodySuspended,
+    GivenUp,
     StepReport,
 )
 from anabranch.errors import InvalidDefinition
@@ -156,6 +157,8 @@ class BodyRun:
                 await self._rest(call, Rest.UNSETTLED, lambda: self._records.has_settled(call))
             elif record.kind is not call.kind:
                 await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
+            elif record.given_up:
+                await self._rest(call, Rest.GIVEN_UP, bool)
             elif record.has_ended:
                 return await self._deliver(call, record, cause)
             elif record.phase is Phase.DISPATCHED:
@@ -223,10 +226,17 @@ class BodyRun:
         except asyncio.CancelledError:
             if self._leaving is not None:
                 raise Suspended from None
+            self._give_up(call)
             raise
         finally:
             self._resting.remove(call)
             call.asked = None
+
+    def _give_up(self, call: Call) -> None:
+        """The body has cancelled who waited: what the step waits for must not be consumed by nobody."""
+        if call.asked is None and call.rest in (Rest.WAITING, Rest.UNSETTLED):
+            known = mark(call.kind, call.branch.known)
+            self._desk.report(StepReport(call.name, call.scope, 1, known, self.attempt, GivenUp(), DEFAULT_STEP_RETRY))
 
     async def _let_others_begin(self) -> None:
         """An answer took its time when it was given first: tasks that were begun before it have asked by now."""
@@ -288,10 +298,7 @@ class BodyRun:
         if self._executing:
             self._report_waits()  # we are told when it is done
         elif not rests(main, ours):
-            self._report_waits()
-            self._give_up_on_what_is_held_back()
-            self._forget_check()
-            self._check = self._loop.call_later(LOOK_AGAIN_S, self._look)
+            self._look_again_later()
         elif not again:
             # Who awaits a branch hears of its end a round of the event loop later: a gather of which one has failed
             # looks until then like one that waits for the others. What rests in two rounds running does rest.
@@ -331,10 +338,18 @@ class BodyRun:
             self._resting.answer(call)
         elif held:
             self._block(self._changed(f"it asks for {held[0].shown}").message)
+        elif not waits:
+            self._look_again_later()  # whatever cancelled it before, a timeout of the body's own perhaps, will again
         elif any(is_short(call, self._records.journal, now=self._clock.now()) for call in waits):
             self._report_waits()
         else:
             self._suspend(waits)
+
+    def _look_again_later(self) -> None:
+        self._report_waits()
+        self._give_up_on_what_is_held_back()
+        self._forget_check()
+        self._check = self._loop.call_later(LOOK_AGAIN_S, self._look)
 
     def _report_waits(self) -> None:
         for call in self._resting.of(Rest.WAITING):
@@ -360,6 +375,10 @@ class BodyRun:
         for call in self._resting.of(Rest.HELD):
             if call.since < latest:
                 self._block(self._changed(f"it asks for {call.shown}").message)
+                return
+        for call in self._resting.of(Rest.GIVEN_UP):
+            if call.since < latest:
+                self._block(f"it waits for {call.shown}, which its log has as cancelled: the code has changed")
                 return
 
     def _leave(self, reason: BodyBlocked | Suspended) -> None:

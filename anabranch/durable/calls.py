@@ -25,6 +25,7 @@ class Rest(Enum):
     HELD = "nothing new is done before all that the log has was asked for"
     REPLAYED = "it has ended, and its turn in the order of the log has not come"
     WAITING = "a timer, a signal, a child or another try"
+    GIVEN_UP = "its task was cancelled when it rested here before, and will be again"
 
     # An enum hashes its name in Python, and these are looked up several times a step.
     __hash__ = object.__hash__

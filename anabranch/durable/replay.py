@@ -25,7 +25,8 @@ class Replay:
         self._unasked = {step.place for step in asked}
         self._first_rows = deque(sorted((step.first_seq, step.place) for step in asked))
         """Of those that were not asked for yet, and of some others."""
-        ended = sorted((step for step in known if step.has_ended), key=lambda step: step.ended_seq)
+        told = (step for step in known if step.has_ended and not step.given_up)
+        ended = sorted(told, key=lambda step: step.ended_seq)
         self._free = {step.place for step in ended if step.ended_seq < began_seq}
         """What ended in earlier attempts: it was known before anything of this one, which may never ask for it."""
         self._order = deque(step.place for step in ended if step.place not in self._free)

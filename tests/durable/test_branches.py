@@ -308,3 +308,35 @@ async def test_tasks_that_were_begun_before_a_step_have_run_when_it_is_answered(
     place = await make_place(looks_at_a_task)
 
     assert (await place.ended(await place.start("looks-at-a-task")))["output"] == [1]
+
+
+@workflow(name="asks-twice")
+async def asks_twice(ctx: Any, input: Any) -> Any:
+    asked = asyncio.create_task(ctx.step.wait_for_event("approve"))
+    await ctx.step.run("work", until_released)
+    asked.cancel()
+    return await ctx.step.wait_for_event("approve")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_wait_that_was_cancelled_takes_no_signal_from_the_next_one(
+    make_place: MakePlace, *, elsewhere: bool
+) -> None:
+    released[:] = [asyncio.Event()]
+    place = await make_place(asks_twice)
+    run_id = await place.start("asks-twice")
+    await place.until(run_id, lambda run: [node["nodeID"] for node in run["nodes"]] == ["approve"])
+    released[0].set()
+    await place.waiting(run_id)
+    if elsewhere:
+        await place.house.engine.stop()
+        place = await make_place(asks_twice)
+
+    assert await place.signal(run_id, "approve", {"n": 1})
+    run = await place.ended(run_id)
+
+    assert run["output"] == {"n": 1}
+    assert [(node["scope"], node["status"]) for node in run["nodes"] if node["nodeID"] == "approve"] == [
+        ("", "skipped"),
+        ("#2", "success"),
+    ]

@@ -17,6 +17,8 @@ BODY: Place = ("", "")
 
 _OF_THE_BODY = {EventType.NODE_DISPATCHED, EventType.NODE_WAITING, EventType.NODE_ATTEMPT_FAILED, EventType.SYSTEM_SET}
 
+_UNDONE = {EventType.NODE_FAILED, EventType.NODE_SKIPPED}
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class CodedFacts(RunFacts):
@@ -34,7 +36,7 @@ class CodedFacts(RunFacts):
         return self.attempts.get(BODY, 0)
 
     def place_of(self, call: Call, attempt: int) -> Place:
-        """Where a call of this attempt of the workflow stands in the log: what had failed before runs anew."""
+        """Where a call of this attempt of the workflow stands in the log: what had failed or was given up runs anew."""
         name, number = call
         first = "" if number == 1 else f"#{number}"
         latest = (name, first)
@@ -42,7 +44,7 @@ class CodedFacts(RunFacts):
             if (name, f"{first}@{again}") in self.last:
                 latest = (name, f"{first}@{again}")
         ending = self.endings.get(latest)
-        if ending is not None and ending.type is EventType.NODE_FAILED and self.ended_in[latest] < attempt:
+        if ending is not None and ending.type in _UNDONE and self.ended_in[latest] < attempt:
             return (name, f"{first}@{attempt}")
         return latest
 
@@ -60,8 +62,8 @@ class CodedFacts(RunFacts):
     def end_of(self, call: Call, attempt: int) -> End | None:
         """How a call ended, for the body of this attempt."""
         ending = self.ending_for(call, attempt)
-        if ending is None:
-            return None
+        if ending is None or ending.type is EventType.NODE_SKIPPED:
+            return None  # what was given up, nobody is told
         if ending.type is EventType.NODE_COMPLETED:
             return True, ending.payload.value
         return False, ending.payload.value["error"]

@@ -20,6 +20,7 @@ from anabranch.engine.rules.stimuli import (
     BodySuspended,
     CancelRequested,
     ChildEnded,
+    GivenUp,
     SignalSent,
     StepReport,
     TailLoaded,
@@ -207,6 +208,38 @@ def test_a_child_that_could_not_be_started_is_cancelled_in_case_it_was():
     """The answer to its birth may have been lost: nobody would ever wait for it."""
     decision = invoking().when(broken("call", retryable=False, kind=StepKind.CHILD))
     assert (types(decision), decision.cancels) == (["NODE_FAILED call"], [CHILD])
+
+
+# -- given up by the body -------------------------------------------------------------------
+def test_a_wait_that_is_given_up_leaves_signals_to_the_next_one():
+    run = Coded().then(waits_for("go"))
+    assert types(run.when(report("go", GivenUp(), kind=StepKind.EVENT))) == ["NODE_SKIPPED go"]
+    assert run.when(SignalSent("go", Payload.of(7))).delivered is False
+    decision = run.when(report("go", AwaitsSignal("go", None, None), kind=StepKind.EVENT, scope="#2"))
+    assert types(decision) == ["NODE_WAITING go#2", "NODE_COMPLETED go#2"]
+
+
+def test_what_has_ended_is_not_given_up_and_what_is_given_up_ends_once():
+    run = Coded().then(done("a"), waits_for("go"), report("go", GivenUp(), kind=StepKind.EVENT))
+    assert run.when(report("a", GivenUp())) == NOTHING
+    assert run.when(report("go", GivenUp(), kind=StepKind.EVENT)) == NOTHING
+    assert run.when(report("never", GivenUp())) == NOTHING
+
+
+def test_a_child_that_is_given_up_is_cancelled():
+    decision = invoking().when(report("call", GivenUp(), kind=StepKind.CHILD))
+    assert (types(decision), decision.cancels) == (["NODE_SKIPPED call"], [CHILD])
+
+
+def test_a_sleep_that_is_given_up_is_not_due():
+    run = Coded().then(sleeps("nap", 60_000), report("nap", GivenUp(), kind=StepKind.SLEEP))
+    assert run.state.next_due() is None
+
+
+def test_the_next_attempt_waits_anew_for_what_was_given_up():
+    run = Coded(retry=QUICK).then(waits_for("go"), report("go", GivenUp(), kind=StepKind.EVENT), raised())
+    run.later(5_000)
+    assert run.state.scope_for("go", "", attempt=2) == "@2"
 
 
 # -- the workflow's own retry ---------------------------------------------------------------

@@ -97,7 +97,12 @@ class Begun:
     """A coded step is about to do what must be in the log before it is done: starting a child."""
 
 
-StepOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | AwaitsTime | Begun | Failed
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The body has cancelled the task that waited for a coded step: nobody is there for what it comes to."""
+
+
+StepOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | AwaitsTime | Begun | Failed | GivenUp
 
 
 @dataclass(frozen=True, slots=True)

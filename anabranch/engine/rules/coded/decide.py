@@ -32,6 +32,7 @@ from anabranch.engine.rules.stimuli import (
     ChildEnded,
     Completed,
     Failed,
+    GivenUp,
     HandlerOutcome,
     NodeResult,
     SignalSent,
@@ -175,6 +176,9 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
     if state.awaits(*BODY_PLACE, report.body_attempt) is None:
         return  # a body that is not the run's any more
     step = state.steps.get((report.name, report.scope))
+    if isinstance(report.outcome, GivenUp):
+        _give_up(notes, step)
+        return
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not Phase.DISPATCHED):
         return  # a duplicate
     if step is not None and isinstance(report.outcome, Begun):
@@ -200,6 +204,15 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
             notes.commands.append(AwaitChild(report.name, report.scope, report.outcome.child_id))
         case _:
             assert_never(report.outcome)
+
+
+def _give_up(notes: CodedNotes, step: Step | None) -> None:
+    """Nobody waits for the step any more: no signal, timer or child is to be its."""
+    if step is None or step.has_ended:
+        return
+    if step.kind is StepKind.CHILD:
+        notes.cancels.append(child_id(notes.state.head.instance_id, *step.place))
+    _append(notes, EventType.NODE_SKIPPED, step, EMPTY)
 
 
 def _open_wait(notes: CodedNotes, report: StepReport, asked: AwaitsSignal) -> None:

@@ -89,7 +89,13 @@ def _completed(state: CodedState, event: Event) -> None:
 def _failed(state: CodedState, event: Event) -> None:
     step = _end_step(state, event)
     step.error = RunError.from_json(event.payload.value["error"])
-    step.failed_in = 0 if state.body is None else state.body.attempt
+    step.undone_in = 0 if state.body is None else state.body.attempt
+
+
+def _skipped(state: CodedState, event: Event) -> None:
+    step = _end_step(state, event)
+    step.given_up = True
+    step.undone_in = 0 if state.body is None else state.body.attempt
 
 
 EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
@@ -100,13 +106,14 @@ EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
     EventType.NODE_ATTEMPT_FAILED: _attempt_failed,
     EventType.NODE_COMPLETED: _completed,
     EventType.NODE_FAILED: _failed,
+    EventType.NODE_SKIPPED: _skipped,
     EventType.SIGNAL_RECEIVED: signal_received,
     EventType.INSTANCE_RECOVERED: instance_recovered,
     EventType.INSTANCE_COMPLETED: instance_ended,
     EventType.INSTANCE_FAILED: instance_ended,
     EventType.INSTANCE_CANCELLED: instance_ended,
 }
-"""What each event means to a coded run; it has no loops and skips nothing."""
+"""What each event means to a coded run; it has no loops."""
 
 
 def _step_of(state: CodedState, event: Event) -> Step:

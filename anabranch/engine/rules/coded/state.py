@@ -26,14 +26,15 @@ class Step(OpenActivation):
         "ended_at",
         "ended_seq",
         "error",
-        "failed_in",
         "first_seq",
+        "given_up",
         "kind",
         "mark",
         "name",
         "output",
         "scope",
         "seq",
+        "undone_in",
     )
 
     def __init__(self, name: str, scope: str, mark: str, born_in: int) -> None:
@@ -55,8 +56,10 @@ class Step(OpenActivation):
         self.output: Payload = NULL
         self.error: RunError | None = None
         """How it failed for good."""
-        self.failed_in = 0
-        """The attempt of the workflow that it failed in."""
+        self.given_up = False
+        """Its body has cancelled the task that waited for it."""
+        self.undone_in = 0
+        """The attempt of the workflow in which it failed or was given up; 0: neither."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -122,9 +125,9 @@ class CodedState(RunState[OpenInCode, Body]):
         return None if step is None or step.has_ended else step
 
     def scope_for(self, name: str, scope: str, *, attempt: int) -> str:
-        """Under which scope a call is recorded in this attempt of the workflow: what had failed runs anew.
+        """Under which scope a call is recorded in this attempt of the workflow.
 
-        What completed is found where it is, in whatever attempt it did.
+        What had failed or was given up runs anew; what completed is found where it is, in whatever attempt it did.
         """
         found, latest = scope, self.steps.get((name, scope))
         for number in range(2, attempt + 1):
@@ -132,6 +135,6 @@ class CodedState(RunState[OpenInCode, Body]):
             step = self.steps.get((name, again))
             if step is not None:
                 found, latest = again, step
-        if latest is not None and latest.error is not None and latest.failed_in < attempt:
+        if latest is not None and 0 < latest.undone_in < attempt:
             return scope_of_attempt(scope, attempt)
         return found

@@ -19,8 +19,8 @@ WHOLE_NUMBER_MAX = 2**31 - 1
 
 def check_start(*, version: object, retention_days: object) -> None:
     """Refuse numbers that no version and no retention has; None is always one. Raises InvalidRequest."""
-    _check_number(version, "a version", "/version")
-    _check_number(retention_days, "a retention in days", "/retentionDays")
+    _check_number(version, "version", "/version")
+    _check_number(retention_days, "retentionDays", "/retentionDays")
 
 
 def check_key(text: object, what: str) -> None:

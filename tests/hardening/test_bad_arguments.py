@@ -147,9 +147,9 @@ def test_an_ended_run_takes_nothing_more_and_says_how_it_ended(anabranch: Comman
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines"),
-        ("def", "SyntaxError"),
-        ("import sys\nsys.exit(7)", "SystemExit: 7"),
+        ("raise RuntimeError('two\\nlines')", "line 1: RuntimeError: two lines"),
+        ("def", "line 1: SyntaxError"),
+        ("import sys\nsys.exit(7)", "line 2: SystemExit: 7"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_named_in_one_line(
@@ -158,7 +158,9 @@ def test_a_module_that_cannot_be_imported_is_named_in_one_line(
     write("broken.py", source.encode())
     printed = anabranch("run", write("plain.json", PLAIN), "--import", "broken.py")
     assert printed.code == 2
-    assert printed.err.splitlines()[0].startswith(f"error INVALID_REQUEST: --import broken.py: {words}")
+    first = printed.err.splitlines()[0]
+    assert first.startswith("error INVALID_REQUEST: --import broken.py: ")
+    assert f"broken.py, {words}" in first
     assert len(printed.err.splitlines()) == 2
 
 

@@ -16,9 +16,9 @@ from anabranch.rest import Neighbours
 from anabranch.service.access import AccessService, CreatedKey, Role
 from anabranch.service.failed_logins import FailedLogins
 from anabranch.sockets import SocketDoor, attach
-from tests.engine.conftest import MakeProcess, Process, database_url, fresh_nodes, make_process
+from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process
 
-__all__ = ["database_url", "fresh_nodes", "make_process"]
+__all__ = ["fresh_nodes", "make_process"]
 
 PATIENCE_S = 30.0
 TENANT = "default"

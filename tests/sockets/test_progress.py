@@ -9,10 +9,10 @@ import pytest
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.sockets.progress import CONTEXT_BYTES_MAX, RunProgress
-from tests.engine.conftest import Process, database_url, fresh_nodes, make_process, process
+from tests.engine.conftest import Process, fresh_nodes, make_process, process
 from tests.engine.drawing import drawn, node
 
-__all__ = ["database_url", "fresh_nodes", "make_process", "process"]
+__all__ = ["fresh_nodes", "make_process", "process"]
 
 RUN = "0190b5a0-0000-7000-8000-000000000001"
 FAILS = {"times": 9, "final": True}

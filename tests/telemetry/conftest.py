@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.app import build
 from anabranch.durable.definition import Registry, Workflow
-from anabranch.migrations import upgrade
 from anabranch.rest import build_application
 from anabranch.service import House
 from anabranch.settings import Settings
@@ -94,13 +91,13 @@ class Collector:
         return web.Response(content_type="application/x-protobuf")
 
 
-@dataclass
 class Watched(Place):
     """A process with its `/metrics`."""
 
-    house: House
-    url: str
-    session: ClientSession
+    def __init__(self, house: House, url: str, session: ClientSession) -> None:
+        super().__init__(house)
+        self.url = url
+        self.session = session
 
     async def ended(self, run_id: str) -> dict[str, Any]:
         """The run, once it has ended and this process knows that: others see a commit before its answer is here."""
@@ -145,18 +142,10 @@ class Watched(Place):
 Open = Callable[..., Awaitable[Watched]]
 
 
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty SQLite database with the current schema."""
-    path = tmp_path_factory.mktemp("telemetry") / "migrated.db"
-    upgrade(f"sqlite:///{path}")
-    return path
-
-
 @pytest.fixture
-def database_url(migrated_file: Path, tmp_path: Path) -> Iterator[str]:
+def database_url(sqlite_url: str) -> str:
     """A database of its own. What is counted does not depend on its kind."""
-    yield f"sqlite:///{shutil.copy(migrated_file, tmp_path / 'runs.db')}"
+    return sqlite_url
 
 
 @pytest.fixture

@@ -75,8 +75,10 @@ class Runner:
         assert self._engine is not None, "connect comes before any run"
         desk = desk_of(self._engine.orchestrator.held, helpers.instance_id)
         journal = None if desk is None else desk.journal
-        if desk is None or journal is None or journal.body is None:
-            raise NonRetryable(f"run {helpers.instance_id} is not advanced here any more")  # nobody reads this
+        body = None if journal is None else journal.body
+        # An attempt that was answered while its job was still queued is not called any more: the next one may be.
+        if desk is None or journal is None or body is None or body.attempt != helpers.attempt:
+            raise NonRetryable(f"nobody awaits attempt {helpers.attempt} of this body")  # nobody reads this
         return await self._call(found, desk, journal, helpers)
 
     async def _call(self, found: Workflow, desk: Desk, journal: CodedState, helpers: Helpers) -> HandlerReturn:

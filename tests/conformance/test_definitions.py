@@ -236,6 +236,7 @@ async def test_a_cancelled_run_does_not_keep_its_workflow(store: Store) -> None:
     row = await born(store, workflow_id=saved.workflow_id)
     await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="")
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id)
+    assert await store.get_workflow(tenant_id=TENANT, workflow=saved.workflow_id) is None
 
 
 async def test_the_definition_of_an_ended_run_outlives_its_workflow(store: Store) -> None:

@@ -1,0 +1,1 @@
+"""Golden logs: runs that older versions recorded, read, folded and brought to their end by this one."""

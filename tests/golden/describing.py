@@ -1,0 +1,89 @@
+"""What a folded state says, in words that outlive the classes: compared between the versions of the engine.
+
+The only file here that knows the engine's own names; it moves with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.engine.plans import PlanCache
+from anabranch.engine.ports import Store
+from anabranch.engine.rules.coded.state import Body, CodedState, Step
+from anabranch.engine.rules.evolve import fold, outstanding
+from anabranch.engine.rules.instance import Activation, InstanceState
+from anabranch.engine.rules.run_state import OpenActivation
+from anabranch.engine.store import open_store
+from anabranch.handlers.registry import load_types
+
+
+async def describe_all(url: str, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Each run's folded state, described."""
+    store = open_store(url)
+    await store.start()
+    try:
+        plans = PlanCache(store, load_types())
+        return {run_id: await _describe(store, plans, run_id) for run_id in run_ids}
+    finally:
+        await store.stop()
+
+
+async def _describe(store: Store, plans: PlanCache, run_id: str) -> dict[str, Any]:
+    loaded = (await store.load([run_id]))[run_id]
+    state = fold(await plans.plan_of(loaded.row.head), loaded.row.head, loaded.events)
+    described = {
+        "lastSeq": state.last_seq,
+        "status": state.status.value,
+        "outcome": None if state.outcome is None else state.outcome.value,
+        "keptSignals": sorted(
+            [kept.seq, event] for event, all_kept in state.kept.items() for kept in all_kept.values()
+        ),
+        "answered": dict(sorted(state.signal_answers.items())),
+        "recoveries": state.recoveries,
+        "nextDue": state.next_due(),
+        "owes": sorted([type(command).__name__, *map(str, command)] for command in outstanding(state)),
+    }
+    return described | (_coded(state) if isinstance(state, CodedState) else _drawn(state))
+
+
+def _drawn(state: InstanceState) -> dict[str, Any]:
+    scopes = {
+        path: {
+            "open": sorted(_open(activation) for activation in scope.open.values()),
+            "ended": sorted(scope.ended),
+            "live": dict(sorted(scope.live.items())),
+            "dead": dict(sorted(scope.dead.items())),
+            "variables": {name: [seq, value] for name, (seq, value) in sorted(scope.entries.items())},
+        }
+        for path, scope in sorted(state.scopes.items())
+    }
+    return {"scopes": scopes, "output": state.output()}
+
+
+def _coded(state: CodedState) -> dict[str, Any]:
+    steps = [
+        [
+            step.name, step.scope, step.kind.value, step.attempt, step.first_seq, step.ended_seq, step.output.value,
+            None if step.error is None else step.error.code, step.given_up,
+        ]
+        for step in state.steps.values()
+    ]  # fmt: skip
+    opened = [_open(step) for step in state.steps.values() if not step.has_ended]
+    return {"steps": steps, "open": sorted(opened), "body": None if state.body is None else _open(state.body)}
+
+
+def _open(activation: OpenActivation) -> list[Any]:
+    assert isinstance(activation, Activation | Step | Body)
+    node_id, scope = activation.place
+    waits = [activation.event or "", "" if activation.match is None else json.dumps(activation.match.value)]
+    return [
+        node_id,
+        scope,
+        activation.phase.value,
+        activation.attempt,
+        activation.due_at or 0,
+        *waits,
+        activation.child_id or "",
+    ]

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from anabranch.deferred import exported_from
 
 if TYPE_CHECKING:
     from anabranch.durable.client import Client
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
     from anabranch.engine.handling import HandlerResult, Helpers
     from anabranch.errors import NonRetryable
     from anabranch.handlers.declare import node_type
+else:
+    __getattr__ = exported_from(
+        __name__,
+        {
+            "Client": "anabranch.durable.client",
+            "StepError": "anabranch.durable.step_error",
+            "SyncClient": "anabranch.durable.sync_client",
+            "Worker": "anabranch.durable.worker",
+            "workflow": "anabranch.durable.definition",
+            "HandlerResult": "anabranch.engine.handling",
+            "Helpers": "anabranch.engine.handling",
+            "NonRetryable": "anabranch.errors",
+            "node_type": "anabranch.handlers.declare",
+        },
+    )
 
 __all__ = [
     "Client",
@@ -29,24 +45,6 @@ __all__ = [
     "node_type",
     "workflow",
 ]
-
-_HOMES = {
-    "Client": "anabranch.durable.client",
-    "StepError": "anabranch.durable.step_error",
-    "SyncClient": "anabranch.durable.sync_client",
-    "Worker": "anabranch.durable.worker",
-    "workflow": "anabranch.durable.definition",
-    "HandlerResult": "anabranch.engine.handling",
-    "Helpers": "anabranch.engine.handling",
-    "NonRetryable": "anabranch.errors",
-    "node_type": "anabranch.handlers.declare",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

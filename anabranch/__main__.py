@@ -1,6 +1,6 @@
 """`anabranch` and `python -m anabranch`: the way into the command line.
 
-What the command line consists of takes a second to import. Ctrl-C in that second ends the process as
+What a command consists of takes some tenths of a second to import. Ctrl-C in that time ends the process as
 it ends any program; later it is the commands' own (see `anabranch.cli.entry`).
 """
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from anabranch.app import build
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
 from anabranch.engine.audit_trail import AuditRow
 from anabranch.engine.rules.instants import to_iso
-from anabranch.service import AuditLog
 from anabranch.service.audit_log import LIMIT_DEFAULT, LIMIT_MAX
+
+if TYPE_CHECKING:
+    from anabranch import app
+    from anabranch.service import AuditLog
+else:
+    app = deferred("anabranch.app")
 
 T = TypeVar("T")
 
@@ -69,7 +74,7 @@ def _verify(session: Session, *, as_json: bool) -> int:
 
 def _ask(session: Session, verb: Callable[[AuditLog], Awaitable[T]]) -> T:
     async def asked() -> T:
-        async with build(session.settings).opened_audit() as log:
+        async with app.build(session.settings).opened_audit() as log:
             return await verb(log)
 
     return asyncio.run(asked())

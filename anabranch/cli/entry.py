@@ -10,32 +10,16 @@ import logging
 import os
 import signal
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from anabranch.cli import (
-    about,
-    audit,
-    keys,
-    migrate,
-    openapi,
-    queries,
-    run,
-    runs,
-    schedules,
-    secrets,
-    serve,
-    sources,
-    topics,
-    validate,
-    workflows,
-)
+from anabranch.cli.on_demand import CommandsOnDemand
 from anabranch.cli.output import print_error, shown
+from anabranch.deferred import deferred
 from anabranch.errors import (
     AddressUnusable,
     AnabranchError,
@@ -60,6 +44,14 @@ from anabranch.errors import (
     ValueTooLarge,
     VersionMismatch,
 )
+
+# Only for faults.
+if TYPE_CHECKING:
+    import tempfile
+    import traceback
+else:
+    tempfile = deferred("tempfile")
+    traceback = deferred("traceback")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -90,31 +82,35 @@ _USAGE_ERRORS = (
     VersionMismatch,
 )
 
-application = typer.Typer(
+application = TyperGroup(
     name="anabranch",
     help="A workflow engine for work that must not get lost.",
     no_args_is_help=True,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-application.command("dev")(serve.dev)
-application.command("serve")(serve.serve)
-application.command("worker")(serve.worker)
-application.command("run")(run.run)
-application.command("validate")(validate.validate)
-application.command("migrate")(migrate.migrate)
-application.add_typer(workflows.family, name="workflows")
-application.add_typer(runs.family, name="runs")
-application.add_typer(secrets.family, name="secrets")
-application.add_typer(sources.family, name="sources")
-application.add_typer(queries.family, name="queries")
-application.add_typer(schedules.family, name="schedules")
-application.add_typer(topics.family, name="topics")
-application.add_typer(keys.family, name="keys")
-application.command("audit")(audit.audit)
-application.command("openapi")(openapi.openapi)
-application.command("doctor")(about.doctor)
-application.command("version")(about.version)
+# Every command, and where it is: a family of commands is a `typer.Typer`, a command alone a function.
+application.commands = CommandsOnDemand(
+    {
+        "dev": "anabranch.cli.serve:dev",
+        "serve": "anabranch.cli.serve:serve",
+        "worker": "anabranch.cli.serve:worker",
+        "run": "anabranch.cli.run:run",
+        "validate": "anabranch.cli.validate:validate",
+        "migrate": "anabranch.cli.migrate:migrate",
+        "workflows": "anabranch.cli.workflows:family",
+        "runs": "anabranch.cli.runs:family",
+        "secrets": "anabranch.cli.secrets:family",
+        "sources": "anabranch.cli.sources:family",
+        "queries": "anabranch.cli.queries:family",
+        "schedules": "anabranch.cli.schedules:family",
+        "topics": "anabranch.cli.topics:family",
+        "keys": "anabranch.cli.keys:family",
+        "audit": "anabranch.cli.audit:audit",
+        "openapi": "anabranch.cli.openapi:openapi",
+        "doctor": "anabranch.cli.doctor:doctor",
+        "version": "anabranch.cli.version:version",
+    }
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -127,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _exit_code_of(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
-        code = application(args=list(arguments), prog_name="anabranch", standalone_mode=False)
+        code = application.main(args=list(arguments), prog_name="anabranch", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except TyperException as misuse:

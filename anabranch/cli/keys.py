@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from anabranch.app import build
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
 from anabranch.cli.output import print_document, print_line, print_note, print_table
 from anabranch.cli.session import Session, open_session
-from anabranch.service import AccessService, Role
-from anabranch.service.data_view import key_as_json
+from anabranch.deferred import deferred
+from anabranch.service.access import Role
+
+if TYPE_CHECKING:
+    from anabranch import app
+    from anabranch.service import AccessService, data_view
+else:
+    app = deferred("anabranch.app")
+    data_view = deferred("anabranch.service.data_view")
 
 family = typer.Typer(
     help="API keys: create, list, revoke. They let programs in by REST and socket.", no_args_is_help=True
@@ -58,7 +64,7 @@ def list_keys(*, database_url: DatabaseUrl = None, tenant: AnyTenant = None, as_
     """Who has keys, with what role, and when each was last used; revoked ones too."""
     session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
     found = _ask(session, lambda access: access.list_keys(tenant))
-    documents = [key_as_json(key) for key in found]
+    documents = [data_view.key_as_json(key) for key in found]
     if as_json:
         print_document({"items": documents, "nextCursor": None})
         return
@@ -78,14 +84,14 @@ def revoke(
     session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
     revoked = _ask(session, lambda access: access.revoke_key(key_id, tenant_id=tenant, actor=CLI_ACTOR))
     if as_json:
-        print_document(key_as_json(revoked))
+        print_document(data_view.key_as_json(revoked))
     else:
         print_line(f"key {revoked.key_id} of tenant {revoked.tenant_id} is revoked")
 
 
 def _ask(session: Session, verb: Callable[[AccessService], Awaitable[T]]) -> T:
     async def asked() -> T:
-        async with build(session.settings).opened_access() as access:
+        async with app.build(session.settings).opened_access() as access:
             return await verb(access)
 
     return asyncio.run(asked())

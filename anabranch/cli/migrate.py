@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from anabranch.cli.options import AsJson, DatabaseUrl
 from anabranch.cli.output import print_document, print_line
-from anabranch.migrations import current, upgrade
+from anabranch.deferred import deferred
 from anabranch.settings import Settings
+
+if TYPE_CHECKING:
+    from anabranch import migrations
+else:
+    migrations = deferred("anabranch.migrations")
 
 
 def migrate(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """Bring the database to the current schema; if it is there already, nothing happens."""
     settings = Settings.load(database_url=database_url)
     wait_s = settings.database_wait_ms / 1000
-    before = current(settings.database_url, connect_wait_s=wait_s)
-    after = upgrade(settings.database_url, connect_wait_s=wait_s)
+    before = migrations.current(settings.database_url, connect_wait_s=wait_s)
+    after = migrations.upgrade(settings.database_url, connect_wait_s=wait_s)
     if as_json:
         print_document({"before": before, "after": after})
     elif before == after:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli.options import AsJson
 from anabranch.cli.output import print_document, print_line, write_document
-from anabranch.rest import openapi_document
-from anabranch.rest.table import ROUTES
+from anabranch.deferred import deferred
+
+if TYPE_CHECKING:
+    from anabranch import rest
+    from anabranch.rest import table
+else:
+    rest = deferred("anabranch.rest")
+    table = deferred("anabranch.rest.table")
 
 
 def openapi(
@@ -19,7 +25,7 @@ def openapi(
     as_json: AsJson = False,
 ) -> None:
     """The OpenAPI 3.1 document of the server, as `/openapi.json` has it; printed unless --output names a file."""
-    document = openapi_document(ROUTES)
+    document = rest.openapi_document(table.ROUTES)
     if output is None:
         print_document(document)
         return

@@ -10,18 +10,25 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from anabranch.app import build
-from anabranch.cli.local import LocalService
 from anabranch.cli.options import DEFAULT_TENANT, same_place
 from anabranch.cli.session import Session, open_session
 from anabranch.cli.user_code import import_user_code
+from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.validate import validate
 from anabranch.errors import InvalidRequest
-from anabranch.remote import RemoteService
 from anabranch.settings import Settings
+
+if TYPE_CHECKING:
+    from anabranch import app, remote
+    from anabranch.cli import local
+    from anabranch.engine.rules import validate
+else:
+    app = deferred("anabranch.app")
+    remote = deferred("anabranch.remote")
+    local = deferred("anabranch.cli.local")
+    validate = deferred("anabranch.engine.rules.validate")
 
 T = TypeVar("T")
 
@@ -120,8 +127,8 @@ def find_validator(
         return lambda document: server.ask(lambda service: service.validate(document))
     for name in imports or ():
         import_user_code(name)
-    node_types = build(Settings()).node_types
-    return lambda document: validate(document, node_types).as_json()
+    node_types = app.build(Settings()).node_types
+    return lambda document: validate.validate(document, node_types).as_json()
 
 
 def _server(
@@ -148,11 +155,11 @@ def _server(
             "a server wants an API key",
             hint="Give it as --token, ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE; `anabranch keys create` makes one.",
         )
-    service = RemoteService(settings.url, settings.token.get_secret_value())
+    service = remote.RemoteService(settings.url, settings.token.get_secret_value())
     return Place(lambda: service, [] if url is None else ["--url", url])
 
 
 @asynccontextmanager
 async def _opened(session: Session) -> AsyncIterator[RunsAndWorkflows]:
-    async with build(session.settings).opened(works=False) as (_, service):
-        yield LocalService(service, session.tenant)
+    async with app.build(session.settings).opened(works=False) as (_, service):
+        yield local.LocalService(service, session.tenant)

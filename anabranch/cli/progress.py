@@ -8,29 +8,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.cli.event_lines import event_line, shown_name
 from anabranch.cli.outcome import seconds
-from anabranch.cli.output import shown
-from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.service.run_view import ENDED, NODE_STATUS, log_entry, shown_status
+from anabranch.engine.rules.events import Event, Status
+from anabranch.service.run_view import ENDED, log_entry, shown_status
 
 # Ten times a second looks alive; more is only work.
 REFRESH_S = 0.1
 
 # The heading, the line of counts, and room for the prompt that scrolls up.
 LINES_BESIDES_NODES = 4
-
-# How scopes of coded steps begin: the second call of a name is `#2`, one of the body's second attempt `@2`.
-STEP_SCOPES = ("#", "@")
 
 _STYLES = {
     "running": "cyan",
@@ -56,8 +52,10 @@ class _Line:
 class Progress:
     """Shows one run: the first whose events are committed here, or the one it was given."""
 
-    def __init__(self, console: Console, *, instance_id: str | None = None) -> None:
-        self._console = console
+    def __init__(self, *, stderr: bool, instance_id: str | None = None) -> None:
+        self._console = Console(stderr=stderr)
+        # A terminal that cannot move its cursor (TERM=dumb: an editor's shell, a CI log) gets plain lines.
+        self._is_drawn = self._console.is_terminal and not self._console.is_dumb_terminal
         self._instance_id = instance_id
         self._lines: dict[tuple[str, str], _Line] = {}
         self._status = Status.PENDING
@@ -72,8 +70,8 @@ class Progress:
                 self._take(event)
 
     def on_screen(self) -> AbstractContextManager[object]:
-        """While this is entered the table is on the screen; without a terminal there is none."""
-        if not self._console.is_terminal:
+        """While this is entered the table is on the screen; on what cannot draw one there is none."""
+        if not self._is_drawn:
             return nullcontext()
         # Drawn by `keep_drawing`, in the thread that takes events in: a table that changes
         # while another thread draws it would have to be locked.
@@ -97,10 +95,12 @@ class Progress:
         place = (event.node_id, event.scope)
         line = self._lines.get(place)
         if line is None:
-            line = self._lines[place] = _Line(_name(event.node_id, event.scope), state, event.attempt, event.created_at)
+            line = self._lines[place] = _Line(
+                shown_name(event.node_id, event.scope), state, event.attempt, event.created_at
+            )
         line.state, line.attempt = state, event.attempt
         line.ended_at = event.created_at if state in ENDED else None
-        if not self._console.is_terminal:
+        if not self._is_drawn:
             text = event_line(log_entry(event))
             if text is not None:
                 self._console.out(text, highlight=False)
@@ -119,19 +119,3 @@ class Progress:
         summary = ", ".join(f"{count} {state}" for state, count in counts.items())
         table.add_row(Text(f"{self._status}", style="bold"), summary)
         return table
-
-
-def event_line(entry: Mapping[str, Any]) -> str | None:
-    """One entry of a log as a plain line; None for those that tell a reader nothing new of a node."""
-    state = NODE_STATUS.get(entry["eventType"])
-    if state is None or not entry["nodeID"] or entry["eventType"] == EventType.LOOP_OPENED:
-        return None
-    attempt = f" (attempt {entry['nodeAttempt']})" if entry["nodeAttempt"] > 1 else ""
-    reason = f": {entry['errorMessage']}" if entry["errorMessage"] else ""
-    return shown(f"{entry['createdAt']}  {state:<8}  {_name(entry['nodeID'], entry['scope'])}{attempt}{reason}")
-
-
-def _name(node_id: str, scope: str) -> str:
-    """`review  each[3]` for a node in an iteration, `fetch#2` for a step that was asked for again."""
-    between = "" if not scope or scope.startswith(STEP_SCOPES) else "  "
-    return shown(f"{node_id}{between}{scope}")

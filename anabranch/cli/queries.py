@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, read_value
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
+from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
-from anabranch.service.data_view import query_as_json
+
+if TYPE_CHECKING:
+    from anabranch.service import data_view
+else:
+    data_view = deferred("anabranch.service.data_view")
 
 family = typer.Typer(help="Saved queries: add, list, show, delete, run.", no_args_is_help=True)
 
@@ -53,7 +58,7 @@ def add(
     else:
         query = session.ask_data(lambda data: data.create_query(document, tenant_id=session.tenant, actor=CLI_ACTOR))
     if as_json:
-        print_document(query_as_json(query))
+        print_document(data_view.query_as_json(query))
     else:
         print_line(f"data query {query.name} is saved; its parameters: {', '.join(query.params) or 'none'}")
 
@@ -64,7 +69,7 @@ def list_queries(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
     session = open_session(database_url=database_url, tenant=tenant)
     queries = session.ask_data(lambda data: data.list_queries(tenant_id=session.tenant))
     if as_json:
-        print_document({"items": [query_as_json(query) for query in queries], "nextCursor": None})
+        print_document({"items": [data_view.query_as_json(query) for query in queries], "nextCursor": None})
         return
     rows = [[query.name, ", ".join(query.params) or None, query.writes, query.data_query_id] for query in queries]
     print_table(("name", "params", "writes", "dataQueryID"), rows)
@@ -78,7 +83,7 @@ def show(
     session = open_session(database_url=database_url, tenant=tenant)
     found = session.ask_data(lambda data: data.get_query(query, tenant_id=session.tenant))
     if as_json:
-        print_document(query_as_json(found))
+        print_document(data_view.query_as_json(found))
         return
     print_line(found.sql)
     print_table(("param", "type", "default"), [[n, p["type"], p.get("default")] for n, p in found.params.items()])

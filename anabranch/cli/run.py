@@ -13,12 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from anabranch.app import build
 from anabranch.cli.options import (
     CLI_ACTOR,
     DEFAULT_TENANT,
@@ -32,13 +30,21 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_note, problem_line
-from anabranch.cli.progress import Progress
 from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.graph import derive_name
 from anabranch.errors import InvalidRequest, StoreUnavailable
 from anabranch.intake import read_json_file
-from anabranch.service import WorkflowService
+
+if TYPE_CHECKING:
+    from anabranch import app
+    from anabranch.cli import progress as on_screen
+    from anabranch.engine.rules import graph
+    from anabranch.service import WorkflowService
+else:
+    app = deferred("anabranch.app")
+    on_screen = deferred("anabranch.cli.progress")
+    graph = deferred("anabranch.engine.rules.graph")
 
 # As shells count: 130 after Ctrl-C, 143 after SIGTERM.
 EXIT_SIGNAL_BASE = 128
@@ -55,7 +61,7 @@ class _Assignment:
     target: str | None
     input_: Any
     resume: str | None
-    progress: Progress | None
+    progress: on_screen.Progress | None
     instance_id: str | None = None
     stopped_by: signal.Signals = signal.SIGINT
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,7 +97,7 @@ def run(
         raise InvalidRequest("a resumed run keeps its input", hint="Leave --input out, or start a new run.")
     value = read_value(input_, what="--input", default={})
     session = open_session(database_url=database_url, tenant=tenant, imports=imports)
-    progress = Progress(Console(stderr=as_json), instance_id=resume) if watch else None
+    progress = on_screen.Progress(stderr=as_json, instance_id=resume) if watch else None
     assignment = _Assignment(session, target, value, resume, progress)
     try:
         outcome = outcome_of(asyncio.run(_until_stopped(assignment)))
@@ -126,7 +132,7 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
     """The document of the run, once it has ended."""
     session = assignment.session
     # `only=[]`: other runs of the database are other workers' business.
-    async with build(session.settings).opened(works=True, only=[]) as (engine, service):
+    async with app.build(session.settings).opened(works=True, only=[]) as (engine, service):
         engine.observers.add(assignment)
         if assignment.progress is not None:
             engine.observers.add(assignment.progress)
@@ -190,7 +196,7 @@ async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> N
 def _name_in(document: Any) -> str:
     if not isinstance(document, dict):
         return ""
-    return str(document.get("name") or derive_name(str(document.get("title") or "")))
+    return str(document.get("name") or graph.derive_name(str(document.get("title") or "")))
 
 
 async def _end(assignment: _Assignment, service: WorkflowService) -> None:

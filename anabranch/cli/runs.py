@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from anabranch.cli.event_lines import event_line
 from anabranch.cli.options import (
     DEFAULT_TENANT,
     AsJson,
@@ -23,7 +24,6 @@ from anabranch.cli.options import (
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.place import RunsAndWorkflows, open_place
-from anabranch.cli.progress import event_line
 from anabranch.engine.rules.events import TERMINALS, Status
 
 family = typer.Typer(help="Runs: list, show, log, start, cancel, signal, watch.", no_args_is_help=True)

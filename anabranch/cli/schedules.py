@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,12 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
-from anabranch.service import schedule_as_json
+from anabranch.deferred import deferred
+
+if TYPE_CHECKING:
+    from anabranch import service
+else:
+    service = deferred("anabranch.service")
 
 family = typer.Typer(help="Schedules: create, list, delete. Workers start their runs.", no_args_is_help=True)
 
@@ -63,7 +68,7 @@ def create(
     saved = session.ask_house(
         lambda house: house.schedules.create_schedule(document, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
-    shown = schedule_as_json(saved)
+    shown = service.schedule_as_json(saved)
     if as_json:
         print_document(shown)
     elif saved.enabled:
@@ -79,7 +84,7 @@ def list_schedules(
     """Names, workflows and when they are due."""
     session = open_session(database_url=database_url, tenant=tenant)
     saved = session.ask_house(lambda house: house.schedules.list_schedules(tenant_id=session.tenant))
-    documents = [schedule_as_json(schedule) for schedule in saved]
+    documents = [service.schedule_as_json(schedule) for schedule in saved]
     if as_json:
         print_document({"items": documents, "nextCursor": None})
         return

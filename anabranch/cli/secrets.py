@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from anabranch.app import build
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
-from anabranch.secrets import Safe, check_secret
-from anabranch.service.data_view import secret_as_json
+
+if TYPE_CHECKING:
+    from anabranch import app, secrets
+    from anabranch.service import data_view
+else:
+    app = deferred("anabranch.app")
+    secrets = deferred("anabranch.secrets")
+    data_view = deferred("anabranch.service.data_view")
 
 family = typer.Typer(help="Secrets: set, list, delete. Nodes read them as {{secret.NAME}}.", no_args_is_help=True)
 
@@ -41,13 +47,13 @@ def set_secret(
 ) -> None:
     """Store a secret, over the one before. A value on the command line stays in the shell's history: pipe it in."""
     text = _typed(name) if value is None else value
-    check_secret(name, text)  # before a key is made for nothing
+    secrets.check_secret(name, text)  # before a key is made for nothing
     session = open_session(database_url=database_url, tenant=tenant)
     entry = _ask(
         session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR), makes_key=True
     )
     if as_json:
-        print_document(secret_as_json(entry))
+        print_document(data_view.secret_as_json(entry))
     else:
         print_line(f"secret {entry.name} is stored, version {entry.version}")
 
@@ -57,7 +63,7 @@ def list_secrets(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
     """Names and times; no values."""
     session = open_session(database_url=database_url, tenant=tenant)
     entries = _ask(session, lambda safe: safe.list(tenant_id=session.tenant))
-    documents = [secret_as_json(entry) for entry in entries]
+    documents = [data_view.secret_as_json(entry) for entry in entries]
     if as_json:
         print_document({"items": documents, "nextCursor": None})
         return
@@ -78,9 +84,9 @@ def delete_secret(
         print_line(f"secret {name} is deleted")
 
 
-def _ask(session: Session, verb: Callable[[Safe], Awaitable[T]], *, makes_key: bool = False) -> T:
+def _ask(session: Session, verb: Callable[[secrets.Safe], Awaitable[T]], *, makes_key: bool = False) -> T:
     async def asked() -> T:
-        async with build(session.settings).opened_safe(makes_key=makes_key) as safe:
+        async with app.build(session.settings).opened_safe(makes_key=makes_key) as safe:
             return await verb(safe)
 
     return asyncio.run(asked())

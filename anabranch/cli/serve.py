@@ -10,20 +10,26 @@ import asyncio
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
 
-from anabranch.app import App, build
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports
 from anabranch.cli.output import print_line, print_note
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
 from anabranch.errors import NoApiKey
-from anabranch.process import bind, health_door, is_loopback, live, run, url_of
-from anabranch.service import House
-from anabranch.service.access import Role
+
+if TYPE_CHECKING:
+    from anabranch import app, process
+    from anabranch.app import App
+    from anabranch.service import House, access
+else:
+    app = deferred("anabranch.app")
+    process = deferred("anabranch.process")
+    access = deferred("anabranch.service.access")
 
 # Where `dev` looks for workflows in Python without being told.
 WORKFLOWS_FOLDER = Path("workflows")
@@ -50,19 +56,19 @@ def serve(
 ) -> None:
     """Serve the REST API, and run workflows, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
     session = _open(host=host, port=port, imports=imports, database_url=database_url)
-    settings, app = session.settings, build(session.settings)
-    has_keys = asyncio.run(_has_keys(app))
-    if not has_keys and not is_loopback(settings.host):
+    settings, application = session.settings, app.build(session.settings)
+    has_keys = asyncio.run(_has_keys(application))
+    if not has_keys and not process.is_loopback(settings.host):
         raise NoApiKey(f"there is no API key yet, and {settings.host} is not only this machine")
-    listener = bind(settings.host, settings.port)
+    listener = process.bind(settings.host, settings.port)
 
     async def ready(house: House) -> None:
-        url = url_of(listener)
+        url = process.url_of(listener)
         _print_ready(f"anabranch serves {url}", {"url": url}, as_json=as_json)
         if not has_keys:
             print_note(f"nobody has a key yet. {NoApiKey.hint}")
 
-    run(live(app, works=not no_worker, listener=listener, ready=ready))
+    process.run(process.live(application, works=not no_worker, listener=listener, ready=ready))
 
 
 def worker(
@@ -83,17 +89,19 @@ def worker(
     """Run workflows, without a port, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
     session = _open(imports=imports, database_url=database_url, metrics_port=metrics_port)
     settings = session.settings
-    listener = None if settings.metrics_port is None else bind(settings.host, settings.metrics_port)
+    listener = None if settings.metrics_port is None else process.bind(settings.host, settings.metrics_port)
 
     async def ready(house: House) -> None:
         worker_id = house.engine.worker_id
         document, where = {"worker": worker_id}, ""
         if listener is not None:
-            document["url"] = url_of(listener)
+            document["url"] = process.url_of(listener)
             where = f", watched at {document['url']}metrics"
         _print_ready(f"worker {worker_id} is ready{where}", document, as_json=as_json)
 
-    run(live(build(settings), works=True, listener=listener, doors=health_door, ready=ready))
+    process.run(
+        process.live(app.build(settings), works=True, listener=listener, doors=process.health_door, ready=ready)
+    )
 
 
 def dev(
@@ -111,24 +119,24 @@ def dev(
     found = [str(path) for path in sorted(WORKFLOWS_FOLDER.glob("*.py"))]
     session = _open(host=host, port=port, imports=[*found, *(imports or ())], database_url=database_url)
     settings = session.settings
-    listener = bind(settings.host, settings.port)
+    listener = process.bind(settings.host, settings.port)
 
     async def ready(house: House) -> None:
         chosen = None if settings.api_key is None else settings.api_key.get_secret_value()
-        key = house.access.add_own_key(tenant_id=DEFAULT_TENANT, role=Role.ADMIN, key=chosen).key
+        key = house.access.add_own_key(tenant_id=DEFAULT_TENANT, role=access.Role.ADMIN, key=chosen).key
         await _save_sample(house)
-        url = url_of(listener, key=key)
+        url = process.url_of(listener, key=key)
         _print_ready(url, {"url": url, "key": key}, as_json=as_json)
 
-    run(live(build(settings), works=True, listener=listener, makes_key=True, ready=ready))
+    process.run(process.live(app.build(settings), works=True, listener=listener, makes_key=True, ready=ready))
 
 
 def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | None) -> Session:
     return open_session(database_url=database_url, tenant=DEFAULT_TENANT, imports=imports, **flags)
 
 
-async def _has_keys(app: App) -> bool:
-    async with app.opened_access() as access:
+async def _has_keys(application: App) -> bool:
+    async with application.opened_access() as access:
         return await access.has_keys()
 
 

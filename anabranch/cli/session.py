@@ -8,14 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.app import build
 from anabranch.cli.user_code import import_user_code
+from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest
-from anabranch.migrations import ensure_schema
-from anabranch.service import DataService, House
 from anabranch.settings import Settings
+
+if TYPE_CHECKING:
+    from anabranch import app, migrations
+    from anabranch.service import DataService, House
+else:
+    app = deferred("anabranch.app")
+    migrations = deferred("anabranch.migrations")
 
 # 64 characters, as for names: a tenant stands in every key of the database.
 TENANT_CHARACTERS_MAX = 64
@@ -34,7 +39,7 @@ class Session:
         """The answer to one question, or the deed of one verb, on an open database; no nodes run here."""
 
         async def asked() -> T:
-            async with build(self.settings).opened_house(works=False) as house:
+            async with app.build(self.settings).opened_house(works=False) as house:
                 return await verb(house)
 
         return asyncio.run(asked())
@@ -46,7 +51,7 @@ class Session:
         """
 
         async def asked() -> T:
-            async with build(self.settings).opened_data(makes_key=makes_key) as service:
+            async with app.build(self.settings).opened_data(makes_key=makes_key) as service:
                 return await verb(service)
 
         return asyncio.run(asked())
@@ -66,7 +71,7 @@ def open_session(
         import_user_code(name)
     # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent
     # database is waited for, Ctrl-C must work.
-    ensure_schema(
+    migrations.ensure_schema(
         settings.database_url,
         auto_migrate=settings.auto_migrate,
         connect_wait_s=settings.database_wait_ms / 1000,

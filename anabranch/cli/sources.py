@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
-from anabranch.service.data_view import source_as_json
+from anabranch.deferred import deferred
+
+if TYPE_CHECKING:
+    from anabranch.service import data_view
+else:
+    data_view = deferred("anabranch.service.data_view")
 
 family = typer.Typer(help="Data sources: add, list, delete.", no_args_is_help=True)
 
@@ -45,7 +50,7 @@ def add(
             lambda data: data.create_source(document, tenant_id=session.tenant, actor=CLI_ACTOR), makes_key=True
         )
     if as_json:
-        print_document(source_as_json(source))
+        print_document(data_view.source_as_json(source))
     else:
         print_line(f"data source {source.name} is saved: {source.address}")
 
@@ -55,7 +60,7 @@ def list_sources(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
     """Names, kinds and addresses."""
     session = open_session(database_url=database_url, tenant=tenant)
     sources = session.ask_data(lambda data: data.list_sources(tenant_id=session.tenant))
-    documents = [source_as_json(source) for source in sources]
+    documents = [data_view.source_as_json(source) for source in sources]
     if as_json:
         print_document({"items": documents, "nextCursor": None})
         return

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, WorkflowName, read_value
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
-from anabranch.service import message_as_json, subscription_as_json
+from anabranch.deferred import deferred
+
+if TYPE_CHECKING:
+    from anabranch import service
+else:
+    service = deferred("anabranch.service")
 
 family = typer.Typer(help="Topics: subscribe, list, unsubscribe, publish.", no_args_is_help=True)
 
@@ -34,7 +39,7 @@ def subscribe(
         lambda house: house.topics.subscribe(pattern, document, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
     if as_json:
-        print_document(subscription_as_json(subscription))
+        print_document(service.subscription_as_json(subscription))
     else:
         already = "" if created else ", as it was already"
         print_line(f"{workflow} is subscribed to {pattern}{already}: {subscription.subscription_id}")
@@ -47,7 +52,7 @@ def list_subscriptions(
     """Patterns and the workflows that they start."""
     session = open_session(database_url=database_url, tenant=tenant)
     saved = session.ask_house(lambda house: house.topics.list_subscriptions(tenant_id=session.tenant))
-    documents = [subscription_as_json(subscription) for subscription in saved]
+    documents = [service.subscription_as_json(subscription) for subscription in saved]
     if as_json:
         print_document({"items": documents, "nextCursor": None})
         return
@@ -90,7 +95,7 @@ def publish(
     session = open_session(database_url=database_url, tenant=tenant)
     value = read_value(payload, what="the message", default=None)
     message = session.ask_house(lambda house: house.topics.publish(topic, value, tenant_id=session.tenant, key=key))
-    answer = message_as_json(message)
+    answer = service.message_as_json(message)
     if as_json:
         print_document(answer)
         return

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Tenant, Token, Url, WorkflowName
 from anabranch.cli.output import print_document, print_line, print_note, print_table, problem_line, write_document
 from anabranch.cli.place import RunsAndWorkflows, open_place
-from anabranch.engine.rules.graph import derive_name
+from anabranch.deferred import deferred
 from anabranch.errors import InvalidWorkflow
 from anabranch.intake import read_json_file
+
+if TYPE_CHECKING:
+    from anabranch.engine.rules import graph
+else:
+    graph = deferred("anabranch.engine.rules.graph")
 
 family = typer.Typer(help="Definitions: list, show, import, export, delete.", no_args_is_help=True)
 
@@ -150,7 +155,7 @@ def delete(
 
 def _named(document: dict[str, Any]) -> dict[str, Any]:
     """A valid document with the name that it is saved under: its own, or the one that its title makes."""
-    return {**document, "name": document.get("name") or derive_name(document.get("title") or "")}
+    return {**document, "name": document.get("name") or graph.derive_name(document.get("title") or "")}
 
 
 def _refuse_invalid(file: Path, report: dict[str, Any]) -> None:

@@ -14,21 +14,25 @@ import re
 import ssl
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from aiohttp import (
-    ClientConnectorCertificateError,
-    ClientError,
-    ClientPayloadError,
-    ClientSSLError,
-    ServerDisconnectedError,
-)
 from yarl import URL
 
-from anabranch.egress.exchange import BODY_BYTES_MAX, Request, exchange
+from anabranch.deferred import deferred
 from anabranch.egress.guard import Guard
 from anabranch.egress.headers import check_headers
+from anabranch.egress.request import BODY_BYTES_MAX, Request
 from anabranch.egress.targets import Target, parse_target
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable
+
+# aiohttp takes more than a tenth of a second to import, and most runs send nothing.
+if TYPE_CHECKING:
+    import aiohttp
+
+    from anabranch.egress import exchange
+else:
+    aiohttp = deferred("aiohttp")
+    exchange = deferred("anabranch.egress.exchange")
 
 # 5 redirects: http → https → www → path → slash is four, and loops should end soon.
 REDIRECTS_MAX = 5
@@ -117,8 +121,8 @@ class GuardedClient:
         target = request.target
         addresses = await self._guard.check_soon(target.host, target.port)
         try:
-            answer = await exchange(request, addresses, bytes_max=self._body_bytes_max, tls=self._tls)
-        except (ClientError, OSError) as failure:
+            answer = await exchange.exchange(request, addresses, bytes_max=self._body_bytes_max, tls=self._tls)
+        except (aiohttp.ClientError, OSError) as failure:
             raise HttpUnreachable(f"{target.origin}: {_reason(failure)}") from None
         return FetchResponse(answer.status, answer.headers, answer.body), answer.headers.get("location")
 
@@ -163,15 +167,15 @@ def _next_target(target: Target, location: str) -> Target:
 def _reason(failure: BaseException) -> str:
     """Why there was no answer. Never in the words of the failure: they hold addresses, and whole URLs."""
     match failure:
-        case ClientConnectorCertificateError():
+        case aiohttp.ClientConnectorCertificateError():
             return "its certificate is not trusted, or is not for this name"
-        case ClientSSLError():
+        case aiohttp.ClientSSLError():
             return "TLS could not be agreed on"
         case TimeoutError():
             return "it took too long to answer"
-        case ServerDisconnectedError():
+        case aiohttp.ServerDisconnectedError():
             return "the connection was closed before an answer came"
-        case ClientPayloadError():
+        case aiohttp.ClientPayloadError():
             return "the answer broke off"
         case OSError(errno=int(number)) if number in errno.errorcode:
             return os.strerror(number).lower()

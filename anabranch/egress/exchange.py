@@ -26,12 +26,8 @@ from aiohttp import (
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from anabranch.egress.headers import received_headers
-from anabranch.egress.targets import Target
+from anabranch.egress.request import Request
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, ValueTooLarge
-
-# 10 MiB after decompression: ten times the largest output there is, so that what is too large is
-# told apart from what never ends.
-BODY_BYTES_MAX = 10 * 1_048_576
 
 # 10 seconds to connect to one address: a packet that was lost twice still makes it.
 CONNECT_S_MAX = 10.0
@@ -44,16 +40,6 @@ _HEAD_LINE_MAX = 16_384
 _HEAD_LINES_MAX = 200
 
 _ENDLESS = ("text/event-stream", "multipart/x-mixed-replace")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is sent to one target; header names are lower case."""
-
-    method: str
-    target: Target
-    headers: Mapping[str, str]
-    body: bytes | None
 
 
 @dataclass(frozen=True, slots=True)

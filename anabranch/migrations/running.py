@@ -11,13 +11,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from anabranch.deferred import deferred
 from anabranch.engine.store.dialect import Dialect
 from anabranch.engine.store.opening import dialect_of
 from anabranch.engine.store.revision import check_revision, refuse_unversioned, revision_of
@@ -25,6 +24,16 @@ from anabranch.engine.store.schema import SCHEMA_REVISION
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import CONNECT_PAUSE_S, CONNECT_WAIT_S
 from anabranch.errors import SchemaMismatch, StoreUnavailable
+
+# Four tenths of a second to import, and a database is migrated once.
+if TYPE_CHECKING:
+    from alembic import command
+    from alembic import config as alembic_config
+    from alembic import util as alembic_util
+else:
+    command = deferred("alembic.command")
+    alembic_config = deferred("alembic.config")
+    alembic_util = deferred("alembic.util")
 
 log = logging.getLogger("anabranch.store")
 
@@ -50,7 +59,7 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
             try:
                 with _ALEMBIC:
                     command.upgrade(_configuration(connection), "head")
-            except CommandError as unknown:  # alembic's word for a version that no migration leads on from
+            except alembic_util.CommandError as unknown:  # alembic's word for a version that no migration leads on from
                 raise SchemaMismatch(
                     f"{dialect.place} has schema version {revision_of(connection)}; no migration leads from it"
                     f" to version {SCHEMA_REVISION}",
@@ -135,8 +144,8 @@ def _alone(dialect: Dialect, connection: Connection) -> Iterator[None]:
         yield
 
 
-def _configuration(connection: Connection) -> Config:
-    configuration = Config()
+def _configuration(connection: Connection) -> alembic_config.Config:
+    configuration = alembic_config.Config()
     configuration.set_main_option("script_location", str(Path(__file__).parent))
     configuration.attributes["connection"] = connection
     return configuration

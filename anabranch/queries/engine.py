@@ -9,23 +9,28 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from anabranch.deferred import deferred
 from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
 from anabranch.queries.execution import Executions
 from anabranch.queries.faults import egress_refused, not_allowed, not_found, unreachable
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import ADDRESSES_TRIED_MAX, Limits
-from anabranch.queries.mysql import MysqlSession
 from anabranch.queries.parameters import bind, read_parameters
 from anabranch.queries.ports import HostGuard
-from anabranch.queries.postgresql import PostgresqlSession
 from anabranch.queries.session import Session, Work
 from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.sqlite import SqliteSession
 from anabranch.queries.statement import Statement, StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
+
+if TYPE_CHECKING:
+    from anabranch.queries import mysql, postgresql
+else:
+    mysql = deferred("anabranch.queries.mysql")
+    postgresql = deferred("anabranch.queries.postgresql")
 
 
 class QueryEngine:
@@ -75,7 +80,7 @@ class QueryEngine:
             return SqliteSession(place)
         addresses = [] if place.socket_directory is not None else self._addresses(place)
         place = place.masked(url.mask_of(place, addresses))
-        kind = PostgresqlSession if place.kind is SourceKind.POSTGRESQL else MysqlSession
+        kind = postgresql.PostgresqlSession if place.kind is SourceKind.POSTGRESQL else mysql.MysqlSession
         timeout_ms = self._limits.connect_timeout_ms // max(1, len(addresses))
         return kind(place, addresses, connect_timeout_ms=timeout_ms)
 

@@ -12,11 +12,18 @@ import binascii
 import hashlib
 import json
 import os
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+from anabranch.deferred import deferred
 from anabranch.errors import SecretKeyWrong, SettingsError
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.ciphers import aead
+else:
+    exceptions = deferred("cryptography.exceptions")
+    aead = deferred("cryptography.hazmat.primitives.ciphers.aead")
 
 KEY_BYTES = 32
 
@@ -44,7 +51,7 @@ class SecretBox:
     """Seals and opens texts with one key."""
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = AESGCM(key)
+        self._key = key
         # Of the key, but no way back to it; prefixed, so that it is the hash of nothing else.
         self._key_id = hashlib.sha256(b"anabranch secret key\x00" + key).digest()[:_KEY_ID_BYTES]
 
@@ -52,6 +59,11 @@ class SecretBox:
     def key_id(self) -> str:
         """Which key this is, in 16 hexadecimal digits; tells nothing about it."""
         return self._key_id.hex()
+
+    @cached_property
+    def _cipher(self) -> aead.AESGCM:
+        """Made when something is sealed or opened: most processes that have a key do neither at first."""
+        return aead.AESGCM(self._key)
 
     def seal(self, *, tenant: str, row: str, text: str) -> bytes:
         """The text, encrypted for this place. Sealing it again gives other bytes."""
@@ -69,7 +81,7 @@ class SecretBox:
         try:
             nonce = sealed[_HEAD_BYTES - _NONCE_BYTES : _HEAD_BYTES]
             return self._cipher.decrypt(nonce, sealed[_HEAD_BYTES:], _place(tenant, row)).decode()
-        except InvalidTag:
+        except exceptions.InvalidTag:
             raise SecretKeyWrong(
                 f"{row} does not open: it was changed, or copied from another place",
                 hint="Store the value again, and find out who changed the database.",

@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.asked import check_key
+from anabranch.deferred import deferred
 from anabranch.engine.rules.input_filters import InputFilter
-from anabranch.engine.rules.json_schema import ValueSchema
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
+
+if TYPE_CHECKING:
+    from anabranch.engine.rules import json_schema
+else:
+    json_schema = deferred("anabranch.engine.rules.json_schema")
 
 # 8 filters of 32 steps: more than a person asks for; each is looked up in every run that a list
 # walks over, and SQLite joins a table for each step, 64 at most.
@@ -90,4 +95,4 @@ def new_run_id(now_ms: int) -> str:
 
 
 def _misfits(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
-    return ValueSchema(schema).problems(value)
+    return json_schema.ValueSchema(schema).problems(value)

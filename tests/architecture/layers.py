@@ -31,6 +31,7 @@ _BELOW_THE_DOORS = ("durable", "triggers", "telemetry", "handlers", "egress", "q
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "deferred": (),
     # what a run may be asked for is judged alike by clients and by the façade
     "asked": ("errors",),
     # the pure core, and the interfaces between the shell and the world
@@ -177,7 +178,7 @@ def _nothing_imports_upward(source: Source, known_modules: frozenset[str]) -> It
             yield used.line, "a relative import: write the whole name, so that a reader sees which layer it is"
         elif used.module.split(".")[0] == "anabranch":
             target = room_of(used.module)
-            if target not in (room, *MAY_IMPORT[room]):
+            if target not in (room, "deferred", *MAY_IMPORT[room]):
                 allowed = ", ".join(MAY_IMPORT[room]) or "nothing of ours"
                 yield (
                     used.line,

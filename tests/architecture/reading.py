@@ -74,7 +74,8 @@ def _imports(
     node: ast.AST, known_modules: frozenset[str], *, inside_function: bool, for_types_only: bool
 ) -> Iterator[Import]:
     for module in _modules_named_by(node, known_modules):
-        yield Import(module, getattr(node, "lineno", 1), inside_function or isinstance(node, ast.Call), for_types_only)
+        hides = inside_function or (isinstance(node, ast.Call) and not _is_deferral(node))
+        yield Import(module, getattr(node, "lineno", 1), hides, for_types_only)
     inside_function = inside_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
     for_types_only = for_types_only or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
     for child in ast.iter_child_nodes(node):
@@ -89,12 +90,19 @@ def _modules_named_by(node: ast.AST, known_modules: frozenset[str]) -> list[str]
             origin = "." * node.level + (node.module or "")
             modules = [f"{origin}.{alias.name}" for alias in node.names if f"{origin}.{alias.name}" in known_modules]
             return modules if len(modules) == len(node.names) else [origin, *modules]
+        case ast.Call(args=[ast.Constant(value=name)]) if _is_deferral(node):
+            return [str(name)]
         case ast.Call(
             func=ast.Name(id="__import__") | ast.Attribute(attr="import_module"), args=[ast.Constant(value=name), *_]
         ):
             return [str(name)]
         case _:
             return []
+
+
+def _is_deferral(call: ast.Call) -> bool:
+    """`deferred("module")`: the one way to import later; at the top of a file it is an import like any other."""
+    return isinstance(call.func, ast.Name) and call.func.id == "deferred"
 
 
 def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:

@@ -47,6 +47,12 @@ BAD = [
         "x = lambda: importlib.import_module('anabranch.engine.ports')",
         "local import of anabranch.engine",
     ),
+    ("anabranch.app", "def f():\n    return deferred('anabranch.engine.ports')", "local import of anabranch.engine"),
+    (
+        "anabranch.engine.orchestrator",
+        "memory = deferred('anabranch.engine.store.memory')",
+        "may not import anabranch.engine.store",
+    ),
     ("anabranch.service.http", "import sqlalchemy as sa", "SQL: sqlalchemy is imported outside the store"),
     ("anabranch.engine.recovery", "from psycopg.rows import dict_row", "SQL: psycopg.rows is imported"),
     ("anabranch.engine.recovery", "q = 'SELECT a\\nFROM b WHERE c'", "looks like a statement"),

@@ -29,6 +29,7 @@ class Printed:
 
 
 Command = Callable[..., Printed]
+Write = Callable[[str, Any], Path]
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from typer.core import TyperGroup
+
 from anabranch.cli.entry import application
 from anabranch.settings import Settings, environment_name
 from tests.cli.conftest import Command
@@ -12,12 +14,8 @@ from tests.cli.conftest import Command
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-ALONE = {command.name for command in application.registered_commands}
-FAMILIES = {
-    group.name: {command.name for command in group.typer_instance.registered_commands}
-    for group in application.registered_groups
-    if group.typer_instance is not None
-}
+FAMILIES = {name: set(found.commands) for name, found in application.commands.items() if isinstance(found, TyperGroup)}
+ALONE = set(application.commands) - set(FAMILIES)
 
 
 def block(language: str) -> str:

@@ -12,7 +12,8 @@ import pytest
 from aiohttp import web
 
 from anabranch.egress import AllowList, Guard, GuardedClient
-from anabranch.egress.exchange import Request, exchange
+from anabranch.egress.exchange import exchange
+from anabranch.egress.request import Request
 from anabranch.egress.targets import parse_target
 from anabranch.errors import EgressRefused, HttpUnreachable
 from tests.certificates import certificate_for

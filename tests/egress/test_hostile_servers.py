@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from anabranch.egress import FetchResponse, GuardedClient
-from anabranch.egress.exchange import BODY_BYTES_MAX
+from anabranch.egress.request import BODY_BYTES_MAX
 from anabranch.errors import AnabranchError, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable, ValueTooLarge
 from tests.egress.servers import client_allowed, dripping, never_holding_up, serving
 

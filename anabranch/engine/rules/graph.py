@@ -11,15 +11,20 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DEFAULT_HANDLE
 from anabranch.engine.rules.fields import FieldReader
-from anabranch.engine.rules.json_schema import schema_problems
 from anabranch.engine.rules.problems import Problem, kind_of, pointer_to, quoted
 from anabranch.engine.rules.retry import DEFAULT_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError
+
+if TYPE_CHECKING:
+    from anabranch.engine.rules import json_schema
+else:
+    json_schema = deferred("anabranch.engine.rules.json_schema")
 
 # 2,000 nodes and 10,000 edges: more than anybody can draw or read; programs that generate
 # graphs should loop or start children instead.
@@ -197,7 +202,7 @@ class _Reader(FieldReader):
         schema = options.get("inputSchema")
         if schema is None:
             return
-        problems = schema_problems(schema) if isinstance(schema, dict) else [("", "it must be an object")]
+        problems = json_schema.schema_problems(schema) if isinstance(schema, dict) else [("", "it must be an object")]
         for pointer, message in problems:
             self.error("BAD_INPUT_SCHEMA", f"the input schema: {message}", f"{place}/inputSchema{pointer}")
         graph.input_schema = None if problems else schema

@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
+from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph import Graph, GraphNode
-from anabranch.engine.rules.json_schema import ValueSchema
 from anabranch.engine.rules.node_types import NodeType, NodeTypes
 from anabranch.engine.rules.problems import Problem, pointer_to, quoted
+
+if TYPE_CHECKING:
+    from anabranch.engine.rules import json_schema
+else:
+    json_schema = deferred("anabranch.engine.rules.json_schema")
 
 RESERVED_BRANCHES = frozenset({DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE})
 
@@ -35,7 +41,7 @@ class NodeFacts:
 def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
     """Ask the types about every node of a graph; whatever is wrong with a config is in `problems`."""
     facts = NodeFacts()
-    schemas: dict[str, ValueSchema] = {}
+    schemas: dict[str, json_schema.ValueSchema] = {}
     for node in graph.nodes.values():
         node_type = node_types.get(node.type)
         if node_type is None:
@@ -47,7 +53,7 @@ def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
         if not node.config_readable:
             continue
         if node.type not in schemas:
-            schemas[node.type] = ValueSchema(node_type.config_schema)
+            schemas[node.type] = json_schema.ValueSchema(node_type.config_schema)
         problems = list(_config_problems(node, node_type, schemas[node.type]))
         facts.problems.extend(problems)
         if any(problem.code in ("CONFIG_INVALID", "NODE_TYPE_BROKEN") for problem in problems):
@@ -70,7 +76,7 @@ def _unknown_type(node: GraphNode, node_types: NodeTypes) -> Problem:
     return Problem("UNKNOWN_TYPE", message, node.pointer + "/type", node.id, hint=hint)
 
 
-def _config_problems(node: GraphNode, node_type: NodeType, schema: ValueSchema) -> Iterator[Problem]:
+def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.ValueSchema) -> Iterator[Problem]:
     place = node.pointer + "/config"
     misfits = schema.problems(node.config)
     for pointer, message in misfits:

@@ -13,15 +13,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import networkx as nx
-
+from anabranch.deferred import deferred
 from anabranch.engine.rules.dominance import immediate_dominators
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph import Graph, GraphEdge
 from anabranch.engine.rules.loop_config import LOOP_TYPE
 from anabranch.engine.rules.problems import Problem, quoted
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = deferred("networkx")
 
 Exit: TypeAlias = tuple[str, str]
 """A handle that an edge leaves by: (node id, handle)."""

@@ -5,16 +5,23 @@ Called by the composition root and by tests. Says which URLs there are; opens no
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from anabranch.deferred import deferred
 from anabranch.engine.hint_line import HintLine
-from anabranch.engine.store.dialect import Dialect
-from anabranch.engine.store.postgresql import PostgresqlDialect
-from anabranch.engine.store.postgresql_hints import PostgresqlHintLine
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import CONNECT_WAIT_S, SqlStore
 from anabranch.errors import SettingsError
+
+# The driver of PostgreSQL takes a tenth of a second to import.
+if TYPE_CHECKING:
+    from anabranch.engine.store import postgresql, postgresql_hints
+else:
+    postgresql = deferred("anabranch.engine.store.postgresql")
+    postgresql_hints = deferred("anabranch.engine.store.postgresql_hints")
 
 # TCP has 16 bits for it. A server there would be waited for, although none can ever appear.
 PORT_MAX = 65_535
@@ -35,10 +42,10 @@ def open_store(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> SqlStore:
 def open_hint_line(url: str) -> HintLine | None:
     """The line between the processes of this database; None where it has none. Connects when it is used."""
     dialect = dialect_of(url)
-    return PostgresqlHintLine(dialect) if isinstance(dialect, PostgresqlDialect) else None
+    return None if isinstance(dialect, SqliteDialect) else postgresql_hints.PostgresqlHintLine(dialect)
 
 
-def dialect_of(url: str) -> Dialect:
+def dialect_of(url: str) -> SqliteDialect | postgresql.PostgresqlDialect:
     """The dialect that a URL asks for. Raises SettingsError, without repeating a password."""
     try:
         parsed = make_url(url)
@@ -49,7 +56,7 @@ def dialect_of(url: str) -> Dialect:
     if parsed.drivername in ("postgresql", "postgres"):
         if parsed.port is not None and not 1 <= parsed.port <= PORT_MAX:
             raise SettingsError(f"the database URL names port {parsed.port}; ports are 1 to {PORT_MAX}", hint=_FORMS)
-        return PostgresqlDialect(parsed)
+        return postgresql.PostgresqlDialect(parsed)
     raise SettingsError(f"there is no store for {parsed.drivername}:// databases", hint=_FORMS)
 
 

@@ -1,32 +1,26 @@
-"""`anabranch version` and `anabranch doctor`: what is running here, and can it work?"""
+"""`anabranch doctor`: which settings are in force, where each comes from, and can this machine work?"""
 
 from __future__ import annotations
 
 import asyncio
-import platform
-from importlib.metadata import version as version_of
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import typer
 from pydantic import SecretStr
 
-from anabranch.app import build
 from anabranch.cli.options import AsJson, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.deferred import deferred
 from anabranch.engine.rules.duration import format_duration
 from anabranch.errors import AnabranchError
-from anabranch.migrations import current
 from anabranch.settings import Settings, environment_name
 
-
-def version(*, as_json: AsJson = False) -> None:
-    """Print the version."""
-    document = {"version": version_of("anabranch"), "python": platform.python_version()}
-    if as_json:
-        print_document(document)
-    else:
-        print_line(f"anabranch {document['version']} (Python {document['python']})")
+if TYPE_CHECKING:
+    from anabranch import app, migrations
+else:
+    app = deferred("anabranch.app")
+    migrations = deferred("anabranch.migrations")
 
 
 def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
@@ -37,10 +31,10 @@ def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None
     database: dict[str, Any] = {"reachable": True, "schema": None, "error": None}
     try:
         # A person is waiting: the database answers now, or something is wrong with it.
-        database["schema"] = current(settings.database_url, connect_wait_s=0)
+        database["schema"] = migrations.current(settings.database_url, connect_wait_s=0)
     except AnabranchError as refusal:
         database = {"reachable": False, "schema": None, "error": refusal.as_json()}
-    sandbox = dict(asyncio.run(build(settings).probe_sandbox()))
+    sandbox = dict(asyncio.run(app.build(settings).probe_sandbox()))
     if as_json:
         print_document({"settings": in_force, "database": database, "sandbox": sandbox})
     else:

@@ -1,0 +1,22 @@
+"""What the client asks of one hop, and how much it takes as an answer. Called by `client` and `exchange`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.egress.targets import Target
+
+# 10 MiB after decompression: ten times the largest output there is, so that what is too large is
+# told apart from what never ends.
+BODY_BYTES_MAX = 10 * 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent to one target; header names are lower case."""
+
+    method: str
+    target: Target
+    headers: Mapping[str, str]
+    body: bytes | None

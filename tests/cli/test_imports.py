@@ -1,0 +1,109 @@
+"""A command imports what it needs: what people call often does not load the libraries of what they do not.
+
+What is imported is looked at in processes of their own, not timed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import GREETING, Command, Write
+
+# Runs commands one after the other in one process, and tells which modules are loaded then.
+PROGRAM = """
+import json, sys
+from anabranch.cli import main
+for arguments in json.loads(sys.argv[1]):
+    try:
+        main(arguments)
+    except SystemExit as leaving:
+        assert leaving.code == 0, (arguments, leaving.code)
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+NEVER_FOR_READING = (
+    "aiohttp",
+    "alembic",
+    "cryptography",
+    "jsonschema",
+    "networkx",
+    "prometheus_client",
+    "psycopg",
+    "rich",
+    "socketio",
+)
+
+
+def modules_after(folder: Path, *commands: Sequence[str]) -> set[str]:
+    """What a process has loaded that has given these commands; all of them must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(commands)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_the_version_is_told_without_anything_of_the_engine(folder: Path) -> None:
+    loaded = modules_after(folder, ["version"], ["version", "--json"])
+
+    assert loaded.isdisjoint({*NEVER_FOR_READING, "asyncio", "jinja2", "sqlalchemy", "anabranch.app"})
+
+
+def test_help_loads_no_command_s_libraries(folder: Path) -> None:
+    loaded = modules_after(folder, ["runs", "--help"], ["keys", "list", "--help"])
+
+    assert loaded.isdisjoint({*NEVER_FOR_READING, "jinja2", "sqlalchemy", "anabranch.app"} - {"rich"})
+
+
+def test_reading_a_database_loads_neither_servers_nor_other_databases(
+    anabranch: Command, write: Write, folder: Path
+) -> None:
+    write("greeting.json", GREETING)
+    run_id = anabranch("run", "greeting.json", "--input", '{"name": "Ada"}', "--json").document["instanceID"]
+
+    loaded = modules_after(
+        folder,
+        ["runs", "list"],
+        ["runs", "show", run_id],
+        ["runs", "log", run_id],
+        ["runs", "watch", run_id],
+        ["workflows", "list"],
+        ["workflows", "show", "greeting"],
+        ["workflows", "export", "greeting"],
+        ["keys", "list"],
+        ["audit"],
+        ["secrets", "list"],
+        ["sources", "list"],
+        ["queries", "list"],
+        ["schedules", "list"],
+        ["topics", "list"],
+        ["doctor"],
+    )
+
+    assert loaded.isdisjoint(NEVER_FOR_READING)
+
+
+def test_a_run_without_requests_and_secrets_loads_no_client_no_server_and_no_cipher(
+    anabranch: Command, write: Write, folder: Path
+) -> None:
+    write("greeting.json", GREETING)
+    anabranch("run", "greeting.json", "--input", '{"name": "Ada"}')  # makes the database: that takes alembic
+
+    loaded = modules_after(folder, ["run", "greeting.json", "--input", '{"name": "Ada"}'])
+
+    assert loaded.isdisjoint(set(NEVER_FOR_READING) - {"jsonschema", "networkx"})
+
+
+@pytest.mark.parametrize("name", ["anabranch", "anabranch.service"])
+def test_every_exported_name_is_where_its_package_looks_for_it(name: str) -> None:
+    package = __import__(name, fromlist=["__all__"])
+
+    assert all(getattr(package, exported) is not None for exported in package.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        package.no_such_name  # noqa: B018

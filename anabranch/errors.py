@@ -171,6 +171,27 @@ class TooManyRequests(AnabranchError):
     hint = "Send fewer a second; who goes on is disconnected."
 
 
+class TooManyConnections(AnabranchError):
+    """The process has as many connections as it may, and all are at work."""
+
+    code = "TOO_MANY_CONNECTIONS"
+    hint = "Try again in some seconds, and keep connections open for several requests."
+
+
+class BadHttp(AnabranchError):
+    """Bytes that are no request of HTTP/1.1, or one with a head that is too large; the connection ends."""
+
+    code = "BAD_HTTP"
+    hint = "Speak HTTP/1.1 to this port (no TLS), with at most 8 KB in each line of the head."
+
+
+class EncodingRefused(AnabranchError):
+    """A body that is compressed."""
+
+    code = "UNSUPPORTED_ENCODING"
+    hint = "Send the body as it is, without the header `Content-Encoding`."
+
+
 class TooManyJoins(AnabranchError):
     """A connection watches as many runs as it may."""
 

@@ -87,6 +87,9 @@ class Settings(BaseModel):
     """Names, separated by commas, that requests may call the server by; empty: localhost where only this machine
     reaches it, else any."""
 
+    connections_max: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Connections of clients at once, HTTP and socket, 1 to 1,000,000; fewer where `ulimit -n` leaves no room."""
+
     lease_ms: Milliseconds = Field(default=30_000, ge=500, le=3_600_000)
     """How long a worker keeps a run without a sign of life; 500 ms to 1 h. Recovery takes this + 5 s."""
 

@@ -3,7 +3,9 @@
 Called by the commands `serve`, `worker` and `dev`; stands on the composition root and joins the doors to it.
 """
 
+from anabranch.process.acceptor import accepting
+from anabranch.process.connection import Patience
 from anabranch.process.life import health_door, live, run
 from anabranch.process.listening import bind, is_loopback, url_of
 
-__all__ = ["bind", "health_door", "is_loopback", "live", "run", "url_of"]
+__all__ = ["Patience", "accepting", "bind", "health_door", "is_loopback", "live", "run", "url_of"]

@@ -8,7 +8,6 @@ answered, then the port is closed. A second signal ends it without any of that.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import threading
@@ -19,6 +18,8 @@ from typing import Any
 from aiohttp import web
 
 from anabranch.app import App
+from anabranch.process.acceptor import accepting
+from anabranch.process.descriptors import connections_max, raise_limit
 from anabranch.process.listening import is_loopback
 from anabranch.process.signals import StopSignals
 from anabranch.rest import Neighbours, build_application, build_health_application
@@ -35,15 +36,6 @@ HANDOVER_S_MAX = 3.0
 # most: a closed port would lose the requests that it sends in that time. Where nobody asks, nobody waits.
 TOLD_S_MIN = 1.0
 TOLD_S_MAX = 5.0
-
-# 620 s: a connection on which no whole request arrives is closed. Proxies keep theirs for 600 s at most,
-# and must be the first to close: else they send a request into a connection that is just ending.
-SILENCE_S_MAX = 620.0
-
-# What is no HTTP is answered 400, and no news to an operator: the library would log each with a traceback.
-# Faults of ours are logged by the REST door.
-_no_news = logging.getLogger("anabranch.process.http")
-_no_news.setLevel(logging.CRITICAL)
 
 # 0.5 s for threads: everything is handed over by then, and nobody waits for what they return.
 THREADS_S_MAX = 0.5
@@ -113,10 +105,11 @@ async def live(
     grace_s = app.settings.grace_ms / 1000
     handover_s = min(HANDOVER_SHARE * grace_s, HANDOVER_S_MAX)
     signals = StopSignals()
+    descriptors = raise_limit()
     with signals.heard():
         async with (
             app.opened_house(works=works, makes_key=makes_key, counts=listener is not None) as house,
-            _answering(app, house, listener, doors or all_doors, patience_s=handover_s / 2),
+            _answering(app, house, listener, doors or all_doors, descriptors=descriptors, patience_s=handover_s / 2),
         ):
             await ready(house)
             signals.started()
@@ -127,7 +120,7 @@ async def live(
 
 @asynccontextmanager
 async def _answering(
-    app: App, house: House, listener: socket.socket | None, doors: Doors, *, patience_s: float
+    app: App, house: House, listener: socket.socket | None, doors: Doors, *, descriptors: int, patience_s: float
 ) -> AsyncIterator[None]:
     """HTTP is answered within, if there is a listener; requests under way at the end have `patience_s`."""
     if listener is None:
@@ -136,20 +129,11 @@ async def _answering(
     host = listener.getsockname()[0]
     named = app.settings.allowed_hosts or (LOOPBACK_HOSTS if is_loopback(host) else None)
     neighbours = Neighbours(hosts=None if named is None else frozenset(named))
-    # No log of requests: their addresses may hold keys.
-    runner = web.AppRunner(
-        doors(house, neighbours),
-        access_log=None,
-        logger=_no_news,
-        shutdown_timeout=patience_s,
-        keepalive_timeout=SILENCE_S_MAX,
+    places = connections_max(
+        limit=descriptors, concurrency=app.settings.concurrency, wanted=app.settings.connections_max
     )
-    await runner.setup()
-    try:
-        await web.SockSite(runner, listener).start()
+    async with accepting(doors(house, neighbours), listener, connections_max=places, shutdown_s=patience_s):
         yield
-    finally:
-        await runner.cleanup()
 
 
 async def _tell(readiness: Readiness) -> None:

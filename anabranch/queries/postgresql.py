@@ -199,6 +199,11 @@ class PostgresqlSession:
         return failed(f"PostgreSQL: {words}", retryable=state in _RETRYABLE_STATES)
 
 
+# No file can be there: one that is there and is no plain file (/dev/null) makes libpq write a warning to our
+# standard error for each connection.
+_NO_FILE = os.path.join(os.devnull, "none")
+
+
 def _connect(
     source: ServerSource, addresses: Sequence[str], connect_timeout_ms: int
 ) -> psycopg.Connection[tuple[Any, ...]]:
@@ -212,7 +217,7 @@ def _connect(
         # Each of these is written out because libpq would else look for it in the service's environment or home.
         password=source.password,
         dbname=source.database,
-        passfile=os.devnull,
+        passfile=_NO_FILE,
         options="",
         sslmode=source.tls,
         sslcertmode="disable",

@@ -37,6 +37,12 @@ logger = logging.getLogger("anabranch.rest")
 METRICS = web.AppKey("metrics", Metrics)
 """Where the metrics of an application are, for the doors attached to it."""
 
+AUTHENTICATED = web.RequestKey("authenticated", bool)
+"""Set on requests that have shown a valid key. A process short of connections closes the others first."""
+
+# nginx's number for it: nobody is sent it, metrics count it.
+CLIENT_GONE = 499
+
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 """Of every answer, refusals too, unless it brings its own."""
 
@@ -85,6 +91,7 @@ def _application(
         middlewares=[_middleware(_answer_everything, metrics), _middleware(_look_around, neighbours)],
     )
     application[METRICS] = metrics
+    application.on_response_prepare.append(_sign)
     application.router.add_get("/metrics", partial(_send_metrics, metrics))
     for route in routes:
         # HEAD is GET without the body: caches and probes ask so, and it needs the same role.
@@ -119,13 +126,31 @@ async def _answer_everything(metrics: Metrics, request: web.Request, handler: Ha
         except web.HTTPException:
             raise  # the answer of a door that is attached to us
         except Exception as fault:  # noqa: BLE001 -- the last border: no traceback reaches a caller
-            response = fault_response(fault, f"{request.method} {request.path}")
+            if _has_gone(request, fault):
+                response = web.Response(status=CLIENT_GONE)
+            else:
+                response = fault_response(fault, f"{request.method} {request.path}")
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         if request.content.exception() is not None and not response.prepared:
             response.force_close()  # what follows on the connection cannot be told from the broken body
         seen.status = response.status
         return response
+
+
+def _has_gone(request: web.Request, fault: Exception) -> bool:
+    """Is this what reading from a client that has hung up comes to? Then it is no fault of ours."""
+    if request.transport is not None and not request.transport.is_closing():
+        return False
+    # aiohttp raises RuntimeError for reading on once it has closed the connection.
+    return isinstance(fault, (ConnectionError, web.RequestPayloadError)) or (
+        isinstance(fault, RuntimeError) and not request.content.is_eof()
+    )
+
+
+async def _sign(request: web.Request, response: web.StreamResponse) -> None:
+    """By default aiohttp names itself, with its version and Python's: it helps only those who look for old ones."""
+    response.headers["Server"] = "anabranch"
 
 
 async def _look_around(neighbours: Neighbours, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -161,6 +186,7 @@ async def _principal(house: House, route: Route, request: web.Request) -> Princi
         raise NotAuthenticated("there is no API key in the request" if key is None else "the API key is not valid")
     if not principal.role.may(route.needs):
         raise NotPermitted(f"this needs the role {route.needs}, and the key has {principal.role}")
+    request[AUTHENTICATED] = True
     return principal
 
 

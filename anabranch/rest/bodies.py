@@ -12,7 +12,7 @@ from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from multidict import MultiDictProxy
 from pydantic import BaseModel, ValidationError
 
-from anabranch.errors import BadJson, InvalidRequest, MediaTypeRefused, RequestTimeout, TooLarge
+from anabranch.errors import BadJson, EncodingRefused, InvalidRequest, MediaTypeRefused, RequestTimeout, TooLarge
 from anabranch.intake import TEXT_BYTES_MAX, parse_json
 from anabranch.rest.routes import AnyJson, Body, Checked
 
@@ -30,10 +30,13 @@ async def read_body(
 ) -> Any:
     """What a route takes, checked against its model; the whole body has to be there within `patience_s`.
 
-    Raises TooLarge, RequestTimeout, MediaTypeRefused, BadJson, ValueNotStorable, InvalidRequest.
+    Raises TooLarge, RequestTimeout, EncodingRefused, MediaTypeRefused, BadJson, ValueNotStorable, InvalidRequest.
     """
     if body is None:
         return None
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise EncodingRefused(f"the body has the content encoding {encoding[:40]!r}, and should have none")
     raw = await _read_bytes(request, patience_s)
     if not raw.strip():
         if not required:
@@ -90,7 +93,7 @@ async def _read_bytes(request: web.Request, patience_s: float) -> bytes:
         async with asyncio.timeout(patience_s):
             async for part in request.content.iter_any():
                 size += len(part)
-                if size > TEXT_BYTES_MAX:  # counted after decompression: a small body may unpack to a large one
+                if size > TEXT_BYTES_MAX:
                     raise _too_large()
                 parts.append(part)
     except TimeoutError:

@@ -19,6 +19,7 @@ from anabranch import errors
 logger = logging.getLogger("anabranch.rest")
 
 STATUS: Mapping[type[errors.AnabranchError], int] = {
+    errors.BadHttp: 400,
     errors.BadJson: 400,
     errors.NotAuthenticated: 401,
     errors.NotPermitted: 403,
@@ -36,6 +37,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.WorkflowIsCoded: 409,
     errors.VersionMismatch: 412,
     errors.TooLarge: 413,
+    errors.EncodingRefused: 415,
     errors.MediaTypeRefused: 415,
     errors.InvalidInput: 422,
     errors.InvalidRequest: 422,
@@ -49,6 +51,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.TooManySignals: 429,
     errors.ShuttingDown: 503,
     errors.StoreUnavailable: 503,
+    errors.TooManyConnections: 503,
 }
 """The HTTP status of every error that a caller can get."""
 
@@ -68,11 +71,13 @@ def status_of(error: errors.AnabranchError) -> int:
 def response_of(error: errors.AnabranchError) -> web.Response:
     """The answer that tells an error."""
     status = status_of(error)
-    if status == 503:
+    if status == 503 and not isinstance(error, errors.TooManyConnections):  # these are told in one line a minute
         logger.warning("answered 503: %s", error.message)
     headers = {}
     if status in RETRY_AFTER_S:
         headers["Retry-After"] = str(RETRY_AFTER_S[status])
+    if isinstance(error, errors.EncodingRefused):
+        headers["Accept-Encoding"] = "identity"  # RFC 9110, 15.5.16: what would have been taken
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="anabranch"'
     return web.Response(

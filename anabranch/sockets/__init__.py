@@ -1,5 +1,6 @@
 """The Socket.IO door: what runs are doing, live."""
 
 from anabranch.sockets.server import SocketDoor, attach
+from anabranch.sockets.wire import HAS_SHOWN_KEY
 
-__all__ = ["SocketDoor", "attach"]
+__all__ = ["HAS_SHOWN_KEY", "SocketDoor", "attach"]

@@ -71,7 +71,7 @@ class SocketDoor:
         self._members: dict[str, Member] = {}
         """By the id of the client."""
         self._key_looks: asyncio.Task[None] | None = None
-        self._protocol = open_protocol(is_own_origin)
+        self._protocol = open_protocol(is_own_origin, self._has_shown_key)
         self._verbs: dict[str, tuple[Role, Verb]] = {
             "workflow_run_join": (Role.VIEWER, self._join),
             "workflow_run_leave": (Role.VIEWER, self._leave),
@@ -222,6 +222,10 @@ class SocketDoor:
             number = secrets.token_hex(6)
             logger.error("%s met a fault, number %s", event, number, exc_info=fault)
             return refusal_of(AnabranchError(f"a fault of anabranch, number {number}"))
+
+    def _has_shown_key(self, eio_sid: str) -> bool:
+        visitor = self._visitors.get(eio_sid)
+        return visitor is not None and visitor.member is not None
 
     # -- keys -----------------------------------------------------------------------------
     async def _look_at_keys_forever(self) -> None:

@@ -34,6 +34,9 @@ BINARY_PARTS_MAX = 8
 # 30 s for a client to take something: after that it has not answered a ping either.
 SEND_PATIENCE_S = 30.0
 
+HAS_SHOWN_KEY: web.RequestKey[Callable[[], bool]] = web.RequestKey("has_shown_key")
+"""On the request that a WebSocket began with: has its client shown a valid key by now?"""
+
 _FINAL_TEXT = 0x81
 """The first byte of a WebSocket frame that holds a whole text."""
 
@@ -42,8 +45,11 @@ OwnOrigin = Callable[[str, str], bool]
 """Does a page of this Origin belong to the server that is called by this Host?"""
 
 
-def open_protocol(is_own_origin: OwnOrigin) -> Any:
-    """A Socket.IO server that lets pages of its own connect, and programs."""
+def open_protocol(is_own_origin: OwnOrigin, has_shown_key: Callable[[str], bool]) -> Any:
+    """A Socket.IO server that lets pages of its own connect, and programs.
+
+    `has_shown_key` is asked with the id of a connection.
+    """
 
     def may_connect(origin: str | None, environ: dict[str, Any]) -> bool:
         return origin is not None and is_own_origin(origin, environ["aiohttp.request"].host)
@@ -60,7 +66,7 @@ def open_protocol(is_own_origin: OwnOrigin) -> Any:
         logger=_protocol_logger,
         engineio_logger=_protocol_logger,
     )
-    server.eio._async = {**server.eio._async, "websocket": CarefulWebSocket}
+    server.eio._async = {**server.eio._async, "websocket": partial(CarefulWebSocket, has_shown_key)}
     server.eio.create_queue = SendQueue
     # Its own waits until the client has fetched everything, also that its request was refused: one that does not
     # fetch would keep that request, and what it holds, forever.
@@ -134,8 +140,13 @@ class CarefulWebSocket(WebSocket):  # type: ignore[misc]  # engineio has no type
     engine shares the processor with that.
     """
 
+    def __init__(self, has_shown_key: Callable[[str], bool], handler: Any, server: Any) -> None:
+        super().__init__(handler, server)
+        self._has_shown_key = has_shown_key
+
     async def __call__(self, environ: dict[str, Any]) -> web.WebSocketResponse:
         request = environ["aiohttp.request"]
+        request[HAS_SHOWN_KEY] = partial(self._has_shown_key, self.handler.__self__.sid)
         self._sock = web.WebSocketResponse(max_msg_size=self.server.max_http_buffer_size, compress=False)
         await self._sock.prepare(request)
         self.environ = environ

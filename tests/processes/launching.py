@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import resource
 import signal
 import subprocess
 import threading
@@ -17,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qs, urlsplit
@@ -40,7 +42,14 @@ class Answer:
 class Staying:
     """A running process; its two streams are read line by line, so that neither can fill up."""
 
-    def __init__(self, arguments: Sequence[str | Path], folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str | Path],
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        descriptors: int | None = None,
+    ) -> None:
         self._process = subprocess.Popen(
             [EXECUTABLE, *arguments],
             cwd=folder,
@@ -48,6 +57,7 @@ class Staying:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=None if descriptors is None else partial(_limit_descriptors, descriptors),
         )
         self.out: list[str] = []
         self.err: list[str] = []
@@ -163,6 +173,11 @@ class Staying:
                 self._said.put(line)
         if lines is self.out:
             self._said.put(None)
+
+
+def _limit_descriptors(number: int) -> None:
+    """As `ulimit -n` does: the soft limit and the hard one."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 
 from anabranch.app import build
+from anabranch.process import Patience, accepting, bind
 from anabranch.rest import build_application
 from anabranch.service import House, Role
 from anabranch.settings import Settings
@@ -105,18 +106,18 @@ async def served(settings_of: Callable[..., Settings]) -> AsyncIterator[Served]:
         yield each
 
 
-async def serving(settings: Settings, **limits: float) -> AsyncIterator[Served]:
+async def serving(
+    settings: Settings, *, patience: Patience | None = None, connections_max: int = 1_000, **limits: float
+) -> AsyncIterator[Served]:
     """A server on a free port, until the caller is done with it; `limits` are those of `build_application`."""
     async with build(settings).opened_house(works=True) as house:
         keys = {role.value: house.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
         keys["other"] = house.access.add_own_key(tenant_id=OTHER_TENANT, role=Role.ADMIN).key
-        runner = web.AppRunner(build_application(house, **limits), access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        try:
-            async with ClientSession() as session:
-                yield Served(house, f"http://127.0.0.1:{port}", port, session, keys)
-        finally:
-            await runner.cleanup()
+        listener = bind("127.0.0.1", 0)
+        port = listener.getsockname()[1]
+        application = build_application(house, **limits)
+        async with (
+            accepting(application, listener, connections_max=connections_max, shutdown_s=5.0, patience=patience),
+            ClientSession() as session,
+        ):
+            yield Served(house, f"http://127.0.0.1:{port}", port, session, keys)

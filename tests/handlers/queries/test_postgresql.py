@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -199,3 +200,12 @@ async def _until(shop: Shop, condition: str) -> None:
                 if row == (True,):
                     return
                 await connection.execute("SELECT pg_sleep(0.02)")
+
+
+async def test_a_source_without_a_password_reads_no_file_and_says_nothing(
+    bench: Bench, postgres_shop: Shop, capfd: pytest.CaptureFixture[str]
+) -> None:
+    parts = urlsplit(postgres_shop.reader_url)
+    await bench.source(urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", "@"))))
+    await asyncio.gather(bench.ask("SELECT 1 AS one"), return_exceptions=True)  # the server may ask for the password
+    assert capfd.readouterr().err == "", "libpq warns of a password file that is no plain file"

@@ -1,0 +1,259 @@
+"""One HTTP connection: aiohttp's protocol, with deadlines for what a client owes and refusals in our form.
+
+Made by `acceptor`, which looks at each connection once a second. aiohttp has one timeout, for a connection
+without any request; a client that sends half a request, or does not read its answer, would stay as long as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol, cast
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from anabranch.errors import AnabranchError, BadHttp, RequestTimeout, TooManyConnections
+from anabranch.rest import AUTHENTICATED, fault_response, response_of
+from anabranch.sockets import HAS_SHOWN_KEY
+
+# aiohttp logs what is no HTTP with a traceback; it is answered 400, and no news to an operator.
+_silent = logging.getLogger("anabranch.process.http.library")
+_silent.setLevel(logging.CRITICAL)
+
+# 64 KB in `stalled_s`: a client that reads 2 KB a second gets its answer, however large it is.
+PROGRESS_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a client may take, in seconds."""
+
+    head_s: float = 15.0
+    """To send the whole head of a request, from when it connects, or from the first byte of a later request.
+    A head has a kilobyte: 15 s are enough for any line that can be worked with, and with pauses of retransmission."""
+    body_s: float = 40.0
+    """To send a body. The REST API waits 30 s and answers 408; this is for every other route."""
+    stalled_s: float = 30.0
+    """To take anything at all of what is sent to it; as long as a socket client has to answer a ping."""
+    idle_s: float = 620.0
+    """Between two requests. Proxies keep connections for 600 s at most, and must be the first to close: else
+    they send a request into a connection that is just ending. When places are short, idle ones are closed first."""
+    look_s: float = 1.0
+    """How often each connection is looked at."""
+
+
+class Standing(IntEnum):
+    """How much a connection is worth when places are short: the least worthy is closed first."""
+
+    NEW = 0
+    """It has not sent a whole request yet."""
+    STRANGER = 1
+    """It has sent requests, but the latest has shown no valid key (so far)."""
+    IDLE = 2
+    """It has shown a key, and waits between two requests."""
+    AT_WORK = 3
+    """A request with a valid key is under way: never closed to make room."""
+
+
+class Registry(Protocol):
+    """Who keeps account of connections."""
+
+    def opened(self, connection: Connection) -> None:
+        """It has come."""
+
+    def changed(self, connection: Connection) -> None:
+        """Its standing may be another one."""
+
+    def closed(self, connection: Connection) -> None:
+        """It has gone, and with it its descriptor."""
+
+
+class Connection(web.RequestHandler):
+    """A connection, from its acceptance to its end."""
+
+    __slots__ = (
+        "_has_begun_head",
+        "_has_shown_key",
+        "_head_since",
+        "_patience",
+        "_registry",
+        "_request",
+        "_request_since",
+        "_requests",
+        "_resumed",
+        "_unsent",
+        "_wire",
+    )
+
+    def __init__(self, server: web.Server, registry: Registry, patience: Patience) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(
+            server,
+            loop=loop,
+            keepalive_timeout=patience.idle_s,
+            access_log=None,  # type: ignore[arg-type]  # no log of requests: their addresses may hold keys
+            logger=_silent,
+            # A compressed body is refused by the REST API; nothing is unpacked before somebody asked for it.
+            auto_decompress=False,
+        )
+        self._registry = registry
+        self._patience = patience
+        self._wire: asyncio.Transport | None = None
+        self._head_since: float | None = loop.time()
+        self._has_begun_head = False
+        self._request: web.Request | None = None
+        self._request_since = 0.0
+        self._requests = 0
+        self._has_shown_key = False
+        self._unsent: tuple[int, float] | None = None
+        self._resumed = False
+
+    @property
+    def standing(self) -> Standing:
+        """What it is worth at this moment."""
+        if self._request is not None:
+            return Standing.AT_WORK if _is_authenticated(self._request) else Standing.STRANGER
+        if self._has_shown_key:
+            return Standing.IDLE
+        return Standing.STRANGER if self._requests else Standing.NEW
+
+    # -- requests ---------------------------------------------------------------------------
+    def begin(self, request: web.Request) -> None:
+        """A request has a whole head, and is about to be handled."""
+        self._head_since, self._has_begun_head = None, False
+        self._request, self._request_since = request, self._loop.time()
+        self._requests += 1
+        self._registry.changed(self)
+
+    def end(self) -> None:
+        """It has been handled."""
+        if self._request is not None:
+            self._has_shown_key = _is_authenticated(self._request)
+        self._request = None
+        self._registry.changed(self)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what is no HTTP (400), or to a fault that no application has answered."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("half an answer is sent, and another cannot follow")
+        if status < 500:
+            # The library quotes the offending bytes on further lines.
+            reason = (message or "").splitlines()
+            response = response_of(BadHttp(f"this is not HTTP: {reason[0][:200]}" if reason else "this is not HTTP"))
+        else:
+            fault = exc if isinstance(exc, Exception) else RuntimeError(f"status {status}")
+            response = fault_response(fault, f"{request.method} {request.path}")
+        response.headers["Server"] = "anabranch"
+        response.force_close()
+        return response
+
+    # -- asyncio's protocol -----------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._wire = cast(asyncio.Transport, transport)
+        self._registry.opened(self)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """See asyncio.Protocol."""
+        self._wire = None
+        self._registry.closed(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if data and (self._request is None or self._request.content.is_eof()):  # it belongs to the next head
+            self._has_begun_head = True
+            if self._head_since is None:
+                self._head_since = self._loop.time()
+        super().data_received(data)
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol: the client has taken much of what waited for it."""
+        self._resumed = True
+        super().resume_writing()
+
+    # -- deadlines --------------------------------------------------------------------------
+    def look(self, now: float) -> None:
+        """End it if the client has let a deadline pass."""
+        wire, request = self._wire, self._request
+        if wire is None or self._is_reading(wire, now):
+            return
+        if request is not None and not request.content.is_eof():
+            if now - self._request_since > self._patience.body_s:
+                wire.abort()
+        elif request is None and self._head_since is not None and now - self._head_since > self._patience.head_s:
+            message = f"the head of a request did not arrive within {self._patience.head_s:g} s"
+            self._refuse(RequestTimeout(message))
+
+    def make_room(self) -> None:
+        """End it for another one."""
+        if self._wire is None:
+            return
+        if self._request is None:
+            self._refuse(TooManyConnections("there are as many connections as there may be"))
+        else:
+            self._wire.abort()
+
+    def _is_reading(self, wire: asyncio.Transport, now: float) -> bool:
+        """Is something on its way to the client? If it takes none of it, the connection is ended."""
+        size = wire.get_write_buffer_size()
+        resumed, self._resumed = self._resumed, False
+        if size == 0:
+            self._unsent = None
+            return False
+        if self._unsent is None or resumed or size <= self._unsent[0] - PROGRESS_BYTES:
+            self._unsent = (size, now)
+        elif size > self._unsent[0]:
+            self._unsent = (size, self._unsent[1])  # there is more to take, and nothing has been taken
+        if now - self._unsent[1] > self._patience.stalled_s:
+            wire.abort()
+        return True
+
+    def _refuse(self, refusal: AnabranchError) -> None:
+        """Say why, and close. Who has sent nothing is told nothing: it would take it for the answer to its request."""
+        assert self._wire is not None, "who has gone is told nothing"
+        if self._has_begun_head:
+            self._wire.write(raw_answer(refusal))
+        self.force_close()  # what was answered before is still sent, as long as the client takes it
+
+
+def raw_answer(refusal: AnabranchError) -> bytes:
+    """A refusal as bytes on the wire, for who has not sent a whole request; the connection ends with it."""
+    response = response_of(refusal)
+    assert isinstance(response.body, bytes), "an error is a JSON document"
+    headers = {
+        **response.headers,
+        "Content-Length": str(len(response.body)),
+        "Server": "anabranch",
+        "Connection": "close",
+    }
+    lines = (f"HTTP/1.1 {response.status} {response.reason}", *(f"{name}: {text}" for name, text in headers.items()))
+    return "\r\n".join([*lines, "", ""]).encode() + response.body
+
+
+@web.middleware
+async def track_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tell a connection when its requests begin and end. The outermost middleware."""
+    connection = request.protocol
+    assert isinstance(connection, Connection), "this application is served by an acceptor"
+    connection.begin(request)
+    try:
+        return await handler(request)
+    finally:
+        connection.end()
+
+
+def _is_authenticated(request: web.Request) -> bool:
+    """Has a valid key been shown for this request, over REST or by a socket?"""
+    has_shown_key = request.get(HAS_SHOWN_KEY)
+    return AUTHENTICATED in request or (has_shown_key is not None and has_shown_key())

@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler
 
 from anabranch.errors import AnabranchError, BadHttp, RequestTimeout, TooManyConnections
 from anabranch.rest import AUTHENTICATED, fault_response, response_of
-from anabranch.sockets import HAS_SHOWN_KEY
+from anabranch.sockets.wire import HAS_SHOWN_KEY
 
 # aiohttp logs what is no HTTP with a traceback; it is answered 400, and no news to an operator.
 _silent = logging.getLogger("anabranch.process.http.library")

@@ -285,6 +285,12 @@ class SchemaMismatch(AnabranchError):
     code = "SCHEMA_MISMATCH"
 
 
+class DatabaseMissing(AnabranchError):
+    """A command that reads, or changes what is there, was given a database that does not exist, or is empty."""
+
+    code = "DATABASE_NOT_FOUND"
+
+
 class SettingsError(AnabranchError):
     """A setting with an unknown name or a value out of bounds."""
 

@@ -58,6 +58,22 @@ Milliseconds = Annotated[int, BeforeValidator(_duration)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value was chosen: by a flag, a variable of the environment, or a line of a file."""
+
+    kind: Literal["flag", "environment", "file"]
+    name: str
+    """Of the flag, the variable or the key: `--port`, `ANABRANCH_PORT`, `port`."""
+    path: Path | None = None
+    """Of the file."""
+
+    def __str__(self) -> str:
+        if self.kind == "flag":
+            return self.name
+        return f"{self.name} in {'the environment' if self.path is None else self.path.name}"
+
+
 class Settings(BaseModel):
     """Everything an operator may choose; immutable. The sentence under each field is its documentation.
 
@@ -160,18 +176,26 @@ class Settings(BaseModel):
         was not given. Raises SettingsError for an unknown name, naming the nearest known one,
         for a value out of bounds and for a file that cannot be read.
         """
+        return cls.load_with_sources(environ=environ, folder=folder, **flags)[0]
+
+    @classmethod
+    def load_with_sources(
+        cls, *, environ: Mapping[str, str] | None = None, folder: Path | None = None, **flags: Any
+    ) -> tuple[Self, Mapping[str, Source]]:
+        """The same, and where each field was chosen: by its name; fields with their default are absent."""
         folder = folder or Path()
         found = [
             *_from_flags(flags),
-            *_from_variables(os.environ if environ is None else environ, "the environment"),
-            *_from_variables(_read_dotenv(folder / ".env"), ".env"),
+            *_from_variables(os.environ if environ is None else environ, None),
+            *_from_variables(_read_dotenv(folder / ".env"), folder / ".env"),
             *_from_toml(folder / "anabranch.toml"),
         ]
         chosen = {choice.field: choice for choice in reversed(found)}
         try:
-            return cls(**{name: choice.value for name, choice in chosen.items()})
+            settings = cls(**{name: choice.value for name, choice in chosen.items()})
         except ValidationError as refusal:
             raise _out_of_bounds(refusal, chosen) from None
+        return settings, {field: choice.source for field, choice in chosen.items()}
 
     @property
     def spans_endpoint(self) -> str | None:
@@ -217,11 +241,11 @@ def sentences() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A value that somebody chose for a field, and where, in words for an error message."""
+    """A value that somebody chose for a field, and where."""
 
     field: str
     value: Any
-    origin: str
+    source: Source
 
 
 def _setting_name(field: str) -> str:
@@ -241,10 +265,16 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterable[_Choice]:
         if name not in _FIELDS:
             raise _unknown(f"the setting {name}", name, _FIELDS)
         if value is not None:
-            yield _Choice(_FIELDS[name], value, f"--{name.replace('_', '-')}")
+            yield _Choice(_FIELDS[name], value, Source("flag", f"--{name.replace('_', '-')}"))
 
 
-def _from_variables(variables: Mapping[str, str | None], place: str) -> Iterable[_Choice]:
+def _from_variables(variables: Mapping[str, str | None], path: Path | None) -> Iterable[_Choice]:
+    """What the environment says, or the `.env` file at `path`."""
+    place = "the environment" if path is None else path.name
+
+    def source(name: str) -> Source:
+        return Source("environment" if path is None else "file", name, path)
+
     ours = {
         name: value
         for name, value in variables.items()
@@ -256,16 +286,16 @@ def _from_variables(variables: Mapping[str, str | None], place: str) -> Iterable
         if not value:  # an empty variable is how container files say "not set"
             continue
         if name in _VARIABLES:
-            yield _Choice(_VARIABLES[name], value, f"{name} in {place}")
+            yield _Choice(_VARIABLES[name], value, source(name))
         elif ours.get(name.removesuffix("_FILE")):
             raise SettingsError(
                 f"both {name.removesuffix('_FILE')} and {name} are set in {place}", hint="Remove one of the two."
             )
         else:
-            yield _Choice(_FILE_VARIABLES[name], _read_secret(name, Path(value)), f"the file of {name}")
+            yield _Choice(_FILE_VARIABLES[name], _read_secret(name, Path(value)), source(name))
     for name, field in _SHARED_VARIABLES.items():
         if variables.get(name):
-            yield _Choice(field, variables[name], f"{name} in {place}")
+            yield _Choice(field, variables[name], source(name))
 
 
 def _from_toml(path: Path) -> Iterable[_Choice]:
@@ -276,7 +306,7 @@ def _from_toml(path: Path) -> Iterable[_Choice]:
     for name, value in values.items():
         if name not in _FIELDS:
             raise _unknown(f"{name} in {path.name}", name, _FIELDS)
-        yield _Choice(_FIELDS[name], value, f"{name} in {path.name}")
+        yield _Choice(_FIELDS[name], value, Source("file", name, path))
 
 
 def _read_dotenv(path: Path) -> Mapping[str, str | None]:
@@ -315,7 +345,7 @@ def _out_of_bounds(refusal: ValidationError, chosen: Mapping[str, _Choice]) -> S
         reason = problem["msg"].removeprefix("Value error, ")
         if field == "database_url":
             reason = "it should begin with sqlite:/// or postgresql://"
-        problems.append({"name": environment_name(field), "origin": chosen[field].origin, "message": reason})
+        problems.append({"name": environment_name(field), "origin": str(chosen[field].source), "message": reason})
     message = "; ".join(f"{problem['origin']} is refused: {problem['message']}" for problem in problems)
     said = sentences()
     advice = (said.get(str(problem["loc"][0]), "") for problem in refusal.errors())

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import typer
 from pydantic import SecretStr
 
+from anabranch.cli import nearby
 from anabranch.cli.options import AsJson, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.deferred import deferred
 from anabranch.engine.rules.duration import format_duration
-from anabranch.errors import AnabranchError
-from anabranch.settings import Settings, environment_name
+from anabranch.errors import AnabranchError, DatabaseMissing
+from anabranch.settings import Settings, Source, environment_name
 
 if TYPE_CHECKING:
     from anabranch import app, migrations
@@ -22,33 +24,72 @@ else:
     app = deferred("anabranch.app")
     migrations = deferred("anabranch.migrations")
 
+EXIT_UNREACHABLE = 1
+EXIT_ABSENT = 2
+
+_PASSWORD_PARAMETER = re.compile(r"([?&]password=)[^&]*")
+
 
 def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Show the settings in force, what seals code nodes here, and whether the database answers. Exits 1 if not."""
-    settings = Settings.load(database_url=database_url)
-    in_force = {environment_name(field): _plain(field, getattr(settings, field)) for field in Settings.model_fields}
-    in_force[environment_name("database_url")] = without_password(settings.database_url)
-    database: dict[str, Any] = {"reachable": True, "schema": None, "error": None}
-    try:
-        # A person is waiting: the database answers now, or something is wrong with it.
-        database["schema"] = migrations.current(settings.database_url, connect_wait_s=0)
-    except AnabranchError as refusal:
-        database = {"reachable": False, "schema": None, "error": refusal.as_json()}
+    """Show each setting with where it comes from, what seals code nodes here, and whether the database answers.
+
+    Exits 1 if it does not, 2 if there is none where a setting says.
+    """
+    settings, sources = Settings.load_with_sources(database_url=database_url)
+    in_force = {field: _plain(field, getattr(settings, field)) for field in Settings.model_fields}
+    in_force["database_url"] = without_password(settings.database_url)
+    database, exit_code = _look_at(settings, is_chosen="database_url" in sources)
     sandbox = dict(asyncio.run(app.build(settings).probe_sandbox()))
     if as_json:
-        print_document({"settings": in_force, "database": database, "sandbox": sandbox})
+        print_document(
+            {
+                "settings": {environment_name(field): value for field, value in in_force.items()},
+                "sources": {environment_name(field): _source_as_json(sources.get(field)) for field in in_force},
+                "database": database,
+                "sandbox": sandbox,
+            }
+        )
     else:
-        print_table(("setting", "value"), list(in_force.items()))
+        rows = [(environment_name(field), value, _words(sources.get(field))) for field, value in in_force.items()]
+        print_table(("setting", "value", "from"), rows)
         print_line("code nodes are sealed by: " + ", ".join(f"{layer} {state}" for layer, state in sandbox.items()))
         print_line(_database_line(database))
-    if not database["reachable"]:
-        raise typer.Exit(1)
+    raise typer.Exit(exit_code)
+
+
+def _look_at(settings: Settings, *, is_chosen: bool) -> tuple[dict[str, Any], int]:
+    """The database as a document, and the exit code that it gives. That nobody has made the default one is no fault."""
+    try:
+        # A person is waiting: the database answers now, or something is wrong with it.
+        schema = migrations.current(settings.database_url, connect_wait_s=0)
+        if schema is None and is_chosen:
+            hint = nearby.hint_for(settings.database_url)
+            raise DatabaseMissing(f"there is no database at {without_password(settings.database_url)}", hint=hint)
+    except AnabranchError as refusal:
+        database = {"reachable": False, "schema": None, "error": refusal.as_json()}
+        return database, EXIT_ABSENT if isinstance(refusal, DatabaseMissing) else EXIT_UNREACHABLE
+    return {"reachable": True, "schema": schema, "error": None}, 0
 
 
 def without_password(url: str) -> str:
     """A database URL that may be shown."""
     password = urlsplit(url).password
-    return url if password is None else url.replace(f":{password}@", ":***@")
+    shown = url if password is None else url.replace(f":{password}@", ":***@")
+    return _PASSWORD_PARAMETER.sub(r"\1***", shown)
+
+
+def _words(source: Source | None) -> str:
+    """Where a value comes from, for a person: the file with its whole path."""
+    if source is None:
+        return "default"
+    return str(source) if source.path is None else f"{source.name} in {source.path.absolute()}"
+
+
+def _source_as_json(source: Source | None) -> dict[str, str | None]:
+    if source is None:
+        return {"kind": "default", "name": None, "path": None}
+    path = None if source.path is None else str(source.path.absolute())
+    return {"kind": source.kind, "name": source.name, "path": path}
 
 
 def _plain(field: str, value: Any) -> Any:
@@ -61,6 +102,8 @@ def _plain(field: str, value: Any) -> Any:
 
 
 def _database_line(database: dict[str, Any]) -> str:
-    if not database["reachable"]:
-        return f"the database does not answer: {database['error']['message']}"
-    return f"the database answers; its schema is {database['schema'] or 'not there yet: `anabranch migrate` makes it'}"
+    if database["error"] is not None:
+        return f"the database does not answer: {database['error']['message']}\nhint: {database['error']['hint']}"
+    if database["schema"] is None:
+        return f"there is no database yet. {nearby.HOW_TO_MAKE}"
+    return f"the database answers; its schema is {database['schema']}"

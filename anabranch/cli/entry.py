@@ -24,6 +24,7 @@ from anabranch.errors import (
     AddressUnusable,
     AnabranchError,
     BadJson,
+    DatabaseMissing,
     DataSourceInUse,
     InvalidInput,
     InvalidRequest,
@@ -61,6 +62,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 _USAGE_ERRORS = (
     AddressUnusable,
     BadJson,
+    DatabaseMissing,
     DataSourceInUse,
     InvalidInput,
     InvalidRequest,

@@ -48,7 +48,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a key and print it, this once: what is stored is only its hash."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(database_url=database_url, tenant=tenant, creates=True)
     created = _ask(session, lambda access: access.create_key(tenant_id=session.tenant, role=role, actor=CLI_ACTOR))
     if as_json:
         print_document(

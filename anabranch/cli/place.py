@@ -104,17 +104,18 @@ def open_place(
     token: str | None,
     database_url: str | None,
     tenant: str,
+    creates: bool = False,
     imports: Sequence[str] | None = None,
 ) -> Place:
     """The server that is named, on the command line or by the settings, or else the database.
 
-    A database is waited for, and what `imports` name is imported. Raises SettingsError,
-    InvalidRequest, and for a database StoreUnavailable and SchemaMismatch.
+    A database is waited for, made only with `creates`, and what `imports` name is imported. Raises SettingsError,
+    InvalidRequest, and for a database DatabaseMissing, StoreUnavailable and SchemaMismatch.
     """
     server = _server(url=url, token=token, database_url=database_url, tenant=tenant, imports=imports)
     if server is not None:
         return server
-    session = open_session(database_url=database_url, tenant=tenant, imports=imports)
+    session = open_session(database_url=database_url, tenant=tenant, creates=creates, imports=imports)
     return Place(lambda: _opened(session), same_place(database_url=database_url, tenant=tenant))
 
 

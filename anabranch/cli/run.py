@@ -59,6 +59,9 @@ class _Assignment:
 
     session: Session
     target: str | None
+    is_file: bool
+    document: Any
+    """What the file holds, if `target` names one."""
     input_: Any
     resume: str | None
     progress: on_screen.Progress | None
@@ -96,9 +99,13 @@ def run(
     if resume is not None and input_ is not None:
         raise InvalidRequest("a resumed run keeps its input", hint="Leave --input out, or start a new run.")
     value = read_value(input_, what="--input", default={})
-    session = open_session(database_url=database_url, tenant=tenant, imports=imports)
+    is_file = target is not None and _is_file(target)
+    document = read_json_file(str(target)) if is_file else None
+    # By name a workflow is there already, unless the code that is imported declares it.
+    begins = resume is None and (is_file or bool(imports))
+    session = open_session(database_url=database_url, tenant=tenant, creates=begins, imports=imports)
     progress = on_screen.Progress(stderr=as_json, instance_id=resume) if watch else None
-    assignment = _Assignment(session, target, value, resume, progress)
+    assignment = _Assignment(session, target, is_file, document, value, resume, progress)
     try:
         outcome = outcome_of(asyncio.run(_until_stopped(assignment)))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -151,8 +158,8 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
 async def _start(assignment: _Assignment, service: WorkflowService) -> str:
     target, tenant_id = assignment.target, assignment.session.tenant
     assert target is not None
-    if _is_file(target):
-        saved, report = await service.save_workflow(read_json_file(target), tenant_id=tenant_id, actor=CLI_ACTOR)
+    if assignment.is_file:
+        saved, report = await service.save_workflow(assignment.document, tenant_id=tenant_id, actor=CLI_ACTOR)
         for warning in report.warnings:
             print_note(f"warning {problem_line(warning.as_json())}")
         target = saved.workflow_id
@@ -174,7 +181,7 @@ async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> N
     assert resume is not None
     row = await service.get_run_status(resume, tenant_id=tenant_id)
     if target is not None:
-        name = _name_in(read_json_file(target)) if _is_file(target) else target
+        name = _name_in(assignment.document) if assignment.is_file else target
         if name not in (row.head.workflow_name, row.head.workflow_id):
             raise InvalidRequest(
                 f"run {resume} is one of {row.head.workflow_name}, not of {name}",

@@ -48,7 +48,7 @@ def set_secret(
     """Store a secret, over the one before. A value on the command line stays in the shell's history: pipe it in."""
     text = _typed(name) if value is None else value
     secrets.check_secret(name, text)  # before a key is made for nothing
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(database_url=database_url, tenant=tenant, creates=True)
     entry = _ask(
         session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR), makes_key=True
     )

@@ -132,7 +132,7 @@ def dev(
 
 
 def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | None) -> Session:
-    return open_session(database_url=database_url, tenant=DEFAULT_TENANT, imports=imports, **flags)
+    return open_session(database_url=database_url, tenant=DEFAULT_TENANT, creates=True, imports=imports, **flags)
 
 
 async def _has_keys(application: App) -> bool:

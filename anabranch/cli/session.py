@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from anabranch.cli import nearby
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
-from anabranch.errors import InvalidRequest
+from anabranch.errors import DatabaseMissing, InvalidRequest
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,11 +59,17 @@ class Session:
 
 
 def open_session(
-    *, database_url: str | None, tenant: str, imports: Sequence[str] | None = None, **flags: Any
+    *,
+    database_url: str | None,
+    tenant: str,
+    creates: bool = False,
+    imports: Sequence[str] | None = None,
+    **flags: Any,
 ) -> Session:
     """Read the settings (`flags` are further ones), import the code of users, and wait for the database.
 
-    Raises SettingsError, InvalidRequest, StoreUnavailable, SchemaMismatch.
+    A database that does not exist is only made with `creates`: for commands that begin something. Raises
+    SettingsError, InvalidRequest, DatabaseMissing, StoreUnavailable, SchemaMismatch.
     """
     if not 1 <= len(tenant) <= TENANT_CHARACTERS_MAX or not tenant.isprintable():
         raise InvalidRequest(f"--tenant has 1 to {TENANT_CHARACTERS_MAX} printable characters")
@@ -71,9 +78,13 @@ def open_session(
         import_user_code(name)
     # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent
     # database is waited for, Ctrl-C must work.
-    migrations.ensure_schema(
-        settings.database_url,
-        auto_migrate=settings.auto_migrate,
-        connect_wait_s=settings.database_wait_ms / 1000,
-    )
+    try:
+        migrations.ensure_schema(
+            settings.database_url,
+            auto_migrate=settings.auto_migrate,
+            creates=creates,
+            connect_wait_s=settings.database_wait_ms / 1000,
+        )
+    except DatabaseMissing as missing:
+        raise DatabaseMissing(missing.message, hint=nearby.hint_for(settings.database_url)) from None
     return Session(settings, tenant)

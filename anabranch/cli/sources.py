@@ -39,7 +39,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Save a data source. A password on the command line stays in the shell's history: pipe the URL in."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(database_url=database_url, tenant=tenant, creates=True)
     document = {"name": name, "url": sys.stdin.read(STDIN_CHARACTERS_MAX).strip() if url == "-" else url}
     if replace:
         source = session.ask_data(

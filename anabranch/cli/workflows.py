@@ -84,8 +84,8 @@ def import_files(
     as_json: AsJson = False,
 ) -> None:
     """Save workflows under their names: new, the next version, or nothing if the newest is the same."""
-    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant, imports=imports)
     documents = [(file, read_json_file(file)) for file in files]
+    place = open_place(url=url, token=token, database_url=database_url, tenant=tenant, creates=True, imports=imports)
 
     async def save_all(service: RunsAndWorkflows) -> list[dict[str, Any]]:
         for file, document in documents:  # all are looked at before one is saved

@@ -23,7 +23,7 @@ from anabranch.engine.store.revision import check_revision, refuse_unversioned, 
 from anabranch.engine.store.schema import SCHEMA_REVISION
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import CONNECT_PAUSE_S, CONNECT_WAIT_S
-from anabranch.errors import SchemaMismatch, StoreUnavailable
+from anabranch.errors import DatabaseMissing, SchemaMismatch, StoreUnavailable
 
 # Four tenths of a second to import, and a database is migrated once.
 if TYPE_CHECKING:
@@ -77,19 +77,33 @@ def current(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str | None:
         return revision_of(connection)
 
 
-def ensure_schema(url: str, *, auto_migrate: bool, connect_wait_s: float = CONNECT_WAIT_S) -> None:
-    """Make sure that a database can be worked with: an empty one is brought to the current schema.
+def ensure_schema(
+    url: str, *, auto_migrate: bool, creates: bool = True, connect_wait_s: float = CONNECT_WAIT_S
+) -> None:
+    """Make sure that a database can be worked with: an absent or empty one is brought to the current schema.
 
-    One with an older schema is only migrated with `auto_migrate`. Raises SchemaMismatch, naming
-    both versions, otherwise as `upgrade`.
+    Without `creates` such a database raises DatabaseMissing and stays as it is. One with an older schema is only
+    migrated with `auto_migrate`. Raises SchemaMismatch, naming both versions, otherwise as `upgrade`.
     """
     found = current(url, connect_wait_s=connect_wait_s)
+    if found is None and not creates:
+        _refuse_empty(url, connect_wait_s=connect_wait_s)
     if found is None or (auto_migrate and found < SCHEMA_REVISION):
         upgrade(url, connect_wait_s=connect_wait_s)
         return
     dialect = dialect_of(url)
     with _connected(dialect, wait_s=connect_wait_s) as connection:
         check_revision(connection, place=dialect.place)
+
+
+def _refuse_empty(url: str, *, connect_wait_s: float) -> None:
+    """Raise DatabaseMissing, or SchemaMismatch where the tables of another program are."""
+    dialect = dialect_of(url)
+    if isinstance(dialect, SqliteDialect) and not dialect.path.exists():
+        raise DatabaseMissing(f"there is no {dialect.place}")
+    with _connected(dialect, wait_s=connect_wait_s) as connection:
+        refuse_unversioned(connection, place=dialect.place)
+    raise DatabaseMissing(f"the {dialect.place} is empty: it has no tables of anabranch")
 
 
 def _refuse_newer(dialect: Dialect, connection: Connection) -> None:

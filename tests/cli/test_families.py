@@ -108,6 +108,7 @@ def test_a_signal_is_kept_until_something_waits(anabranch: Command, waiting: str
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_said_to_be_absent(anabranch: Command, arguments: tuple[str, ...]) -> None:
+    anabranch("migrate")
     assert anabranch(*arguments, "--json").document["error"]["code"] == "NOT_FOUND"
     assert anabranch(*arguments).code == 2
 
@@ -121,6 +122,7 @@ def test_what_is_not_there_is_said_to_be_absent(anabranch: Command, arguments: t
     ],
 )  # fmt: skip
 def test_misuse_is_refused_with_a_hint(anabranch: Command, arguments: tuple[str, ...]) -> None:
+    anabranch("migrate")
     refused = anabranch(*arguments)
 
     assert refused.code == 2

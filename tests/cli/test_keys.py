@@ -58,6 +58,7 @@ def test_keys_are_listed_by_tenant(anabranch: Command) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(anabranch: Command, arguments: tuple[str, ...], code: str) -> None:
+    anabranch("migrate")
     refused = anabranch("keys", *arguments)
     assert (refused.code, refused.err.split(":")[0]) == (2, f"error {code}")
 

@@ -156,6 +156,7 @@ def test_the_server_may_be_named_by_the_settings(
     assert anabranch("runs", "list", "--json").document["items"][0]["instanceID"] == greeted
     assert anabranch("runs", "start", "greeting").code == 2, "it is the server that is asked: a viewer may not start"
     elsewhere = ("--database-url", "sqlite:///elsewhere.db")
+    anabranch("migrate", *elsewhere)
     assert anabranch("runs", "list", *elsewhere, "--json").document["items"] == [], "a flag beats the environment"
     assert server.keys["viewer"] not in anabranch("doctor", "--json").out
 

@@ -90,6 +90,7 @@ def test_without_a_terminal_watching_prints_a_line_for_each_step(anabranch: Comm
 def test_what_must_be_corrected_exits_2_in_one_line(
     anabranch: Command, write: Write, arguments: list[str], code: str, message: str
 ) -> None:
+    anabranch("migrate")
     write("greeting.json", GREETING)
     write("invalid.json", {"nodes": [], "edges": []})
     Path("broken.json").write_text("{")

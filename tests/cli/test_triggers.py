@@ -28,6 +28,7 @@ def test_a_schedule_is_created_listed_and_deleted(anabranch: Command, write: Wri
 
 
 def test_a_schedule_that_makes_no_sense_is_said_with_its_places(anabranch: Command, write: Write) -> None:
+    anabranch("migrate")
     refused = anabranch("schedules", "create", "x", "nothing", "--cron", "61 * * * *", "--timezone", "Mars")
     assert refused.code == 2
     assert "NOT_FOUND at /workflow" in refused.err and "BAD_TIMEZONE at /timezone" in refused.err

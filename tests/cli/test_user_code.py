@@ -81,7 +81,8 @@ def test_what_breaks_in_a_file_is_told_with_its_place(
     Path("broken.py").write_text(code)
     Path("neighbour.py").write_text("1 / 0")
 
-    printed = anabranch("workflows", "import", "absent.json", "--import", imported)
+    Path("flow.json").write_text("{}")
+    printed = anabranch("workflows", "import", "flow.json", "--import", imported)
 
     first, *further = printed.err.splitlines()
     assert (printed.code, printed.out) == (2, "")
@@ -96,7 +97,8 @@ def test_what_breaks_in_a_file_is_told_with_its_place(
     [("absent.py", "no such file"), ("absent", "there is no module 'absent'"), ("absent.x", "no module 'absent'")],
 )
 def test_what_is_not_there_is_said_to_be_absent(anabranch: Command, imported: str, message: str) -> None:
-    printed = anabranch("workflows", "import", "absent.json", "--import", imported)
+    Path("flow.json").write_text("{}")
+    printed = anabranch("workflows", "import", "flow.json", "--import", imported)
 
     assert (printed.code, message in printed.err, ".py file" in printed.err) == (2, True, True)
 

@@ -60,6 +60,7 @@ def runs_of(anabranch: Command) -> int:
 def test_a_bad_file_is_refused_with_its_code_and_place_wherever_it_is_given(
     anabranch: Command, write: Write, content: tuple[bytes, str, str]
 ) -> None:
+    anabranch("migrate")
     write("plain.json", PLAIN)
     write("bad.json", content[0])
     for arguments in COMMANDS.values():

@@ -34,7 +34,7 @@ from anabranch.engine.telemetry import Telemetry, unsurrounded
 from anabranch.errors import SettingsError
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
-from anabranch.handlers.sandbox import Sandbox
+from anabranch.handlers.sandbox import LANGUAGES, Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.secrets import Safe, SecretBox, find_key
@@ -143,7 +143,9 @@ class App:
             feed = Feed(Meters(Names(settings.metrics_names)), spans)
             traced = node_types if current is None else TracedHandlers(node_types, current)
             telemetry = None if spans is None and not counts else feed
-            engine = self._engine(store, WithBodies(traced, runner), runner, telemetry, works=works, only=only)
+            engine = self._engine(
+                store, WithBodies(traced, runner), runner, telemetry, rooms.sandbox, works=works, only=only
+            )
             if current is not None:
                 current.connect(engine.orchestrator.head_of)
             service = WorkflowService(
@@ -151,6 +153,7 @@ class App:
                 node_types=node_types,
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
+                pending_per_tenant_max=settings.pending_per_tenant_max,
                 references=References(workflows=store, queries=rooms.data.saved, secrets=SecretTable(store)),
             )
             children.connect(engine, service)
@@ -227,6 +230,7 @@ class App:
         handlers: HandlerRegistry,
         runner: Runner,
         telemetry: Telemetry | None,
+        sandbox: Sandbox,
         *,
         works: bool,
         only: Sequence[str] | None,
@@ -236,6 +240,7 @@ class App:
             lease_ms=settings.lease_ms,
             concurrency=settings.concurrency,
             held_max=settings.held_max,
+            held_per_tenant_max=settings.held_per_tenant_max,
             recoveries_max=settings.recovery_limit,
             sweep_interval_ms=settings.sweep_interval_ms,
             works=works,
@@ -248,6 +253,7 @@ class App:
             line=open_hint_line(settings.database_url),
             known_code=runner.known,
             telemetry=telemetry,
+            gates={language: sandbox.gate(language) for language in LANGUAGES},
         )
         store.tell(engine.notices)
         return engine
@@ -316,7 +322,14 @@ class App:
         """Schedules and topics; with `works` what is due and unfinished is started here, until the end."""
         saved, saved_topics = ScheduleTable(store), TopicTable(store)
         scheduler = Scheduler(saved=saved, starter=workflows, clock=SystemClock(), store_now=store.now)
-        publisher = Publisher(saved=saved_topics, starter=workflows, clock=SystemClock(), store_now=store.now)
+        publisher = Publisher(
+            saved=saved_topics,
+            starter=workflows,
+            clock=SystemClock(),
+            store_now=store.now,
+            unfinished_max=self.settings.unfinished_max,
+            unfinished_per_tenant_max=self.settings.unfinished_per_tenant_max,
+        )
         if works:
             await scheduler.start()
             await publisher.start()

@@ -118,6 +118,21 @@ class Settings(BaseModel):
     pending_max: int = Field(default=100_000, ge=1, le=10_000_000)
     """PENDING runs after which a start that has to wait is refused with TOO_MANY_PENDING, 1 to 10,000,000."""
 
+    held_max_per_tenant: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Of these, runs of one tenant: so many runs of one never keep another's from being held. By default half of
+    `held_max`; with one tenant alone set it to the same."""
+
+    pending_max_per_tenant: int | None = Field(default=None, ge=1, le=10_000_000)
+    """PENDING runs of one tenant after which its further starts are refused with TOO_MANY_PENDING; by default half of
+    `pending_max`."""
+
+    unfinished_max: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Messages on topics whose runs could not be started yet, after which further ones are refused with
+    TOO_MANY_PENDING, 1 to 1,000,000."""
+
+    unfinished_max_per_tenant: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Of these, messages of one tenant; by default half of `unfinished_max`."""
+
     recovery_limit: int = Field(default=RECOVERIES_MAX, ge=1, le=1_000)
     """Takeovers of a crashed worker's run without any progress after which the run is FAILED, 1 to 1,000."""
 
@@ -198,6 +213,21 @@ class Settings(BaseModel):
         return settings, {field: choice.source for field, choice in chosen.items()}
 
     @property
+    def held_per_tenant_max(self) -> int:
+        """Runs of one tenant that one worker holds at once."""
+        return _share(self.held_max, self.held_max_per_tenant)
+
+    @property
+    def pending_per_tenant_max(self) -> int:
+        """PENDING runs of one tenant."""
+        return _share(self.pending_max, self.pending_max_per_tenant)
+
+    @property
+    def unfinished_per_tenant_max(self) -> int:
+        """Unfinished messages of one tenant."""
+        return _share(self.unfinished_max, self.unfinished_max_per_tenant)
+
+    @property
     def spans_endpoint(self) -> str | None:
         """Where spans are exported to; None: nowhere."""
         is_wanted = self.otlp_endpoint is not None if self.otlp_enabled is None else self.otlp_enabled
@@ -214,6 +244,11 @@ class Settings(BaseModel):
             if size != SECRET_KEY_BYTES:
                 raise ValueError("it should be 32 bytes in base64; make one with `openssl rand -base64 32`")
         return value
+
+
+def _share(limit: int, chosen: int | None) -> int:
+    """What one tenant may have of a limit for all: half, rounded up, unless something else was chosen."""
+    return (limit + 1) // 2 if chosen is None else min(chosen, limit)
 
 
 def environment_name(field: str) -> str:

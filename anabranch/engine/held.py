@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import Clock
@@ -149,6 +149,7 @@ class HeldInstances:
         self._task_worker = task_worker
         self._telemetry = telemetry
         self._held: dict[str, Held] = {}
+        self._of_tenant: Counter[str] = Counter()
         self._ready: deque[str] = deque()
         self.arrived = asyncio.Event()
         """Set when something becomes ready."""
@@ -156,6 +157,15 @@ class HeldInstances:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def count_of(self, tenant_id: str) -> int:
+        """How many are held of this tenant."""
+        return self._of_tenant[tenant_id]
+
+    @property
+    def by_tenant(self) -> Mapping[str, int]:
+        """How many are held of each tenant of whom any is."""
+        return self._of_tenant
 
     @property
     def ids(self) -> list[str]:
@@ -191,6 +201,7 @@ class HeldInstances:
         if stale is not None:
             self.let_go(stale)
         self._held[held.holding.instance_id] = held
+        self._of_tenant[held.holding.state.head.tenant_id] += 1
         if self._telemetry is not None:
             held.telemetry = self._telemetry.of_run(held.holding.state.head, held.holding.state.plan, log)
         self.enqueue(held)
@@ -239,6 +250,10 @@ class HeldInstances:
         instance_id = held.holding.instance_id
         if self.still_has(held):
             del self._held[instance_id]
+            tenant_id = held.holding.state.head.tenant_id
+            self._of_tenant[tenant_id] -= 1
+            if not self._of_tenant[tenant_id]:
+                del self._of_tenant[tenant_id]
             self.delays.schedule(instance_id, None)
             # A body is called again under one dispatch: a late repeat of what its first call came to takes the
             # second out of `performing`, and it must not run on.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
@@ -24,7 +24,7 @@ from anabranch.engine.leases import Leases
 from anabranch.engine.observe import Observers, StoreNews
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.ports import Clock, InstanceHead, Store
+from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
 from anabranch.engine.prompting import Prompt
 from anabranch.engine.queues import ResultQueue, TaskQueue
 from anabranch.engine.recovery import POLL_MS, Recovery
@@ -48,6 +48,8 @@ class EngineOptions:
     """Executions at once: handlers mostly wait for others."""
     held_max: int = 10_000
     """Instances in memory: some kilobytes each."""
+    held_per_tenant_max: int | None = None
+    """Of these, instances of one tenant; None: as many as there may be."""
     recoveries_max: int = RECOVERIES_MAX
     batch_turns_max: int = BATCH_TURNS_MAX
     """Turns in one commit."""
@@ -75,20 +77,25 @@ class Engine:
         line: HintLine | None = None,
         known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
         telemetry: Telemetry | None = None,
+        gates: Mapping[str, Gate] | None = None,
     ) -> None:
         """`line` joins it with the other processes of the store; the store is to be told of `notices`.
 
         `known_code` gives name and version of the coded workflows that `handlers` can run the bodies of;
-        `telemetry` is told of every row that this process writes.
+        `telemetry` is told of every row that this process writes; `gates` are those of node types that need
+        something scarce, by the type's name.
         """
         self._known_code = known_code
         self.store = store
         self.options = options
         self.clock = clock or SystemClock()
+        self._held_per_tenant_max = (
+            options.held_max if options.held_per_tenant_max is None else options.held_per_tenant_max
+        )
         self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
         self.observers = Observers()
         self.plans = PlanCache(store, handlers)
-        self._tasks = TaskQueue()
+        self._tasks = TaskQueue(gates)
         results = ResultQueue()
         task_worker = TaskWorker(
             handlers=handlers, tasks=self._tasks, results=results, clock=self.clock, concurrency=options.concurrency
@@ -115,6 +122,7 @@ class Engine:
             clock=self.clock,
             lease_ms=options.lease_ms,
             held_max=options.held_max,
+            held_per_tenant_max=self._held_per_tenant_max,
             known_code=known_code,
             only=options.only,
             poll_ms=options.poll_ms,
@@ -136,7 +144,7 @@ class Engine:
 
     def may_hold(self, head: InstanceHead) -> bool:
         """May this instance be born here? There must be room, and for a coded one its function."""
-        if not self.has_room:
+        if not self.has_room(head.tenant_id):
             return False
         return self.can_run(kind=head.kind, workflow=head.workflow_name, version=head.workflow_version)
 
@@ -144,10 +152,15 @@ class Engine:
         """Is what runs of this workflow need here? A coded one needs its function, in this version."""
         return kind != CODED_KIND or (workflow, version) in self._known_code()
 
-    @property
-    def has_room(self) -> bool:
-        """May another instance be born here?"""
-        return self.options.works and not self._stopped and len(self.orchestrator.held) < self.options.held_max
+    def has_room(self, tenant_id: str) -> bool:
+        """May another instance of this tenant be born here?"""
+        held = self.orchestrator.held
+        return (
+            self.options.works
+            and not self._stopped
+            and len(held) < self.options.held_max
+            and held.count_of(tenant_id) < self._held_per_tenant_max
+        )
 
     async def start(self) -> None:
         """Return when ready to work. The store must have been started. Raises StoreUnavailable."""

@@ -23,6 +23,7 @@ __all__ = [
     "Claimed",
     "Clock",
     "ForeignResult",
+    "Gate",
     "InputFilter",
     "InstanceHead",
     "InstanceRow",
@@ -30,6 +31,7 @@ __all__ = [
     "Observer",
     "Outcome",
     "Store",
+    "TenantRooms",
     "Turn",
     "WorkflowEntry",
     "WorkflowVersion",
@@ -115,6 +117,15 @@ class WorkflowEntry:
     """None unless it was asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class TenantRooms:
+    """How many more runs of each tenant a worker takes."""
+
+    each: int
+    of: Mapping[str, int]
+    """Of these tenants so many instead; 0: their runs are left out, and take no place in the claim."""
+
+
 # 5 s: time for a worker that knows the code of a run, if there is one, to come before all those that do not. These
 # then find out that nobody does, and write it down.
 CODE_GRACE_MS = 5_000
@@ -160,6 +171,7 @@ class Store(Protocol):
         only: Sequence[str] | None = None,
         steal: bool = False,
         known_code: Sequence[tuple[str, int]] | None = None,
+        rooms: TenantRooms | None = None,
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
 
@@ -168,7 +180,8 @@ class Store(Protocol):
         skipped. `only` restricts it to these ids and the families below them (`anabranch run`);
         `steal` takes them from a live lease too (`run --resume`), which does not count as lapsed:
         its worker had not crashed. With `known_code` (names and versions) coded runs of others are
-        left for `CODE_GRACE_MS` to the workers that know them.
+        left for `CODE_GRACE_MS` to the workers that know them. `rooms` bounds how many of each tenant
+        are taken: those beyond it stay as they are, although they count towards `limit`.
         """
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
@@ -246,8 +259,8 @@ class Store(Protocol):
     async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
         """Open instances held under a lease that has run out, longest overdue first."""
 
-    async def count_pending(self, *, up_to: int) -> int:
-        """PENDING instances, due now or later, counted up to that many and no further."""
+    async def count_pending(self, *, up_to: int) -> dict[str, int]:
+        """PENDING instances by tenant, due now or later; counting stops when there are `up_to` in all."""
 
     # -- upkeep ---------------------------------------------------------------------------
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
@@ -353,6 +366,19 @@ class Observer(Protocol):
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """These events are in the log."""
+
+
+class Gate(Protocol):
+    """Something scarce that nodes of some types need: their jobs stay queued, without a slot, until it admits them."""
+
+    def is_open(self) -> bool:
+        """May any job begin now? If something has to be made ready first, that is started here."""
+
+    def admits(self, tenant_id: str) -> bool:
+        """May a job of this tenant begin now?"""
+
+    def subscribe(self, opened: Callable[[], None]) -> None:
+        """Call this whenever a job that had to wait may perhaps begin; it must not block or raise."""
 
 
 class ChangeHints(Protocol):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.ports import Claimed, Clock, Store
+from anabranch.engine.ports import Claimed, Clock, Store, TenantRooms
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -37,6 +38,7 @@ class Recovery:
         clock: Clock,
         lease_ms: int,
         held_max: int,
+        held_per_tenant_max: int,
         known_code: Callable[[], Sequence[tuple[str, int]]],
         only: Sequence[str] | None = None,
         poll_ms: int = POLL_MS,
@@ -48,6 +50,7 @@ class Recovery:
         self._clock = clock
         self._lease_ms = lease_ms
         self._held_max = held_max
+        self._held_per_tenant_max = held_per_tenant_max
         self._known_code = known_code
         self._only = only
         self._poll_ms = poll_ms
@@ -56,6 +59,10 @@ class Recovery:
         """One claim at a time: two would count on the same room."""
         self._postponed: list[tuple[Claimed, float]] = []
         """Claimed, but the store did not answer what plan they follow; with the time of the claim."""
+        self._sits_out: str | None = None
+        """The tenant that had most of a full claim: the next claim leaves it out, so that others' runs are found."""
+        self._may_find_more = False
+        """Did the last claim leave something behind that the next one could take at once?"""
 
     def restrict(self, instance_ids: Sequence[str]) -> None:
         """From now on adopt only these instances."""
@@ -79,14 +86,18 @@ class Recovery:
 
     async def claim_all(self) -> None:
         """Claim until nothing is left that may be claimed, or no room. Raises StoreUnavailable."""
-        while await self.claim_once() >= CLAIM_MAX:
-            pass
+        while True:
+            await self.claim_once()
+            if not self._may_find_more:
+                return
 
     async def _claim_within_room(self, *, steal: bool) -> int:
         await self._adopt_postponed()
+        self._may_find_more = False
         room = min(CLAIM_MAX, self._held_max - len(self._orchestrator.held))
         if room <= 0:
             return 0
+        sat_out, self._sits_out = self._sits_out, None
         asked_at = self._clock.monotonic()
         claimed = await self._store.claim(
             worker_id=self._orchestrator.worker_id,
@@ -95,10 +106,35 @@ class Recovery:
             only=self._only,
             steal=steal,
             known_code=self._known_code(),
+            rooms=TenantRooms(self._held_per_tenant_max, self._rooms(without=sat_out)),
         )
+        self._plan_next(claimed, limit=room, sat_out=sat_out)
         for one in claimed:
             await self._adopt(one, asked_at)
         return len(claimed)
+
+    def _rooms(self, *, without: str | None) -> dict[str, int]:
+        """How many more runs of those tenants are taken that have some here already."""
+        held = self._orchestrator.held.by_tenant
+        rooms = {tenant_id: max(0, self._held_per_tenant_max - count) for tenant_id, count in held.items()}
+        if without is not None:
+            rooms[without] = 0
+        return rooms
+
+    def _plan_next(self, claimed: Sequence[Claimed], *, limit: int, sat_out: str | None) -> None:
+        """Is another claim due at once, and who is left out of it?
+
+        Runs are claimed by how long they are overdue: without this, a tenant with ten thousand of them would be
+        served first however few the others have.
+        """
+        taken = Counter(one.loaded.row.head.tenant_id for one in claimed)
+        held = self._orchestrator.held
+        was_cut = any(count + held.count_of(of) >= self._held_per_tenant_max for of, count in taken.items())
+        is_full = len(claimed) >= limit
+        if is_full and sat_out is None:
+            tenant_id, most = taken.most_common(1)[0]
+            self._sits_out = tenant_id if most > limit // 2 else None
+        self._may_find_more = is_full or was_cut or sat_out is not None
 
     async def _adopt_postponed(self) -> None:
         """What was claimed and could not be taken up since the store went away, while its lease is young."""
@@ -121,12 +157,12 @@ class Recovery:
 
     async def _claim_forever(self) -> None:
         while True:
-            claimed = 0
             try:
-                claimed = await self.claim_once()
+                await self.claim_once()
             except StoreUnavailable as failure:
                 self._orchestrator.note_failure(failure)
             except Exception:
                 logger.exception("claiming went wrong; tried again")
-            if claimed < CLAIM_MAX:
+                self._may_find_more = False
+            if not self._may_find_more:
                 await self._clock.sleep(self._poll_ms)

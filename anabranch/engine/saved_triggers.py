@@ -145,10 +145,13 @@ class SavedTopics(Protocol):
     async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:
         """Those of a tenant whose patterns begin with one of these segments, in the order of their ids."""
 
-    async def add_message(self, message: Message, *, own_ms: int, unfinished_max: int) -> Message:
+    async def add_message(
+        self, message: Message, *, own_ms: int, unfinished_max: int, unfinished_per_tenant_max: int
+    ) -> Message:
         """Keep a message, or give back the tenant's one with its topic and key.
 
-        It is nobody else's to finish for `own_ms`. Raises TooManyPending while `unfinished_max` wait to be finished.
+        It is nobody else's to finish for `own_ms`. Raises TooManyPending while `unfinished_max` wait to be
+        finished, or `unfinished_per_tenant_max` of its tenant.
         """
 
     async def save_deliveries(self, message: Message) -> None:

@@ -58,13 +58,16 @@ class RunVerbs(InquiryVerbs):
         node_types: NodeTypes,
         retention_days_max: int,
         pending_max: int,
+        pending_per_tenant_max: int | None = None,
         references: References | None = None,
     ) -> None:
         super().__init__(engine=engine, node_types=node_types, references=references)
         self.retention_days_max = retention_days_max
         self._arrivals = Arrivals(engine.plans, self._log_after)
         self._newest = NewestVersions()
-        self._pending_limit = PendingLimit(store=engine.store, clock=engine.clock, runs_max=pending_max)
+        self._pending_limit = PendingLimit(
+            store=engine.store, clock=engine.clock, runs_max=pending_max, runs_per_tenant_max=pending_per_tenant_max
+        )
 
     def check_can_run(self, *, kind: str, workflow: str, version: int) -> None:
         """For who runs nothing else: raise UnknownWorkflow for a run that would wait here for its code for ever."""
@@ -162,7 +165,7 @@ class RunVerbs(InquiryVerbs):
         head = make_head(found, plan)
         hold = self._engine.may_hold(head)
         if not hold or head.available_at > head.created_at:
-            await self._pending_limit.take_place()
+            await self._pending_limit.take_place(head.tenant_id)
         started = Started(payload, begin=hold, only_newest=only_newest)
         birth = await self._engine.orchestrator.give_birth(head, plan, started)
         status = birth.status

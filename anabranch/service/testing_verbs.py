@@ -44,9 +44,9 @@ class TestingVerbs(RunVerbs):
         plan = await asyncio.to_thread(self._engine.plans.compile, definition.value)
         payload = await input_payload(input_, plan)
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())
-        hold = self._engine.has_room
+        hold = self._engine.has_room(tenant_id)
         if not hold:
-            await self._pending_limit.take_place()
+            await self._pending_limit.take_place(tenant_id)
         birth = await self._engine.orchestrator.give_birth(
             head, plan, Started(payload, begin=hold, definition=definition)
         )

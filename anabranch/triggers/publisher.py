@@ -53,9 +53,13 @@ class Publisher:
         clock: Clock,
         store_now: Callable[[], Awaitable[int]],
         own_ms: int = OWN_MS,
+        unfinished_max: int = UNFINISHED_MAX,
+        unfinished_per_tenant_max: int | None = None,
     ) -> None:
         """`store_now` is the clock that the age of messages is judged by; `clock` only waits."""
         self._own_ms = own_ms
+        self._unfinished_max = unfinished_max
+        self._unfinished_per_tenant_max = unfinished_per_tenant_max or unfinished_max
         self._saved = saved
         self._starter = starter
         self._clock = clock
@@ -75,7 +79,12 @@ class Publisher:
         deliveries = await asyncio.to_thread(_owed, candidates, topic)
         message_id = str(uuid.uuid4())
         wanted = Message(message_id, tenant_id, topic, message_id if key is None else key, payload, deliveries)
-        kept = await self._saved.add_message(wanted, own_ms=self._own_ms, unfinished_max=UNFINISHED_MAX)
+        kept = await self._saved.add_message(
+            wanted,
+            own_ms=self._own_ms,
+            unfinished_max=self._unfinished_max,
+            unfinished_per_tenant_max=self._unfinished_per_tenant_max,
+        )
         return await self._finish(kept)
 
     async def start(self) -> None:

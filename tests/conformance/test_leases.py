@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
-from anabranch.engine.ports import Store
+from anabranch.engine.ports import Store, TenantRooms
 from anabranch.engine.rules.events import Status
 from tests.conformance.building import (
     HOUR_MS,
@@ -302,3 +303,31 @@ async def test_stale_running_instances_are_held_ones_whose_lease_ran_out(store: 
     await committed(store, ending(await born(store)))
     assert await store.get_stale_running_instances(limit=10) == [old, young]
     assert await store.get_stale_running_instances(limit=1) == [old]
+
+
+# -- tenants ----------------------------------------------------------------------------------------
+async def test_a_claim_takes_no_more_of_a_tenant_than_there_is_room_for(store: Store) -> None:
+    busy = [await born(store, tenant_id="busy'{}", turn_changes=LAPSED) for _ in range(4)]
+    quiet = await born(store, tenant_id="quiet", turn_changes=LAPSED)
+    other = await born(store, tenant_id="other", turn_changes=LAPSED)
+    rooms = TenantRooms(each=1, of={"busy'{}": 2})
+
+    claimed = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, rooms=rooms)
+
+    taken = Counter(one.loaded.row.head.tenant_id for one in claimed)
+    assert taken == {"busy'{}": 2, "quiet": 1, "other": 1}
+    left = [row for row in busy if row.head.instance_id not in {one.loaded.row.head.instance_id for one in claimed}]
+    for row in left:
+        await assert_unchanged(store, row)
+    assert {quiet.head.instance_id, other.head.instance_id} <= {one.loaded.row.head.instance_id for one in claimed}
+
+
+async def test_a_tenant_without_room_takes_no_place_in_a_claim(store: Store) -> None:
+    for _ in range(5):
+        await born(store, tenant_id="busy", turn_changes=LAPSED)
+    late = await born(store, tenant_id="quiet", turn_changes={"available_at": await store.now() - 1})
+    rooms = TenantRooms(each=5, of={"busy": 0})
+
+    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=2, lease_ms=LEASE_MS, rooms=rooms)
+
+    assert claimed.loaded.row.head.instance_id == late.head.instance_id

@@ -206,16 +206,17 @@ async def test_completed_and_dispatched_nodes_are_those_of_the_root(store: Store
 
 
 async def test_pending_instances_are_counted_as_far_as_asked(store: Store) -> None:
-    assert await store.count_pending(up_to=100) == 0
+    assert await store.count_pending(up_to=100) == {}
     now = await store.now()
     await store.commit([birth(new_head(now=now), worker_id=None) for _ in range(3)])
     await born(store)
     cancelled = await born(store, worker_id=None)
     await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
     await born(store, turn_changes={"status": Status.PENDING, "available_at": now + HOUR_MS}, worker_id=None)
-    assert await store.count_pending(up_to=100) == 4
-    assert await store.count_pending(up_to=4) == 4
-    assert await store.count_pending(up_to=3) == 3
+    await born(store, worker_id=None, tenant_id="another")
+    assert await store.count_pending(up_to=100) == {TENANT: 4, "another": 1}
+    assert await store.count_pending(up_to=5) == {TENANT: 4, "another": 1}
+    assert sum((await store.count_pending(up_to=3)).values()) == 3
 
 
 # -- test runs ------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ def database_url(sqlite_url: str) -> str:
 
 @pytest.fixture
 async def impatient(settings_of: Callable[..., Settings]) -> AsyncIterator[Served]:
-    """A server that waits a tenth of a second for a body, and lets two runs wait to start."""
-    async for each in serving(settings_of(pending_max=2), body_patience_s=0.1):
+    """A server that waits a tenth of a second for a body, and lets four runs wait to start, two of each tenant."""
+    async for each in serving(settings_of(pending_max=4), body_patience_s=0.1):
         yield each
 
 
@@ -50,6 +50,7 @@ async def test_starts_are_refused_before_the_queue_grows_without_bound(impatient
         assert kept.status == 201
     refused = await impatient.ask("POST", path, json={"availableAt": LATER})
     assert (refused.status, refused.code) == (429, "TOO_MANY_PENDING")
+    assert refused.json["error"]["details"] == {"limit": 2, "scope": "tenant"}
     assert int(refused.headers["Retry-After"]) >= 1
     repeated = await impatient.ask("POST", path, json={"availableAt": LATER, "idempotencyKey": "key-1"})
     assert repeated.status == 200

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from anabranch.engine.ports import Claimed, Loaded, Outcome
+from anabranch.engine.ports import Claimed, Loaded, Outcome, TenantRooms
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.turn import Turn
 from anabranch.engine.store.memory import Faults, MemoryStore
@@ -177,10 +177,17 @@ class Connection(MemoryStore):
         only: Sequence[str] | None = None,
         steal: bool = False,
         known_code: Sequence[tuple[str, int]] | None = None,
+        rooms: TenantRooms | None = None,
     ) -> list[Claimed]:
         """Count where claimed instances come from."""
         claimed = await super().claim(
-            worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal, known_code=known_code
+            worker_id=worker_id,
+            limit=limit,
+            lease_ms=lease_ms,
+            only=only,
+            steal=steal,
+            known_code=known_code,
+            rooms=rooms,
         )
         for one in claimed:
             self._weather.rarities["lapsed lease claimed" if one.lapsed else "free instance claimed"] += 1

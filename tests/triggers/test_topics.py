@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.saved_triggers import Message, Subscription
+from anabranch.engine.saved_triggers import Delivery, Message, Subscription
 from anabranch.errors import InvalidInput, InvalidRequest, LimitReached, NotFound, TooManyPending
 from anabranch.service import message_as_json, subscription_as_json
 from anabranch.triggers.publisher import KEPT_MS
@@ -200,4 +200,19 @@ async def test_limits_are_answered(office: Office) -> None:
         await office.saved_topics.add_subscription(second, count_max=1)
     message = Message(str(uuid.uuid4()), TENANT, "a", "k", None)
     with pytest.raises(TooManyPending):
-        await office.saved_topics.add_message(message, own_ms=1, unfinished_max=0)
+        await office.saved_topics.add_message(message, own_ms=1, unfinished_max=0, unfinished_per_tenant_max=0)
+
+
+async def test_a_tenant_at_its_own_limit_of_unfinished_messages_leaves_the_rest_to_others(office: Office) -> None:
+    async def publish(tenant_id: str) -> None:
+        owed = [Delivery(str(uuid.uuid4()), "report")]
+        message = Message(str(uuid.uuid4()), tenant_id, "a", str(uuid.uuid4()), None, owed)
+        await office.saved_topics.add_message(message, own_ms=1, unfinished_max=3, unfinished_per_tenant_max=2)
+
+    await publish(TENANT)
+    await publish(TENANT)
+    with pytest.raises(TooManyPending, match=f"2 messages of tenant '{TENANT}'"):
+        await publish(TENANT)
+    await publish("another")
+    with pytest.raises(TooManyPending, match="3 messages wait"):
+        await publish("another")

@@ -11,14 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 
+from anabranch.engine.ports import Gate
+from anabranch.engine.queues.jobs import FairJobs, NodeJob
 from anabranch.engine.queues.slots import Slot, Slots, present_slot
-from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.context import Context
-from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.stimuli import NodeResult
 
 logger = logging.getLogger("anabranch.engine")
@@ -32,23 +29,12 @@ CANCEL_PATIENCE_S = 5.0
 JOBS_IN_A_ROW_MAX = 32
 
 
-@dataclass(slots=True, eq=False)
-class NodeJob:
-    """One attempt to execute: ids, and references to the shared plan node and context snapshot. Never changed."""
-
-    instance_id: str
-    tenant_id: str
-    workflow_id: str | None
-    dispatch: Dispatch
-    node: PlanNode
-    context: Context
-
-
 class TaskQueue:
-    """Node jobs, first in first out, taken by as many concurrent consumers as there are slots and lent ones."""
+    """Node jobs, tenants in turn, taken by as many concurrent consumers as there are slots and lent ones."""
 
-    def __init__(self) -> None:
-        self._jobs: deque[NodeJob] = deque()
+    def __init__(self, gates: Mapping[str, Gate] | None = None) -> None:
+        """`gates` are those of node types whose jobs have to be admitted, by the type's name."""
+        self._jobs = FairJobs(gates or {})
         self._idlers: list[asyncio.Future[None]] = []
         """Consumers with nothing to do, each waiting to be woken for one job."""
         self._process: Callable[[NodeJob], Awaitable[None]] | None = None
@@ -60,6 +46,8 @@ class TaskQueue:
         self._busy = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        for gate in set((gates or {}).values()):
+            gate.subscribe(self._wake_one)
 
     def register_task_worker(self, process: Callable[[NodeJob], Awaitable[None]], *, concurrency: int) -> None:
         """Name the function that executes a job, and how many run at once. Before `start`."""
@@ -69,7 +57,7 @@ class TaskQueue:
     def add_node_job(self, job: NodeJob) -> None:
         """Queue a job; after `close` it is dropped (the log still owes it, the next owner performs it)."""
         if not self._closed:
-            self._jobs.append(job)
+            self._jobs.add(job)
             self._wake_one()
 
     @property
@@ -105,7 +93,7 @@ class TaskQueue:
                 logger.warning("%d handlers do not end although they were cancelled; they are left behind", len(deaf))
 
     def _wake_one(self) -> None:
-        if not self._jobs:
+        if not self._jobs.waiting:
             return
         while self._idlers:
             idler = self._idlers.pop()
@@ -126,10 +114,14 @@ class TaskQueue:
         in_a_row = 0
         slot: Slot | None = None  # kept from job to job: taking one for each would wake others for nothing
         while True:
-            if slot is not None and not (self._jobs and slot.is_kept):
+            if slot is not None and not (self._jobs.waiting and slot.is_kept):
                 slot.end()
                 slot = None
-            if not self._jobs or (slot is None and not self._slots.has_free):
+            job = self._jobs.pop() if slot is not None or self._slots.has_free else None
+            if job is None:
+                if slot is not None:
+                    slot.end()
+                    slot = None
                 if len(self._consumers) > self._slots.concurrency:
                     del self._consumers[me]  # it stood in for one that had lent its slot
                     return
@@ -138,7 +130,6 @@ class TaskQueue:
                 self._idlers.append(idler)
                 await idler
                 continue
-            job = self._jobs.popleft()
             if slot is None:
                 slot = self._slots.take()
                 present_slot.set(slot)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, Engine, TextClause
 
-from anabranch.engine.ports import InstanceRow, Loaded, Turn
+from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Turn
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store.faults import Fault
@@ -127,6 +127,7 @@ class Dialect(Protocol):
         only: Sequence[str] | None,
         steal: bool,
         known_code: Sequence[str] | None,
+        rooms: TenantRooms | None,
     ) -> list[Taken]:
         """Raise the version of due instances and give them to the worker."""
 

@@ -157,10 +157,11 @@ class Inquiries(SqlRoom):
         )
         return [instance_row(tuple(row)) for row in rows]
 
-    async def count_pending(self, *, up_to: int) -> int:
-        """PENDING instances, due now or later, counted up to that many and no further."""
+    async def count_pending(self, *, up_to: int) -> dict[str, int]:
+        """PENDING instances by tenant, due now or later; counting stops when there are `up_to` in all."""
         limit = {"up_to": up_to}
-        return await self.read(lambda connection: int(connection.execute(statements.COUNT_PENDING, limit).scalar_one()))
+        rows = await self.read(lambda connection: connection.execute(statements.COUNT_PENDING, limit).all())
+        return {row[0]: row[1] for row in rows}
 
     async def _load_by_pages(self, instance_id: str, *, after_seq: int) -> Loaded | None:
         """A row and its log up to there: what was in the log when the row was read is in it for good."""

@@ -9,6 +9,7 @@ no dice of its own: with the same calls it always does the same. `Faults` makes 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -20,6 +21,7 @@ from anabranch.engine.ports import (
     InstanceRow,
     Loaded,
     Outcome,
+    TenantRooms,
     Turn,
     WorkflowEntry,
     WorkflowVersion,
@@ -102,12 +104,19 @@ class MemoryStore:
         only: Sequence[str] | None = None,
         steal: bool = False,
         known_code: Sequence[tuple[str, int]] | None = None,
+        rooms: TenantRooms | None = None,
     ) -> list[Claimed]:
         """See `ports.Store.claim`."""
         await self.faults.before("claim")
         writes = self.database.writes
         claimed = self.database.claim(
-            worker_id=worker_id, limit=limit, lease_ms=lease_ms, only=only, steal=steal, known_code=known_code
+            worker_id=worker_id,
+            limit=limit,
+            lease_ms=lease_ms,
+            only=only,
+            steal=steal,
+            known_code=known_code,
+            rooms=rooms,
         )
         self._own_writes += self.database.writes - writes
         await self.faults.after("claim")
@@ -246,11 +255,11 @@ class MemoryStore:
         await self.faults.before("get_stale_running_instances")
         return self.database.stale_rows()[:limit]
 
-    async def count_pending(self, *, up_to: int) -> int:
+    async def count_pending(self, *, up_to: int) -> dict[str, int]:
         """See `ports.Store.count_pending`."""
         await self.faults.before("count_pending")
-        pending = (row for row in self.database.open_rows() if row.status is Status.PENDING)
-        return sum(1 for _ in islice(pending, up_to))
+        pending = (row.head.tenant_id for row in self.database.open_rows() if row.status is Status.PENDING)
+        return dict(Counter(islice(pending, up_to)))
 
     # -- upkeep ---------------------------------------------------------------------------
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:

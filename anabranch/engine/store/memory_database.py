@@ -8,6 +8,7 @@ simulator read `instances` and listen with `on_commit`; nobody but this file wri
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from anabranch.engine.ports import (
     InstanceRow,
     Loaded,
     Outcome,
+    TenantRooms,
     Turn,
 )
 from anabranch.engine.rules.coded.plan import CODED_KIND
@@ -103,15 +105,18 @@ class MemoryDatabase:
         only: Collection[str] | None,
         steal: bool,
         known_code: Collection[tuple[str, int]] | None = None,
+        rooms: TenantRooms | None = None,
     ) -> list[Claimed]:
         """Give due instances (with `steal` held ones too) to this worker, longest overdue first."""
         now = self.now()
         due = [row for row in self._family_rows(only) if _is_due(row, now) or (steal and row.worker_id is not None)]
         if known_code is not None:
             due = [row for row in due if _is_for(row, known_code, now)]
+        if rooms is not None:
+            due = [row for row in due if rooms.of.get(row.head.tenant_id) != 0]
         claimed: list[Claimed] = []
         changes: list[Change] = []
-        for row in heapq.nsmallest(limit, due, key=_overdue_order):
+        for row in _within(rooms, heapq.nsmallest(limit, due, key=_overdue_order)):
             record = self._open[row.head.instance_id]
             lapsed = row.worker_id not in (None, worker_id) and _is_due(row, now)
             record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=now + lease_ms)
@@ -368,6 +373,16 @@ def _is_for(row: InstanceRow, known_code: Collection[tuple[str, int]], now: int)
     head = row.head
     known = head.kind != CODED_KIND or (head.workflow_name, head.workflow_version) in known_code
     return known or (row.available_at is not None and row.available_at <= now - CODE_GRACE_MS)
+
+
+def _within(rooms: TenantRooms | None, due: Sequence[InstanceRow]) -> Iterator[InstanceRow]:
+    """Of each tenant the first ones, as many as there is room for."""
+    taken: Counter[str] = Counter()
+    for row in due:
+        tenant_id = row.head.tenant_id
+        taken[tenant_id] += 1
+        if rooms is None or taken[tenant_id] <= rooms.of.get(tenant_id, rooms.each):
+            yield row
 
 
 def _overdue_order(row: InstanceRow) -> tuple[int, str]:

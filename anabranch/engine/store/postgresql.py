@@ -19,7 +19,7 @@ from sqlalchemy import event as engine_events
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from anabranch.engine.ports import InstanceRow, Loaded, Turn
+from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Turn
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store import postgresql_statements as statements
@@ -215,6 +215,7 @@ class PostgresqlDialect:
         only: Sequence[str] | None,
         steal: bool,
         known_code: Sequence[str] | None,
+        rooms: TenantRooms | None,
     ) -> list[Taken]:
         """See `Dialect.claim`."""
         parameters: dict[str, Any] = {"worker_id": worker_id, "limit": limit, "lease_ms": lease_ms}
@@ -222,9 +223,16 @@ class PostgresqlDialect:
             parameters["ids"] = self.ids(only)
         if known_code is not None:
             parameters["known_code"] = list(known_code)
-        rows = connection.execute(
-            statements.claim(only=only is not None, steal=steal, knows=known_code is not None), parameters
+        if rooms is not None:
+            parameters |= {
+                "room": rooms.each,
+                "rooms": orjson.dumps(rooms.of).decode(),
+                "full": [tenant_id for tenant_id, room in rooms.of.items() if not room],
+            }
+        statement = statements.claim(
+            only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None
         )
+        rows = connection.execute(statement, parameters)
         return [Taken(*row) for row in rows]
 
     def append_foreign(self, connection: Connection, event: ForeignEvent, *, signals_max: int) -> InstanceRow | None:

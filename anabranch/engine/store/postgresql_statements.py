@@ -215,25 +215,35 @@ READ_LOG = text(f"""
 
 
 @cache
-def claim(*, only: bool, steal: bool, knows: bool) -> TextClause:
+def claim(*, only: bool, steal: bool, knows: bool, rooms: bool) -> TextClause:
     """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first.
 
-    Uses ix_instance_available, or the primary key and ix_instance_root when only some families are
-    asked for. Skips rows that another claim or a commit holds locked. The version rises although no event is
-    appended: a worker that lost its lease without knowing must lose its next commit too.
+    Uses ix_instance_available, or the primary key and ix_instance_root when only some families are asked for. Skips
+    rows that another claim or a commit holds locked. With `rooms` it takes no more of a tenant than there is room for;
+    the other rows that it found are unlocked again. The version rises although no event is appended: a worker that lost
+    its lease without knowing must lose its next commit too.
     """
     due = f"available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL" if steal else "")
     among = "AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))" if only else ""
     if knows:
         mine = "workflow_name || ':' || workflow_version = ANY(CAST(:known_code AS text[]))"
         among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= {NOW_MS} - {CODE_GRACE_MS})"
+    within = "TRUE"
+    if rooms:
+        among += " AND tenant_id <> ALL(CAST(:full AS text[]))"
+        within = "of_tenant <= coalesce(CAST(CAST(:rooms AS json) ->> tenant_id AS integer), :room)"
     return text(f"""
-        WITH due AS (
-            SELECT instance_id, available_at,
+        WITH found AS (
+            SELECT instance_id, tenant_id, available_at,
                 CASE WHEN worker_id <> :worker_id AND available_at <= {NOW_MS} THEN available_at END AS lapsed_at
             FROM workflow_instances
             WHERE {IS_OPEN} AND ({due}) {among}
             ORDER BY available_at, instance_id LIMIT :limit FOR UPDATE SKIP LOCKED
+        ), due AS (
+            SELECT * FROM (
+                SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, instance_id) AS of_tenant
+                FROM found) AS numbered
+            WHERE {within}
         ), taken AS (
             UPDATE workflow_instances AS i
             SET version = i.version + 1, worker_id = :worker_id, available_at = {NOW_MS} + :lease_ms

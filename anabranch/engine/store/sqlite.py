@@ -24,7 +24,7 @@ from sqlalchemy import event as engine_events
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from anabranch.engine.ports import InstanceRow, Loaded, Turn
+from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Turn
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store import sqlite_statements as statements
@@ -167,16 +167,22 @@ class SqliteDialect:
         only: Sequence[str] | None,
         steal: bool,
         known_code: Sequence[str] | None,
+        rooms: TenantRooms | None,
     ) -> list[Taken]:
         """See `Dialect.claim`."""
         with self.transaction(connection):
             now = self.now(connection)
-            due = statements.claimable(only=only is not None, steal=steal, knows=known_code is not None)
+            due = statements.claimable(
+                only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None
+            )
             parameters: dict[str, Any] = {"worker_id": worker_id, "now": now, "limit": limit}
             if only is not None:
                 parameters["ids"] = self.ids(only)
             if known_code is not None:
                 parameters["known_code"] = orjson.dumps(known_code).decode()
+            if rooms is not None:
+                # As pairs, not as an object: a path of SQLite's would read a tenant's name as a place.
+                parameters |= {"room": rooms.each, "rooms": orjson.dumps(list(rooms.of.items())).decode()}
             taken = [Taken(*row) for row in _one_list(connection, due, **parameters)]
             if taken:
                 ids = self.ids([one.instance_id for one in taken])

@@ -222,11 +222,12 @@ def doomed(by: str) -> TextClause:
 
 
 @cache
-def claimable(*, only: bool, steal: bool, knows: bool) -> TextClause:
+def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool) -> TextClause:
     """Open instances that are due (with `steal` also held ones), longest overdue first.
 
     Uses ix_instance_available, or the primary key and ix_instance_root when only some families
-    are asked for. The write lock is already held, so nobody else is claiming them.
+    are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already held, so nobody
+    else is claiming them.
     """
     due = "available_at <= :now" + (" OR worker_id IS NOT NULL" if steal else "")
     ids = "(SELECT value FROM json_each(:ids))"
@@ -234,13 +235,20 @@ def claimable(*, only: bool, steal: bool, knows: bool) -> TextClause:
     if knows:
         mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
         among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= :now - {CODE_GRACE_MS})"
+    within = "TRUE"
+    if rooms:
+        room_of = "SELECT value ->> 1 FROM json_each(:rooms) WHERE value ->> 0 = tenant_id"
+        among += " AND tenant_id NOT IN (SELECT value ->> 0 FROM json_each(:rooms) WHERE value ->> 1 = 0)"
+        within = f"of_tenant <= coalesce(({room_of}), :room)"
     return text(f"""
         SELECT json_group_array(json_array(instance_id, lapsed_at)) FROM (
-            SELECT instance_id,
+          SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, instance_id) AS of_tenant FROM (
+            SELECT instance_id, tenant_id, available_at,
                 CASE WHEN worker_id <> :worker_id AND available_at <= :now THEN available_at END AS lapsed_at
             FROM workflow_instances
             WHERE {IS_OPEN} AND ({due}) {among}
-            ORDER BY available_at, instance_id LIMIT :limit)
+            ORDER BY available_at, instance_id LIMIT :limit))
+        WHERE {within}
     """)
 
 

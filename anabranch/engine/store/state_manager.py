@@ -17,7 +17,7 @@ from contextlib import suppress
 from sqlalchemy import Connection
 
 from anabranch.engine.hint_line import Notices
-from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Outcome, Turn
+from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Outcome, TenantRooms, Turn
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.values import Payload
@@ -135,6 +135,7 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         only: Sequence[str] | None = None,
         steal: bool = False,
         known_code: Sequence[tuple[str, int]] | None = None,
+        rooms: TenantRooms | None = None,
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them."""
         known = None if known_code is None else [f"{name}:{version}" for name, version in known_code]
@@ -147,6 +148,7 @@ class SqlStore(Inquiries, Definitions, Upkeep):
                 only=only,
                 steal=steal,
                 known_code=known,
+                rooms=rooms,
             )
         )
         if not taken:

@@ -81,9 +81,11 @@ STALE_INSTANCES = text(f"""
 """Held instances whose lease has run out, longest overdue first. Uses ix_instance_available."""
 
 COUNT_PENDING = text(f"""
-    SELECT count(*) FROM (SELECT 1 FROM workflow_instances WHERE {IS_PENDING} LIMIT :up_to) AS pending
+    SELECT tenant_id, count(*) FROM (
+        SELECT tenant_id FROM workflow_instances WHERE {IS_PENDING} LIMIT :up_to) AS pending
+    GROUP BY tenant_id
 """)
-"""PENDING instances, up to a limit. Uses ix_instance_pending."""
+"""PENDING instances by tenant, up to a limit in all. Uses ix_instance_pending."""
 
 DESCENDANTS = text(f"""
     SELECT {_COLUMNS} FROM workflow_instances WHERE root_id = :root_id ORDER BY instance_id LIMIT :limit

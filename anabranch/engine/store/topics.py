@@ -97,13 +97,22 @@ class TopicTable:
             .order_by(topic_subscriptions.c.subscription_id)
         )
 
-    async def add_message(self, message: Message, *, own_ms: int, unfinished_max: int) -> Message:
+    async def add_message(
+        self, message: Message, *, own_ms: int, unfinished_max: int, unfinished_per_tenant_max: int
+    ) -> Message:
         """See `SavedTopics.add_message`."""
 
         def add(connection: Connection) -> Message:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
-                return _add_message(connection, message, now=now, own_ms=own_ms, unfinished_max=unfinished_max)
+                return _add_message(
+                    connection,
+                    message,
+                    now=now,
+                    own_ms=own_ms,
+                    unfinished_max=unfinished_max,
+                    unfinished_per_tenant_max=unfinished_per_tenant_max,
+                )
 
         try:
             return await self._store.write(add)
@@ -193,7 +202,15 @@ def _record(connection: Connection, actor: str | None, action: str, subscription
     )
 
 
-def _add_message(connection: Connection, wanted: Message, *, now: int, own_ms: int, unfinished_max: int) -> Message:
+def _add_message(
+    connection: Connection,
+    wanted: Message,
+    *,
+    now: int,
+    own_ms: int,
+    unfinished_max: int,
+    unfinished_per_tenant_max: int,
+) -> Message:
     known = connection.execute(
         select(*_MESSAGE).where(
             topic_messages.c.tenant_id == wanted.tenant_id,
@@ -203,9 +220,18 @@ def _add_message(connection: Connection, wanted: Message, *, now: int, own_ms: i
     ).one_or_none()
     if known is not None:
         return _message(known)
-    unfinished = select(topic_messages.c.message_id).where(topic_messages.c.due_at.is_not(None)).limit(unfinished_max)
-    if connection.execute(select(func.count()).select_from(unfinished.subquery())).scalar_one() >= unfinished_max:
+    open_ones = select(topic_messages.c.tenant_id).where(topic_messages.c.due_at.is_not(None)).limit(unfinished_max)
+    counted = open_ones.subquery()
+    of_tenant = func.count().filter(counted.c.tenant_id == wanted.tenant_id)
+    in_all, of_its_tenant = connection.execute(select(func.count(), of_tenant).select_from(counted)).one()
+    if in_all >= unfinished_max:
         raise TooManyPending(f"{unfinished_max} messages wait for their runs to be started already")
+    if of_its_tenant >= unfinished_per_tenant_max:
+        raise TooManyPending(
+            f"{unfinished_per_tenant_max} messages of tenant {wanted.tenant_id!r} wait for their runs already",
+            hint="Retry later; the operator may raise ANABRANCH_UNFINISHED_MAX_PER_TENANT.",
+            details={"limit": unfinished_per_tenant_max, "scope": "tenant"},
+        )
     connection.execute(
         insert(topic_messages).values(
             message_id=wanted.message_id,

@@ -1,6 +1,7 @@
 """The isolated processes behind javascript and python nodes."""
 
 from anabranch.handlers.sandbox.jobs import (
+    LANGUAGES,
     CodeJob,
     CodeProblem,
     CodeRunner,
@@ -11,6 +12,7 @@ from anabranch.handlers.sandbox.jobs import (
 from anabranch.handlers.sandbox.sandbox import Sandbox
 
 __all__ = [
+    "LANGUAGES",
     "CodeJob",
     "CodeProblem",
     "CodeRunner",

@@ -12,13 +12,16 @@ from typing import Any, Protocol
 from anabranch.errors import NodeFailure
 from anabranch.handlers.fetched import HttpAnswer
 
+LANGUAGES = ("python", "javascript")
+"""What code may be written in; the node types have the same names."""
+
 
 @dataclass(frozen=True, slots=True)
 class CodeJob:
     """One execution of a function body."""
 
     language: str
-    """`python` or `javascript`."""
+    """One of `LANGUAGES`."""
     code: str
     context: Mapping[str, Any]
     """What the code sees as `ctx`: JSON values."""

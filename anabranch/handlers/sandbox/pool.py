@@ -50,12 +50,23 @@ class Pool:
     """Children of one language, `warm` of them forked ahead once there was a first job."""
 
     def __init__(
-        self, language: str, *, warm: int, requires_seccomp: bool, on_start: Callable[[ForkServer], None]
+        self,
+        language: str,
+        *,
+        warm: int,
+        requires_seccomp: bool,
+        on_start: Callable[[ForkServer], None],
+        on_ready: Callable[[], None],
     ) -> None:
+        """`on_start` hears of each new fork server; `on_ready` is called when a start that `is_ready` began is over."""
         self._language = language
         self._warm = warm
         self._requires_seccomp = requires_seccomp
         self._on_start = on_start
+        self._on_ready = on_ready
+        self._start_ahead: asyncio.Task[None] | None = None
+        self._not_started: ForkServerLost | None = None
+        """Why the last start ahead failed: the next who wants a child is told."""
         self._server: ForkServer | None = None
         self._starting = asyncio.Lock()
         self._started_at = 0.0
@@ -76,8 +87,19 @@ class Pool:
         """Has the fork server gone, and not been replaced yet?"""
         return self._server is None and self.starts > 0
 
+    def is_ready(self) -> bool:
+        """Will `take` answer at once? If not, a fork server is started meanwhile."""
+        if self._server is not None or self._not_started is not None or self._stopped:
+            return True
+        if self._start_ahead is None:
+            self._start_ahead = asyncio.create_task(self._make_ready(), name="sandbox-start")
+        return False
+
     async def take(self) -> Child:
         """A child of one's own. Raises ForkServerLost if there is no way to get one."""
+        if self._not_started is not None:
+            lost, self._not_started = self._not_started, None
+            raise lost
         for _ in range(2):
             server = await self._running_server()
             try:
@@ -111,6 +133,15 @@ class Pool:
             if server is not None:
                 self._forget_server()
                 await asyncio.to_thread(server.close)
+
+    async def _make_ready(self) -> None:
+        try:
+            await self._running_server()
+        except ForkServerLost as lost:
+            self._not_started = lost
+        finally:
+            self._start_ahead = None
+            self._on_ready()
 
     async def _running_server(self) -> ForkServer:
         async with self._starting:

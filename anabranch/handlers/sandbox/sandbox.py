@@ -13,7 +13,7 @@ import math
 import os
 import platform
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -62,6 +62,7 @@ class Sandbox:
         self._pools: dict[str, Pool] = {}
         self._checker = Checker(requires_seccomp=not unsafe)
         self._layers: Mapping[str, str] | None = None
+        self._on_ready: list[Callable[[], None]] = []
 
     async def run(self, job: CodeJob, log: LogLine) -> Any:
         """What the code returned: JSON of at most 1 MB and 64 levels.
@@ -72,8 +73,8 @@ class Sandbox:
         """
         if platform.system() != "Linux" and not self._unsafe:
             raise unavailable(f"{platform.system()} has no seccomp")
-        context = _encoded_context(job)
         async with self._turnstile.place(job.tenant_id):
+            context = _encoded_context(job)
             answer = await self._answer(job, context, log)
         if "result" in answer:
             return answer["result"]
@@ -90,6 +91,10 @@ class Sandbox:
             with suppress(ForkServerLost):
                 await pool.bury(await pool.take())
         return self._layers or {"seccomp": "no (the fork server does not start)"}
+
+    def gate(self, language: str) -> CodeGate:
+        """What a queue asks before a job of this language takes a slot (`ports.Gate`)."""
+        return CodeGate(self, language)
 
     def health(self) -> dict[str, Any]:
         """How it is: `state` is idle (never used), ready, degraded (a fork server is lost) or unavailable."""
@@ -112,7 +117,25 @@ class Sandbox:
             await pool.stop()
         await asyncio.to_thread(self._checker.stop)
 
+    # -- for gates -------------------------------------------------------------------------
+    def is_open(self, language: str) -> bool:
+        """Is there a free place, and a fork server to take a child from? Starts one where there is none."""
+        return self._turnstile.has_room and self._pool(language).is_ready()
+
+    def admits(self, tenant_id: str) -> bool:
+        """May this tenant have one more place?"""
+        return self._turnstile.admits(tenant_id)
+
+    def subscribe(self, opened: Callable[[], None]) -> None:
+        """Call this whenever a place is free or a fork server was started."""
+        self._turnstile.subscribe(opened)
+        self._on_ready.append(opened)
+
     # -- within ----------------------------------------------------------------------------
+
+    def _ready(self) -> None:
+        for opened in self._on_ready:
+            opened()
 
     def _state(self) -> str:
         if self._layers is None:
@@ -128,7 +151,11 @@ class Sandbox:
         pool = self._pools.get(language)
         if pool is None:
             pool = self._pools[language] = Pool(
-                language, warm=self._warm, requires_seccomp=not self._unsafe, on_start=self._started
+                language,
+                warm=self._warm,
+                requires_seccomp=not self._unsafe,
+                on_start=self._started,
+                on_ready=self._ready,
             )
         return pool
 
@@ -175,6 +202,26 @@ class Sandbox:
             raise _died(f"its process sent {broke}") from None
         except ChildEnded:
             return None
+
+
+class CodeGate:
+    """Keeps jobs of one language in the queue while they would have to wait for the sandbox."""
+
+    def __init__(self, sandbox: Sandbox, language: str) -> None:
+        self._sandbox = sandbox
+        self._language = language
+
+    def is_open(self) -> bool:
+        """Is there a free place, and a fork server? Starts one where there is none."""
+        return self._sandbox.is_open(self._language)
+
+    def admits(self, tenant_id: str) -> bool:
+        """May a job of this tenant begin now?"""
+        return self._sandbox.admits(tenant_id)
+
+    def subscribe(self, opened: Callable[[], None]) -> None:
+        """Call this whenever a job that had to wait may perhaps begin."""
+        self._sandbox.subscribe(opened)
 
 
 def _limits(job: CodeJob) -> bytes:

@@ -1,14 +1,15 @@
 """Who is next: a bounded number of executions at once, fair among tenants.
 
-Called by the sandbox. Tenants take turns however many jobs each has waiting, and no tenant may
-fill every place, so that the next one never waits for a stranger's timeout.
+Called by the sandbox. Tenants take turns however many jobs each has waiting, and no tenant may fill every place,
+so that the next one never waits for another's timeout. The engine's queue asks `has_room` and `admits` beforehand,
+and keeps jobs that would have to wait; who comes without asking waits here.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 
@@ -21,6 +22,7 @@ class Turnstile:
         self._inside: Counter[str] = Counter()
         # Tenants in the order in which they are asked next; each with those of it that wait.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._on_leave: list[Callable[[], None]] = []
 
     @property
     def inside(self) -> int:
@@ -31,6 +33,19 @@ class Turnstile:
     def waiting(self) -> int:
         """How many wait."""
         return sum(len(queue) for queue in self._waiting.values())
+
+    @property
+    def has_room(self) -> bool:
+        """Is there a free place?"""
+        return self.inside < self._places
+
+    def admits(self, tenant_id: str) -> bool:
+        """Would a job of this tenant get in at once?"""
+        return self.has_room and self._inside[tenant_id] < self._places_per_tenant
+
+    def subscribe(self, left: Callable[[], None]) -> None:
+        """Call this whenever a place has become free."""
+        self._on_leave.append(left)
 
     @asynccontextmanager
     async def place(self, tenant_id: str) -> AsyncIterator[None]:
@@ -59,9 +74,11 @@ class Turnstile:
         if not self._inside[tenant_id]:
             del self._inside[tenant_id]
         self._admit()
+        for left in self._on_leave:
+            left()
 
     def _admit(self) -> None:
-        while self.inside < self._places:
+        while self.has_room:
             tenant_id = self._next_tenant()
             if tenant_id is None:
                 return

@@ -43,8 +43,8 @@ class LocalService:
         return await self._service.get_workflow_details(workflow, tenant_id=self._tenant_id, version=version)
 
     async def export_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]:
-        """The document as it was saved, with its name. Raises NotFound."""
-        found = await self._service.get_workflow_by_id(workflow, tenant_id=self._tenant_id, version=version)
+        """The document as it was saved, with its name. Raises NotFound, WorkflowIsCoded."""
+        found = await self._service.get_drawn_workflow(workflow, tenant_id=self._tenant_id, version=version)
         return dict(found.definition)
 
     async def save_workflow(self, document: dict[str, Any]) -> dict[str, Any]:

@@ -84,43 +84,54 @@ class RemoteService:
         return await self._all("v1", "workflows", workflow, "versions")
 
     async def export_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]:
-        """The same as a file that can be saved again: title, name, nodes, edges, options; no fields without a value."""
-        found = await self.get_workflow(workflow, version=version)
-        fields = ("title", "name", "nodes", "edges", "workflowOptions")
-        return {field: found[field] for field in fields if found[field] is not None}
+        """The document of a drawn workflow as it was saved, with its name. Raises WorkflowIsCoded."""
+        query = {} if version is None else {"version": str(version)}
+        return await self._read("v1", "workflows", workflow, "document", query=query)
 
     async def create_workflow(self, document: dict[str, Any]) -> dict[str, Any]:
         """Save a new workflow: `{workflowID, name, version, warnings}`. Raises InvalidWorkflow, NameTaken."""
         return await self._do(Request("POST", ("v1", "workflows"), body=document))
 
     async def update_workflow(
-        self, workflow: str, document: dict[str, Any], *, expected_version: int | None = None
+        self,
+        workflow: str,
+        document: dict[str, Any],
+        *,
+        expected_version: int | None = None,
+        replace: bool = False,
     ) -> dict[str, Any]:
-        """Save the next version; equal to the newest, it is that one. Raises InvalidWorkflow, VersionMismatch."""
+        """Save the next version; equal to the newest, it is that one. Raises InvalidWorkflow, VersionMismatch.
+
+        Top-level fields that the document leaves out keep their value; with `replace` they are removed.
+        """
+        query = {"replace": "true"} if replace else {}
         headers = {} if expected_version is None else {"If-Match": f'"{expected_version}"'}
         # Under If-Match a repetition would meet the version that the first one made.
         repeatable = expected_version is None
-        request = Request("PUT", ("v1", "workflows", workflow), body=document, headers=headers, repeatable=repeatable)
+        path = ("v1", "workflows", workflow)
+        request = Request("PUT", path, query=query, body=document, headers=headers, repeatable=repeatable)
         return await self._do(request)
 
     async def save_workflow(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Save a file under its name: new, the next version, or the newest again if nothing changed.
+        """Save a file under its name, as a whole: new, the next version, or the newest again if nothing changed.
 
-        Without a name it is a new workflow, whose name the server makes from the title.
+        Without a name it is a new workflow, whose name the server makes from the title. A file that was read
+        from another server keeps its name and not its id.
         """
+        document = {field: value for field, value in document.items() if field != "workflowID"}
         name = document.get("name")
         if not isinstance(name, str) or not name:
             return await self.create_workflow(document)
         for _ in range(SAVE_TRIES_MAX - 1):
             try:
-                return await self.update_workflow(name, document)
+                return await self.update_workflow(name, document, replace=True)
             except NotFound:
                 pass
             try:
                 return await self.create_workflow(document)
             except NameTaken:
                 pass
-        return await self.update_workflow(name, document)
+        return await self.update_workflow(name, document, replace=True)
 
     async def delete_workflow(self, workflow: str, *, force: bool = False) -> None:
         """Delete a workflow; `force` cancels its open runs first. Raises WorkflowHasRuns without."""

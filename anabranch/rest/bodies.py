@@ -11,7 +11,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from multidict import MultiDictProxy
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
+from anabranch.engine.rules.known_fields import did_you_mean
 from anabranch.errors import BadJson, EncodingRefused, InvalidRequest, MediaTypeRefused, RequestTimeout, TooLarge
 from anabranch.intake import TEXT_BYTES_MAX, parse_json
 from anabranch.rest.routes import AnyJson, Body, Checked
@@ -57,7 +59,7 @@ def checked(document: Mapping[str, Any], model: type[Form]) -> Form:
     try:
         return model.model_validate(document)
     except ValidationError as refusal:
-        raise _refusal(refusal, place="") from None
+        raise _refusal(refusal, model) from None
 
 
 def read_query(query: MultiDictProxy[str], model: type[BaseModel], *, open_prefix: str | None = None) -> BaseModel:
@@ -116,12 +118,12 @@ def _takes_several(model: type[BaseModel], name: str) -> bool:
     return getattr(model.model_fields[name].annotation, "__origin__", None) is list
 
 
-def _refusal(refusal: ValidationError, *, place: str) -> InvalidRequest:
+def _refusal(refusal: ValidationError, model: type[BaseModel]) -> InvalidRequest:
     problems = [
         {
             "code": problem["type"].upper(),
-            "pointer": place + "".join(f"/{_escaped(str(part))}" for part in problem["loc"]),
-            "message": problem["msg"].removeprefix("Value error, "),
+            "pointer": "".join(f"/{_escaped(str(part))}" for part in problem["loc"]),
+            "message": _message(problem, model),
         }
         for problem in refusal.errors(include_url=False, include_input=False)[:PROBLEMS_MAX]
     ]
@@ -129,6 +131,13 @@ def _refusal(refusal: ValidationError, *, place: str) -> InvalidRequest:
     return InvalidRequest(
         "; ".join(sentences[:3]), hint="Correct the named places; /docs shows the form.", details=problems
     )
+
+
+def _message(problem: ErrorDetails, model: type[BaseModel]) -> str:
+    if problem["type"] != "extra_forbidden" or len(problem["loc"]) != 1:
+        return problem["msg"].removeprefix("Value error, ")
+    meant = did_you_mean(str(problem["loc"][0]), model.model_fields)
+    return " ".join(("There is no such field.", *([] if meant is None else [meant])))
 
 
 def _escaped(key: str) -> str:

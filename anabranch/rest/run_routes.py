@@ -171,8 +171,8 @@ async def get_widget(call: Call) -> Reply:
 async def start_test_run(call: Call) -> Reply:
     """A run of an unsaved graph, kept for a day."""
     call.house.readiness.refuse_if_stopping()
-    document = call.body
-    input_ = document.pop("input", {}) if isinstance(document, dict) else {}
+    document = dict(call.body)
+    input_ = document.pop("input", {})
     instance_id = await call.house.workflows.test_workflow(document, input_, tenant_id=call.tenant_id)
     return Reply({"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from anabranch.engine.rules.graph import TITLE_LENGTH_MAX
 from anabranch.rest.models import Answer, Page, Query
 
 
@@ -26,6 +27,14 @@ class Forced(Query):
     """Whether open runs stand in the way."""
 
     force: bool = Field(False, description="Cancel the open runs first.")
+
+
+class Saving(Query):
+    """How a document changes the newest version."""
+
+    replace: bool = Field(
+        False, description="The document is the whole of the workflow: a top-level field that it leaves out is removed."
+    )
 
 
 class DrawnNode(BaseModel):
@@ -61,10 +70,25 @@ class Graph(BaseModel):
 
 
 class DrawnWorkflow(Graph):
-    """A drawn workflow as it is saved."""
+    """A drawn workflow as it is saved; fields of other tools begin with `x-`."""
 
-    title: str | None = None
+    model_config = ConfigDict(extra="allow")
+
+    title: str | None = Field(None, max_length=TITLE_LENGTH_MAX)
     name: str | None = Field(None, pattern="^[a-z0-9][a-z0-9_-]{0,63}$")
+
+
+class ChangedWorkflow(DrawnWorkflow):
+    """The fields of a drawn workflow that are to change; null removes one."""
+
+    nodes: Annotated[list[DrawnNode], Field(min_length=1, max_length=2_000)] | None = None  # type: ignore[assignment]
+
+
+class WorkflowDocument(Answer):
+    """A drawn workflow as it was saved, with its name."""
+
+    name: str
+    nodes: list[dict[str, Any]]
 
 
 class Problem(Answer):
@@ -81,6 +105,9 @@ class SavedWorkflow(Answer):
     name: str
     version: int
     warnings: list[Problem]
+    terminates: bool
+    unbounded: list[str]
+    activationsMax: int | None
 
 
 class WorkflowSummary(Answer):

@@ -16,13 +16,16 @@ from anabranch.rest.lists import page_of
 from anabranch.rest.models import AnyDocument, Page
 from anabranch.rest.routes import Call, Checked, Header, Reply, Route
 from anabranch.rest.workflow_models import (
+    ChangedWorkflow,
     DrawnWorkflow,
     Forced,
     OfVersion,
     SavedWorkflow,
+    Saving,
     Verdict,
     VersionList,
     Workflow,
+    WorkflowDocument,
     WorkflowList,
     WorkflowPage,
 )
@@ -44,12 +47,17 @@ async def create_workflow(call: Call) -> Reply:
 
 
 async def update_workflow(call: Call) -> Reply:
-    """The next version; equal to the newest, that one again."""
+    """The next version; equal to the newest, that one again.
+
+    Top-level fields that the body leaves out keep their value, null removes one; with `replace` the body is
+    the whole document. `workflowID` and `kind` must be those of the workflow, if they are given.
+    """
     saved, report = await call.house.workflows.update_workflow(
         call.path["workflow"],
         call.body,
         tenant_id=call.tenant_id,
         expected_version=_expected_version(call.headers.get("If-Match")),
+        replace=call.query.replace,
         actor=call.actor,
     )
     return Reply(saved_summary(saved, report), 200, {"ETag": _etag(saved.version)})
@@ -74,6 +82,14 @@ async def get_workflow(call: Call) -> Reply:
         call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
     )
     return Reply(found, headers={"ETag": _etag(found["version"])})
+
+
+async def get_workflow_document(call: Call) -> Reply:
+    """The document as it was sent, fields of other tools included; what a `PUT` with `replace` takes."""
+    found = await call.house.workflows.get_drawn_workflow(
+        call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
+    )
+    return Reply(found.definition, headers={"ETag": _etag(found.version)})
 
 
 async def list_versions(call: Call) -> Reply:
@@ -158,7 +174,8 @@ ROUTES = (
         "Save the next version of a drawn workflow.",
         Role.EDITOR,
         {200: SavedWorkflow},
-        body=Checked(DrawnWorkflow),
+        body=Checked(ChangedWorkflow),
+        query=Saving,
         headers=(_IF_MATCH,),
         errors=(NotFound, InvalidWorkflow, NameTaken, VersionMismatch, WorkflowIsCoded),
         tag="workflows",
@@ -172,6 +189,17 @@ ROUTES = (
         {204: None},
         query=Forced,
         errors=(NotFound, WorkflowHasRuns, WorkflowIsCoded),
+        tag="workflows",
+    ),
+    Route(
+        "GET",
+        "/v1/workflows/{workflow}/document",
+        get_workflow_document,
+        "Read the document of a drawn workflow as it was saved.",
+        Role.VIEWER,
+        {200: WorkflowDocument},
+        query=OfVersion,
+        errors=(NotFound, WorkflowIsCoded),
         tag="workflows",
     ),
     Route(

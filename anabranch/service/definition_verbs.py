@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
@@ -18,16 +19,27 @@ from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.graph import derive_name
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.validate import Report, validate
-from anabranch.errors import InvalidRequest, InvalidWorkflow, NameTaken, NotFound, WorkflowIsCoded
+from anabranch.errors import (
+    InvalidRequest,
+    InvalidWorkflow,
+    NameTaken,
+    NotFound,
+    VersionMismatch,
+    WorkflowIsCoded,
+)
 from anabranch.service.admission import is_storable
 from anabranch.service.references import References
 from anabranch.service.run_counts import RunCounts
 from anabranch.service.shared_reads import SharedReads
+from anabranch.service.workflow_documents import check_identity, is_same, updated, without_server_fields
 from anabranch.service.workflow_view import version_summary, workflow_summary
 
 # 5 tries to save under a name: each further one means that somebody else took or freed the
 # name in the same moment, once more.
 SAVE_TRIES_MAX = 5
+
+# 20 tries to change a version: each further one means that somebody else has saved the next one meanwhile.
+UPDATE_TRIES_MAX = 20
 
 
 class DefinitionVerbs:
@@ -59,6 +71,7 @@ class DefinitionVerbs:
     ) -> tuple[WorkflowVersion, Report]:
         """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
         report = await self._refuse_invalid(document, tenant_id)
+        document = without_server_fields(document)
         wanted = document.get("name")
         if wanted is not None:
             return await self._save(document, wanted, tenant_id=tenant_id, actor=actor), report
@@ -76,18 +89,56 @@ class DefinitionVerbs:
         *,
         tenant_id: str,
         expected_version: int | None = None,
+        replace: bool = False,
         actor: str | None = None,
     ) -> tuple[WorkflowVersion, Report]:
-        """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
-        report = await self._refuse_invalid(document, tenant_id)
+        """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too.
+
+        Top-level fields that the document leaves out keep their value and null clears one, so that whoever
+        knows a few fields does not lose the others; with `replace` the document is the whole of it.
+        """
+        update = partial(
+            self._update_once,
+            workflow,
+            document,
+            tenant_id=tenant_id,
+            expected_version=expected_version,
+            replace=replace,
+            actor=actor,
+        )
+        for _ in range(UPDATE_TRIES_MAX - 1):
+            try:
+                return await update()
+            except VersionMismatch:
+                if expected_version is not None:
+                    raise
+        return await update()
+
+    async def _update_once(
+        self,
+        workflow: str,
+        document: Mapping[str, Any],
+        *,
+        tenant_id: str,
+        expected_version: int | None,
+        replace: bool,
+        actor: str | None,
+    ) -> tuple[WorkflowVersion, Report]:
         known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         _refuse_code(known)
+        check_identity(document, workflow_id=known.workflow_id, kind=known.kind)
+        given = without_server_fields(document)
+        wanted = given if replace else updated(known.definition, given)
+        report = await self._refuse_invalid(wanted, tenant_id)
+        if expected_version not in (None, known.version):
+            raise VersionMismatch(f"workflow {known.name} is at version {known.version}, not {expected_version}")
         saved = await self._save(
-            document,
-            document.get("name") or known.name,
+            wanted,
+            wanted.get("name") or known.name,
             tenant_id=tenant_id,
-            workflow_id=known.workflow_id,
-            expected_version=expected_version,
+            known=known,
+            # What was left out is that of the version which was read: nobody else's save may come in between.
+            expected_version=expected_version if replace else known.version,
             actor=actor,
         )
         return saved, report
@@ -95,15 +146,16 @@ class DefinitionVerbs:
     async def save_workflow(
         self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
     ) -> tuple[WorkflowVersion, Report]:
-        """Save a file under its name: new, the next version, or the newest again if nothing changed."""
+        """Save a file under its name, as a whole: new, the next version, or the newest again if nothing changed."""
         report = await self._refuse_invalid(document, tenant_id)
+        document = without_server_fields(document)
         name = document.get("name") or derive_name(document.get("title") or "")
 
         async def save_under_this_name() -> WorkflowVersion:
             known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
-            # A coded one is not the tenant's to go on with: saving under its name is refused as taken.
-            workflow_id = None if known is None or known.kind == CODED_KIND else known.workflow_id
-            return await self._save(document, name, tenant_id=tenant_id, workflow_id=workflow_id, actor=actor)
+            if known is not None and known.kind == CODED_KIND:
+                known = None  # not the tenant's to go on with: saving under its name is refused as taken
+            return await self._save(document, name, tenant_id=tenant_id, known=known, actor=actor)
 
         return await _despite_rivals(save_under_this_name), report
 
@@ -132,6 +184,16 @@ class DefinitionVerbs:
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
         counts = await self._run_counts.of(tenant_id)
         return workflow_summary(found, counts.get(found.workflow_id, {}), include_graph=True)
+
+    async def get_drawn_workflow(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
+        """One drawn workflow; its definition is the document as it was saved, with its name.
+
+        Raises NotFound, WorkflowIsCoded.
+        """
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        if found.kind == CODED_KIND:
+            raise WorkflowIsCoded(f"workflow {found.name} is code, and has no document")
+        return found
 
     async def get_workflow_versions(
         self, workflow: str, *, tenant_id: str, limit: int, before: int | None = None
@@ -181,16 +243,20 @@ class DefinitionVerbs:
         name: str,
         *,
         tenant_id: str,
-        workflow_id: str | None = None,
+        known: WorkflowVersion | None = None,
         expected_version: int | None = None,
         actor: str | None,
     ) -> WorkflowVersion:
+        """Save a document without fields of the server as a new workflow, or as the next version of a known one."""
+        definition = {**document, "name": name}
+        if known is not None and is_same(known.definition, definition):
+            definition = dict(known.definition)
         return await self._store.save_workflow(
             tenant_id=tenant_id,
             name=name,
-            title=document.get("title"),
-            definition={**document, "name": name},
-            workflow_id=workflow_id,
+            title=definition.get("title"),
+            definition=definition,
+            workflow_id=None if known is None else known.workflow_id,
             expected_version=expected_version,
             actor=actor,
         )

@@ -12,16 +12,14 @@ from contextlib import suppress
 from typing import Any
 
 from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.graph import DOCUMENT_BYTES_MAX
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import NotFound, RunIsTerminal, TooLarge, ValueTooLarge
+from anabranch.errors import NotFound, RunIsTerminal
 from anabranch.service.admission import input_payload
 from anabranch.service.births import test_head
 from anabranch.service.run_verbs import RunVerbs
-
-# 4 MB, as much as one commit takes: the definition is in the log of the run, and is read with it. A
-# graph of 2,000 nodes as people draw it has a quarter of that.
-TEST_DEFINITION_BYTES_MAX = 4 * 1_048_576
+from anabranch.service.workflow_documents import check_test_fields
 
 # 500 runs a look: a few hundred kilobytes.
 _FAMILY_PAGE = 500
@@ -33,14 +31,13 @@ class TestingVerbs(RunVerbs):
     async def test_workflow(self, document: Mapping[str, Any], input_: Any, *, tenant_id: str) -> str:
         """Start a test run of a definition that is not saved; its id. It is durable when this returns.
 
-        Kept for a day after its end. Raises InvalidWorkflow, InvalidInput, TooManyPending,
-        StoreUnavailable, and TooLarge for a definition over 4 MB.
+        Kept for a day after its end. Raises InvalidRequest for options that there are not, InvalidWorkflow,
+        InvalidInput, TooManyPending, StoreUnavailable.
         """
+        if isinstance(document, Mapping):
+            check_test_fields(document)
         await self._refuse_invalid(document, tenant_id)
-        try:
-            definition = Payload.of(document, bytes_max=TEST_DEFINITION_BYTES_MAX)
-        except ValueTooLarge as refusal:
-            raise TooLarge(f"the definition: {refusal.message}", hint="Save the workflow, and start it.") from None
+        definition = Payload.of(document, bytes_max=DOCUMENT_BYTES_MAX)
         plan = await asyncio.to_thread(self._engine.plans.compile, definition.value)
         payload = await input_payload(input_, plan)
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.validate import Report
@@ -29,16 +30,24 @@ def workflow_summary(
         "createdAt": to_iso(workflow.created_at),
         "updatedAt": to_iso(workflow.updated_at),
     }
-    return {**summary, **_graph(workflow.definition or {})} if include_graph else summary
+    if not include_graph:
+        return summary
+    definition = workflow.definition or {}
+    # Whoever edits what was read here and saves it must not lose what other tools keep in the document.
+    further = {field: value for field, value in definition.items() if field not in summary}
+    return {**summary, **_graph(definition), **({} if workflow.kind == CODED_KIND else further)}
 
 
 def saved_summary(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:
-    """A workflow that was saved, with what the validator finds odd in it."""
+    """A workflow that was saved, with what the validator finds odd in it and how far its runs can go."""
     return {
         "workflowID": workflow.workflow_id,
         "name": workflow.name,
         "version": workflow.version,
         "warnings": [warning.as_json() for warning in report.warnings],
+        "terminates": report.terminates,
+        "unbounded": list(report.unbounded),
+        "activationsMax": report.activations_max,
     }
 
 

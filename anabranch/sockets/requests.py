@@ -38,20 +38,17 @@ class JoinRequest(RunRequest):
 
 
 class RunTestRequest(_Request):
-    """Run a graph that is not saved."""
+    """Run a graph that is not saved; the service refuses options that there are not."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
 
     nodes: list[Any]
     edges: list[Any]
     input: Any = None
-    workflow_options: Annotated[Any, Field(alias="workflowOptions")] = None
-    name: Any = None
-    title: Any = None
 
     def document(self) -> dict[str, Any]:
         """The graph in the form in which it would be saved."""
-        optional = {"workflowOptions": self.workflow_options, "name": self.name, "title": self.title}
-        given = {field: value for field, value in optional.items() if value is not None}
-        return {"nodes": self.nodes, "edges": self.edges, **given}
+        return {"nodes": self.nodes, "edges": self.edges, **(self.model_extra or {})}
 
 
 R = TypeVar("R", bound=_Request)

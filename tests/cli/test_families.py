@@ -140,6 +140,34 @@ def test_what_is_exported_can_be_imported_again(anabranch: Command, greeted: str
     assert anabranch("workflows", "show", "greeting", "--json").document["nodes"] == GREETING["nodes"]
 
 
+def test_what_is_shown_as_json_can_be_imported_again(anabranch: Command, write: Write) -> None:
+    rich = {**GREETING, "title": "Greeting", "viewport": {"x": 1}, "x-team": ["blue", 1]}
+    anabranch("workflows", "import", write("rich.json", rich))
+    shown = write("shown.json", anabranch("workflows", "show", "greeting", "--json").document)
+
+    again = anabranch("workflows", "import", shown)
+
+    assert (again.code, again.out, again.err) == (0, "greeting is saved as version 1\n", "")
+    assert anabranch("workflows", "export", "greeting").document == rich
+
+
+def test_a_file_is_the_whole_workflow(anabranch: Command, write: Write) -> None:
+    anabranch("workflows", "import", write("rich.json", {**GREETING, "title": "Greeting", "x-team": "blue"}))
+
+    assert anabranch("run", write("plain.json", GREETING), "--input", '{"name": "Ada"}').code == 0
+
+    assert anabranch("workflows", "export", "greeting").document == GREETING
+
+
+def test_an_export_of_n8n_is_recognised(anabranch: Command, write: Write) -> None:
+    node = {"parameters": {}, "id": "1", "name": "Set", "type": "n8n-nodes-base.set", "position": [0, 0]}
+    file = write("n8n.json", {"name": "Mine", "nodes": [node], "connections": {}})
+    for command in (("validate", file), ("workflows", "import", file), ("run", file)):
+        refused = anabranch(*command)
+        assert refused.code == 2, command
+        assert "N8N_WORKFLOW" in refused.out + refused.err, command
+
+
 def test_nothing_is_imported_if_one_file_is_invalid(anabranch: Command, write: Write) -> None:
     refused = anabranch("workflows", "import", write("a.json", GREETING), write("b.json", {"nodes": [], "edges": []}))
 

@@ -65,6 +65,9 @@ READING = [
 ]
 DOING = [
     ("workflows", "import", "greeting.json"),
+    ("workflows", "import", "shown.json"),
+    ("workflows", "import", "less.json"),
+    ("workflows", "export", "greeting"),
     ("runs", "start", "greeting", "--key", "one"),
     ("runs", "start", "greeting", "--key", "two", "--version", "1", "--available-at", "2099-01-01T00:00:00Z"),
     ("runs", "list", "--limit", "1"),
@@ -85,6 +88,8 @@ REFUSED = [
 def test_a_server_prints_what_its_database_prints(
     anabranch: Command, remote: Command, greeted: str, write: Write, commands: list[tuple[str, ...]]
 ) -> None:
+    write("shown.json", {**remote("workflows", "show", "greeting", "--json").document, "title": "Greeting", "x-a": 1})
+    write("less.json", GREETING)
     write("bad.json", {"nodes": [{"id": "a", "type": "nonsense"}], "edges": []})
     for command in commands:
         asked = [word.replace("RUN", greeted) for word in command]

@@ -67,6 +67,7 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("POST", "/v1/workflows/{workflow}/runs/{instanceID}/signals/{event}"): "operator",
     ("GET", "/v1/workflows/{workflow}/runs/{instanceID}/steps"): "viewer",
     ("GET", "/v1/workflows/{workflow}/runs/{instanceID}/widget"): "viewer",
+    ("GET", "/v1/workflows/{workflow}/document"): "viewer",
     ("GET", "/v1/workflows/{workflow}/versions"): "viewer",
 }
 

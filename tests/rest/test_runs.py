@@ -271,6 +271,34 @@ async def test_a_test_run_leaves_nothing_behind_once_it_is_stopped(served: Serve
     assert (await served.ask("DELETE", f"/v1/test-runs/{instance_id}")).status == 404
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("pins", ""), ("until", ""), ("version", ""), ("idempotencyKey", ""), ("workflowOption", "'workflowOptions'")],
+)
+async def test_options_that_a_test_run_does_not_have_are_refused(served: Served, option: str, meant: str):
+    refused = await served.ask("POST", "/v1/test-runs", json={**echo(), "input": {}, option: {}})
+    assert (refused.status, refused.code) == (422, "INVALID_REQUEST")
+    (problem,) = refused.json["error"]["details"]
+    assert problem["pointer"] == f"/{option}"
+    assert meant in problem["message"]
+    assert (await served.ask("GET", "/v1/runs?test=true")).json["items"] == []
+
+
+async def test_a_test_run_takes_what_editors_keep_in_a_document(served: Served):
+    document = {**echo(), "title": "Echo", "viewport": {}, "notes": [], "x-team": 1, "workflowOptions": None}
+    assert (await served.ask("POST", "/v1/test-runs", json=document)).status == 201
+
+
+async def test_options_that_a_start_does_not_have_are_refused(served: Served):
+    await served.save(echo())
+    refused = await served.ask("POST", "/v1/workflows/echo/runs", json={"input": {}, "idempotencykey": "k"})
+    assert (refused.status, refused.code) == (422, "INVALID_REQUEST")
+    (problem,) = refused.json["error"]["details"]
+    assert (problem["code"], problem["pointer"]) == ("EXTRA_FORBIDDEN", "/idempotencykey")
+    assert "Did you mean 'idempotencyKey'?" in problem["message"]
+    assert (await served.ask("GET", "/v1/runs")).json["items"] == []
+
+
 async def test_a_run_of_a_saved_workflow_is_no_test_run(served: Served):
     await served.save(waiting())
     instance_id = await served.start("waiting")

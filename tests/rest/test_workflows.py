@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
+
+import pytest
 
 from tests.rest.conftest import Served
 from tests.rest.drawing import chain, echo, waiting
@@ -12,7 +15,15 @@ from tests.rest.drawing import chain, echo, waiting
 async def test_a_saved_workflow_reads_as_it_was_drawn(served: Served):
     document = echo("triage", title="Order triage", workflowOptions={"retention": "30d"})
     saved = await served.save(document)
-    assert saved == {"workflowID": saved["workflowID"], "name": "triage", "version": 1, "warnings": []}
+    assert saved == {
+        "workflowID": saved["workflowID"],
+        "name": "triage",
+        "version": 1,
+        "warnings": [],
+        "terminates": True,
+        "unbounded": [],
+        "activationsMax": 2,
+    }
     for key in ("triage", saved["workflowID"]):
         read = await served.ask("GET", f"/v1/workflows/{key}", role="viewer")
         assert read.status == 200
@@ -47,6 +58,91 @@ async def test_a_save_of_the_same_is_no_new_version(served: Served):
     assert (again.status, again.json["version"]) == (200, 1)
     changed = await served.ask("PUT", "/v1/workflows/triage", json=echo("triage", title="Changed"))
     assert (changed.json["version"], changed.headers["ETag"]) == (2, '"2"')
+
+
+async def test_a_save_answers_how_far_runs_can_go_as_validate_does(served: Served):
+    told = ("warnings", "terminates", "unbounded", "activationsMax")
+    checked = (await served.ask("POST", "/v1/validate", json=waiting())).json
+    assert (checked["terminates"], checked["unbounded"]) == (False, ["wait"])
+    saved = await served.save(waiting())
+    changed = (await served.ask("PUT", "/v1/workflows/waiting", json=waiting() | {"title": "Changed"})).json
+    for answer in (saved, changed):
+        assert {name: answer[name] for name in told} == {name: checked[name] for name in told}
+
+
+RICH = {
+    "x-first": {"z": 1, "a": [18446744073709551615, -9223372036854775808, 1.5, "é"]},
+    **echo("rich", title="Rich", workflowOptions={"inputSchema": {"type": "object"}}),
+    "viewport": {"zoom": 1, "x": 0},
+    "$schema": "https://example.org/schema",
+    "palette": {"b": None, "a": 1},
+}
+
+
+async def test_a_change_of_the_graph_keeps_every_other_field(served: Served):
+    await served.save(RICH)
+    other = echo("rich")
+    other["nodes"][1]["config"]["outputParameters"] = {"heard": "{{ctx.input}}"}
+    changed = await served.ask(
+        "PUT", "/v1/workflows/rich", json={"nodes": other["nodes"], "edges": other["edges"]}, role="editor"
+    )
+    assert (changed.status, changed.json["version"]) == (200, 2)
+    document = await served.ask("GET", "/v1/workflows/rich/document", role="viewer")
+    assert document.headers["ETag"] == '"2"'
+    assert document.text == json.dumps({**RICH, "nodes": other["nodes"]}, separators=(",", ":"), ensure_ascii=False), (
+        "key order and numbers included"
+    )
+    first = await served.ask("GET", "/v1/workflows/rich/document?version=1")
+    assert first.text == json.dumps(RICH, separators=(",", ":"), ensure_ascii=False)
+    assert (await served.ask("GET", "/v1/workflows/rich")).json["palette"] == RICH["palette"]
+
+
+async def test_null_clears_a_field_and_a_whole_document_clears_what_it_leaves_out(served: Served):
+    await served.save(RICH)
+    cleared = {"title": None, "workflowOptions": None, "palette": None}
+    assert (await served.ask("PUT", "/v1/workflows/rich", json=cleared)).json["version"] == 2
+    kept = (await served.ask("GET", "/v1/workflows/rich/document")).json
+    assert kept == {name: value for name, value in RICH.items() if name not in cleared}
+    whole = echo("rich")
+    assert (await served.ask("PUT", "/v1/workflows/rich?replace=true", json=whole)).json["version"] == 3
+    assert (await served.ask("GET", "/v1/workflows/rich/document")).json == whole
+
+
+async def test_what_was_read_is_the_same_version_when_it_is_saved(served: Served):
+    for document in (RICH, echo("plain", notes=None)):
+        saved = await served.save(document)
+        for path in (f"/v1/workflows/{saved['name']}", f"/v1/workflows/{saved['name']}/document"):
+            read = (await served.ask("GET", path)).json
+            for query in ("", "?replace=true"):
+                again = await served.ask("PUT", f"/v1/workflows/{saved['name']}{query}", json=read)
+                assert (again.status, again.json) == (200, saved), f"{path}{query}"
+    read = (await served.ask("GET", "/v1/workflows/rich")).json
+    stale = read | {"version": 7, "runCounts": {"FAILED": 1}, "createdAt": "then", "updatedAt": "now"}
+    assert (await served.ask("PUT", "/v1/workflows/rich", json=stale)).json["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("workflowID", "0190a5e0-0000-7000-8000-000000000000"), ("kind", "coded")]
+)
+async def test_a_document_of_another_workflow_is_refused(served: Served, field: str, value: str):
+    await served.save(echo("triage"))
+    refused = await served.ask("PUT", "/v1/workflows/triage", json={**echo("triage"), field: value})
+    assert (refused.status, refused.code) == (422, "INVALID_REQUEST")
+    assert [(each["code"], each["pointer"]) for each in refused.json["error"]["details"]] == [
+        ("DIFFERENT_WORKFLOW", f"/{field}")
+    ]
+
+
+async def test_changes_of_different_fields_at_once_are_all_kept(served: Served):
+    await served.save(echo("triage"))
+    answers = await asyncio.gather(
+        *(served.ask("PUT", "/v1/workflows/triage", json={f"x-{number}": number}) for number in range(8))
+    )
+    assert sorted(answered.json["version"] for answered in answers) == list(range(2, 10))
+    document = (await served.ask("GET", "/v1/workflows/triage/document")).json
+    assert {name: value for name, value in document.items() if name.startswith("x-")} == {
+        f"x-{number}": number for number in range(8)
+    }
 
 
 async def test_of_many_who_save_over_one_version_one_wins(served: Served):

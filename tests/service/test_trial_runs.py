@@ -14,7 +14,7 @@ from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import open_store
 from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
-from anabranch.errors import InvalidInput, InvalidWorkflow, NotFound, StoreUnavailable, TooLarge, TooManyPending
+from anabranch.errors import InvalidInput, InvalidWorkflow, NotFound, StoreUnavailable, TooManyPending
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.service import ChildRuns
@@ -150,7 +150,7 @@ async def test_a_definition_may_be_larger_than_one_value_but_not_than_a_commit(p
     assert (await process.ended(run_id))["status"] == "COMPLETED"
 
     too_large = [node(f"n{number}", config={"values": {"text": text}}) for number in range(80)]
-    with pytest.raises(TooLarge, match="definition"):
+    with pytest.raises(InvalidWorkflow, match="limit is 4194304"):
         await start(process, drawn("too-large", *too_large))
 
 

@@ -67,6 +67,15 @@ async def test_a_graph_that_is_wrong_is_refused_with_every_problem(served: Serve
         assert answer["code"] in ("INVALID_REQUEST", "INVALID_WORKFLOW")
 
 
+async def test_options_that_a_test_run_does_not_have_are_refused(served: Served, connect: Connect) -> None:
+    watcher = await connect(served)
+    answer = await watcher.ask("workflow_test_run", {**graph(node("a")), "input": {}, "workflowOption": {}})
+    assert (answer["ok"], answer["code"]) == (False, "INVALID_REQUEST")
+    (problem,) = answer["details"]
+    assert problem["pointer"] == "/workflowOption"
+    assert "Did you mean 'workflowOptions'?" in problem["message"]
+
+
 async def test_a_saved_run_is_not_stopped_as_a_test(served: Served, connect: Connect) -> None:
     watcher = await connect(served)
     run_id = await served.process.run(GATED)

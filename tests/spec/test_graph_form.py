@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.graph import EDGES_MAX, NODES_MAX, derive_name, is_name, parse
+from anabranch.engine.rules.graph import (
+    DOCUMENT_BYTES_MAX,
+    EDGES_MAX,
+    NODES_MAX,
+    TITLE_LENGTH_MAX,
+    derive_name,
+    is_name,
+    parse,
+)
 from tests.spec.drawings import condition, drawn, errors, report, warnings, writes
 
 FINE = "start>a, a>b"
@@ -202,16 +211,93 @@ def test_keys_that_could_pollute_a_browser_are_refused_at_any_depth(key: str):
     assert (problem.code, problem.pointer) == ("FORBIDDEN_KEY", f"/nodes/1/config/values/x/0/{key}")
 
 
-def test_a_field_that_nobody_reads_is_a_warning_once_per_kind():
+def test_an_unknown_field_is_a_warning_once_per_kind():
     document = drawn(FINE, a={"color": "red"}, b={"color": "blue", "width": 3})
-    document["edges"][0]["animated"] = document["version"] = True
+    document["edges"][0]["animated"] = document["palette"] = True
     found = [(problem.code, problem.pointer) for problem in report(document).warnings]
     assert sorted(found) == [
         ("UNKNOWN_FIELD", "/edges/0/animated"),
         ("UNKNOWN_FIELD", "/nodes/1/color"),
         ("UNKNOWN_FIELD", "/nodes/2/width"),
-        ("UNKNOWN_FIELD", "/version"),
+        ("UNKNOWN_FIELD", "/palette"),
     ]
+
+
+def test_fields_of_editors_and_of_the_server_are_not_warned_about():
+    document = drawn(FINE, a={"x-color": "red"}) | {"viewport": {"x": 1}, "notes": [], "$schema": "s", "x-team": 1}
+    document |= {"workflowID": "w", "kind": "drawn", "version": 3, "runCounts": {}, "createdAt": "t", "updatedAt": "t"}
+    assert report(document).warnings == ()
+
+
+def test_fields_without_an_effect_are_warned_about_where_they_ask_for_one():
+    document = drawn(FINE, a={"disabled": True, "forEach": "{{ctx.input}}"}, b={"disabled": False, "pool": None})
+    assert [(each.code, each.pointer) for each in report(document).warnings] == [
+        ("FIELD_WITHOUT_EFFECT", "/nodes/1/disabled"),
+        ("FIELD_WITHOUT_EFFECT", "/nodes/1/forEach"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "hint"),
+    [
+        ("workflow", "inputSchema", "'inputSchema' belongs into workflowOptions."),
+        ("workflow", "joinMode", "'joinMode' belongs to a node."),
+        ("workflow", "workflowoptions", "Did you mean 'workflowOptions'?"),
+        ("node", "deadline", "'deadline' belongs into workflowOptions."),
+        ("node", "sourceHandle", "'sourceHandle' belongs to an edge."),
+        ("node", "values", "'values' belongs into the node's config."),
+        ("node", "output_variable", "Did you mean 'outputVariable'?"),
+        ("edge", "source_handle", "Did you mean 'sourceHandle'?"),
+    ],
+)
+def test_an_unknown_field_says_where_it_belongs_or_how_it_is_spelled(place: str, field: str, hint: str):
+    document = drawn("start>a", a={"type": "set", "config": {"values": {}}})
+    target = {"workflow": document, "node": document["nodes"][1], "edge": document["edges"][0]}[place]
+    target[field] = {}
+    (problem,) = report(document).warnings
+    assert (problem.code, problem.hint) == ("UNKNOWN_FIELD", hint)
+
+
+def test_titles_and_documents_have_a_limit():
+    assert report(drawn(FINE, title="x" * TITLE_LENGTH_MAX)).valid
+    assert errors(drawn(FINE, title="x" * (TITLE_LENGTH_MAX + 1))) == [("TITLE_TOO_LONG", None)]
+    room = DOCUMENT_BYTES_MAX - len(json.dumps({**drawn(FINE), "notes": ""}, separators=(",", ":")))
+    assert report({**drawn(FINE), "notes": "x" * room}).valid
+    assert errors({**drawn(FINE), "notes": "x" * (room + 1)}) == [("DOCUMENT_TOO_LARGE", None)]
+
+
+def test_a_coded_workflow_is_not_saved_as_a_drawn_one():
+    assert errors({**drawn(FINE), "kind": "coded"}) == [("NOT_DRAWN", None)]
+
+
+N8N_NODE = {
+    "parameters": {"url": "https://example.org"},
+    "id": "f9",
+    "name": "Fetch",
+    "type": "n8n-nodes-base.httpRequest",
+    "typeVersion": 4,
+    "position": [0, 0],
+}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"name": "Fetch", "nodes": [N8N_NODE], "connections": {}, "settings": {}},
+        {"nodes": [{**N8N_NODE, "type": "@n8n/n8n-nodes-langchain.agent"}], "connections": {}},
+        {"nodes": [{**N8N_NODE, "type": "CUSTOM.thing"}], "connections": {"Fetch": {}}},
+        [{"nodes": [N8N_NODE], "connections": {}}],
+    ],
+    ids=["plain", "langchain", "own types", "list"],
+)
+def test_an_export_of_n8n_is_said_to_be_one_and_nothing_else(document: Any):
+    (problem,) = report(document).errors
+    assert problem.code == "N8N_WORKFLOW"
+    assert problem.hint is not None and "connections" in problem.hint
+
+
+def test_connections_alone_make_no_export_of_n8n():
+    assert [code for code, _ in errors({"nodes": [], "connections": {}})] == ["NO_START"]
 
 
 def test_more_nodes_or_edges_than_the_limit_are_refused_and_not_looked_at():

@@ -6,10 +6,11 @@ list, choice, duration) and how a problem is reported, nothing of what the field
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.known_fields import advice_on, is_extension
 from anabranch.engine.rules.problems import Problem, kind_of, pointer_to, quoted
 
 
@@ -106,11 +107,37 @@ class FieldReader:
         self._errors.append(Problem(code, message, pointer, node_id, edge_id, hint))
 
     def note_unknown(
-        self, value: dict[str, Any], owner: str, pointer: str, *, known: frozenset[str], node_id: str | None = None
+        self,
+        value: dict[str, Any],
+        owner: str,
+        pointer: str,
+        *,
+        known: frozenset[str],
+        passed_over: frozenset[str] = frozenset(),
+        without_effect: frozenset[str] = frozenset(),
+        config_fields: Collection[str] = (),
+        node_id: str | None = None,
     ) -> None:
-        """Warn of fields that nobody reads, once per kind: an editor that adds one adds it to every node."""
-        for name in sorted(value.keys() - known):
-            if (owner, name) not in self._unknown:
-                self._unknown.add((owner, name))
-                message = f"nobody reads the {owner} field {quoted(name)}"
-                self._warnings.append(Problem("UNKNOWN_FIELD", message, pointer + pointer_to(name), node_id))
+        """Warn of fields that have no effect, once per kind of object: an editor that adds one adds it everywhere.
+
+        Not of those that are `passed_over`, nor of extensions. `without_effect` are known, but do nothing yet.
+        """
+        for name in sorted(value.keys() - known - passed_over):
+            if (owner, name) in self._unknown or is_extension(name):
+                continue
+            place = pointer + pointer_to(name)
+            if name in without_effect and name not in config_fields:
+                if value[name] in (None, False):
+                    continue
+                message = f"the {owner} field {quoted(name)} has no effect in this version"
+                hint = "The node runs as if it were not there. It is stored, and comes back with the document."
+                problem = Problem("FIELD_WITHOUT_EFFECT", message, place, node_id, hint=hint)
+            else:
+                message = f"unknown {owner} field {quoted(name)}"
+                hint = advice_on(name, known | without_effect, config_fields=config_fields) or _KEPT
+                problem = Problem("UNKNOWN_FIELD", message, place, node_id, hint=hint)
+            self._unknown.add((owner, name))
+            self._warnings.append(problem)
+
+
+_KEPT = "It is stored and has no effect. Fields of other tools begin with `x-`; those are not warned about."

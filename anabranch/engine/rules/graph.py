@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DEFAULT_HANDLE
 from anabranch.engine.rules.fields import FieldReader
+from anabranch.engine.rules.known_fields import (
+    EDGE_FIELDS,
+    NODE_FIELDS,
+    NODE_FIELDS_WITHOUT_EFFECT,
+    OPTION_FIELDS,
+    SERVER_FIELDS,
+    WORKFLOW_FIELDS,
+)
+from anabranch.engine.rules.node_types import NodeTypes, config_fields
 from anabranch.engine.rules.problems import Problem, kind_of, pointer_to, quoted
 from anabranch.engine.rules.retry import DEFAULT_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, ValueTooLarge
 
 if TYPE_CHECKING:
     from anabranch.engine.rules import json_schema
@@ -31,8 +40,15 @@ else:
 NODES_MAX = 2_000
 EDGES_MAX = 10_000
 
-# 16 MB: no definition is larger than the largest request body.
-DEFINITION_BYTES_MAX = 16 * 1_048_576
+# 4 MB: as much as one commit takes, for the definition of a test run is in its log. A graph of 2,000 nodes as
+# people draw it has a quarter of that.
+DOCUMENT_BYTES_MAX = 4 * 1_048_576
+
+# 16 MB: what was saved before there was that limit still runs; no request was ever larger.
+STORED_BYTES_MAX = 16 * 1_048_576
+
+# 255 characters: a title is one line of a list.
+TITLE_LENGTH_MAX = 255
 
 # 64 and 128 characters: they stand in paths, in log rows and on the canvas.
 NAME_LENGTH_MAX = 64
@@ -51,13 +67,6 @@ FORBIDDEN_KEYS = frozenset({"__proto__", "constructor", "prototype"})
 
 _NAME = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{NAME_LENGTH_MAX - 1}}}")
 _NODE_ID_FORBIDDEN = re.compile(r"[/\[\]#@\x00-\x1f\x7f-\x9f]")
-
-_WORKFLOW_FIELDS = frozenset({"title", "name", "nodes", "edges", "workflowOptions"})
-_NODE_FIELDS = frozenset(
-    {"id", "type", "name", "config", "outputVariable", "joinMode", "errorHandling", "retry", "timeout", "position"}
-)
-_EDGE_FIELDS = frozenset({"id", "upstreamNodeID", "downstreamNodeID", "sourceHandle"})
-_OPTION_FIELDS = frozenset({"inputSchema", "retention", "deadline"})
 
 
 @dataclass(slots=True, eq=False)
@@ -116,16 +125,20 @@ class Graph:
     warnings: list[Problem] = field(default_factory=list)
 
 
-def parse(document: Any) -> Graph:
+def parse(document: Any, node_types: NodeTypes | None = None, *, bytes_max: int = STORED_BYTES_MAX) -> Graph:
     """The graph of a definition, with the problems of its form in `errors` and `warnings`.
 
     Takes any value whatsoever and raises nothing. Beyond a limit of size or depth, only that
-    is reported: the rest is not looked at.
+    is reported: the rest is not looked at. With `node_types` a field that belongs into a node's
+    config is said to.
     """
     graph = Graph()
     try:
         # The check and the copy in one: what follows may recurse and trust its keys and texts.
-        document = Payload.of(document, bytes_max=DEFINITION_BYTES_MAX).value
+        document = Payload.of(document, bytes_max=bytes_max).value
+    except ValueTooLarge as refusal:
+        graph.errors.append(Problem("DOCUMENT_TOO_LARGE", f"the document: {refusal.message}", hint=refusal.advice))
+        return graph
     except AnabranchError as refusal:
         graph.errors.append(Problem("NOT_STORABLE", refusal.message, hint=refusal.advice))
         return graph
@@ -133,13 +146,13 @@ def parse(document: Any) -> Graph:
         graph.errors.append(Problem("WRONG_TYPE", f"a workflow is an object, not a {kind_of(document)}"))
         return graph
     graph.errors.extend(_forbidden_keys(document))
-    _Reader(graph).read(document)
+    _Reader(graph, node_types).read(document)
     return graph
 
 
 def derive_name(title: str) -> str:
     """A legal workflow name made from a title: `Order triage` → `order-triage`; `workflow` if nothing is left."""
-    plain = unicodedata.normalize("NFKD", title[:DEFINITION_BYTES_MAX]).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", title[:STORED_BYTES_MAX]).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     return words[:NAME_LENGTH_MAX].rstrip("-") or "workflow"
 
@@ -152,15 +165,16 @@ def is_name(text: str) -> bool:
 class _Reader(FieldReader):
     """Reads one document into one graph: a method per kind of object."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, node_types: NodeTypes | None) -> None:
         super().__init__(graph.errors, graph.warnings)
         self._graph = graph
+        self._node_types = node_types
         self._edge_ids: set[str] = set()
 
     def read(self, document: dict[str, Any]) -> None:
         """Read the whole document."""
         graph = self._graph
-        self.note_unknown(document, "workflow", "", known=_WORKFLOW_FIELDS)
+        self.note_unknown(document, "workflow", "", known=WORKFLOW_FIELDS, passed_over=SERVER_FIELDS)
         graph.title = self.text(document, "title", "")
         graph.name = self._name(document)
         self._options(document)
@@ -195,7 +209,7 @@ class _Reader(FieldReader):
         if not isinstance(options, dict):
             self.wrong_type(place, "an object", options)
             return
-        self.note_unknown(options, "workflowOptions", place, known=_OPTION_FIELDS)
+        self.note_unknown(options, "workflowOptions", place, known=OPTION_FIELDS)
         graph = self._graph
         graph.retention_ms = self.duration_ms(options, "retention", place, code="BAD_RETENTION")
         graph.deadline_ms = self.duration_ms(options, "deadline", place, code="BAD_DEADLINE")
@@ -230,7 +244,15 @@ class _Reader(FieldReader):
             message = f"{quoted(node_id)} is also the id of {self._graph.nodes[node_id].pointer}"
             self.error("DUPLICATE_NODE_ID", message, pointer + "/id", node_id=node_id)
             return
-        self.note_unknown(value, "node", pointer, known=_NODE_FIELDS, node_id=node_id)
+        self.note_unknown(
+            value,
+            "node",
+            pointer,
+            known=NODE_FIELDS,
+            without_effect=NODE_FIELDS_WITHOUT_EFFECT,
+            config_fields=self._config_fields(value.get("type")),
+            node_id=node_id,
+        )
         node = GraphNode(node_id, self.text(value, "type", pointer, required=True, node_id=node_id) or "", pointer)
         self._graph.nodes[node_id] = node
         self.text(value, "name", pointer, node_id=node_id)
@@ -238,6 +260,11 @@ class _Reader(FieldReader):
         if position is not None and not isinstance(position, dict):
             self.wrong_type(pointer + "/position", "an object", position, node_id=node_id)
         self._behaviour(value, node)
+
+    def _config_fields(self, type_name: Any) -> Collection[str]:
+        """The fields that a node of this type has in its config, as far as that is known."""
+        node_type = self._node_types.get(type_name) if self._node_types and isinstance(type_name, str) else None
+        return () if node_type is None else config_fields(node_type)
 
     def _node_id(self, value: dict[str, Any], pointer: str) -> str | None:
         node_id = self.text(value, "id", pointer, required=True)
@@ -295,7 +322,7 @@ class _Reader(FieldReader):
         if not isinstance(value, dict):
             self.wrong_type(pointer, "an object", value)
             return
-        self.note_unknown(value, "edge", pointer, known=_EDGE_FIELDS)
+        self.note_unknown(value, "edge", pointer, known=EDGE_FIELDS)
         edge_id = self.text(value, "id", pointer)
         if edge_id is not None and edge_id in self._edge_ids:
             message = f"another edge has the id {quoted(edge_id)}"

@@ -33,3 +33,9 @@ class NodeTypes(Protocol):
 
     def names(self) -> Sequence[str]:
         """Every registered name, sorted."""
+
+
+def config_fields(node_type: NodeType) -> frozenset[str]:
+    """The fields that the schema of a type's config names."""
+    properties = node_type.config_schema.get("properties")
+    return frozenset(properties) if isinstance(properties, Mapping) else frozenset()

@@ -15,6 +15,10 @@ REFUSALS: Mapping[str, str] = {
     "WRONG_TYPE": "A field holds another kind of JSON value than it must.",
     "MISSING_FIELD": "A required field is absent.",
     "NOT_STORABLE": "The document is not plain JSON, is nested too deep or is too large.",
+    "DOCUMENT_TOO_LARGE": "The document has more than 4 MB of JSON.",
+    "TITLE_TOO_LONG": "The title has more than 255 characters.",
+    "NOT_DRAWN": "The document's `kind` is another than `drawn`; coded workflows are registered by workers.",
+    "N8N_WORKFLOW": "The document is an export of n8n, whose form is another one.",
     "FORBIDDEN_KEY": "An object key (`__proto__`, `constructor`, `prototype`) could change objects in a browser.",
     "TOO_MANY_NODES": "The graph has more nodes than the limit.",
     "TOO_MANY_EDGES": "The graph has more edges than the limit.",
@@ -49,7 +53,9 @@ REFUSALS: Mapping[str, str] = {
 
 WARNINGS: Mapping[str, str] = {
     "REFERENCE_MISSING": "A node names a workflow, saved query or secret that is not there yet.",
-    "UNKNOWN_FIELD": "A field that nobody reads.",
+    "UNKNOWN_FIELD": "A field that has no meaning where it stands; it is stored, and has no effect.",
+    "FIELD_WITHOUT_EFFECT": "A field that is reserved for behaviour which this version does not have.",
+    "INPUT_NOT_IN_SCHEMA": "A template reads a field of the input that the `inputSchema` does not have.",
     "UNREACHABLE_NODE": "No way leads from start to the node; it will not run.",
     "PARALLEL_WRITERS": "Nodes that may run at the same time write one variable; the later one wins.",
     "VARIABLE_NEVER_WRITTEN": "A template reads a variable that no node before it writes.",

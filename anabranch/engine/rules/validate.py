@@ -7,12 +7,13 @@ configs), `structure` (cycles, borders), `advice` (warnings). It never runs anyt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.rules.advice import activations_max, warnings_of
-from anabranch.engine.rules.graph import Graph, parse
+from anabranch.engine.rules.graph import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
 from anabranch.engine.rules.node_facts import NodeFacts, facts_of
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.problems import Problem, quoted
@@ -21,6 +22,14 @@ from anabranch.errors import InvalidWorkflow
 
 # 3 problems in the message of the exception; all of them are in its details.
 PROBLEMS_SHOWN = 3
+
+_N8N_TYPE = re.compile(r"(?:@[\w-]+/)?n8n-nodes-[\w-]+\.")
+_N8N_EXPORT = Problem(
+    "N8N_WORKFLOW",
+    "this is a workflow of n8n, which anabranch does not read",
+    hint="Draw it anew: here nodes have `id`, `type` and `config`, and `edges` connect them by their ids instead of"
+    " `connections`; docs/node-types.md has the types.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +75,18 @@ def validate(document: Any, node_types: NodeTypes) -> Report:
     Takes any value whatsoever and raises nothing. All problems are reported at once, except
     where one makes the rest meaningless (not an object, too large, too many nodes).
     """
-    graph = parse(document)
+    if is_n8n_export(document):
+        return Report((_N8N_EXPORT,), (), False, (), None)
+    graph = parse(document, node_types, bytes_max=DOCUMENT_BYTES_MAX)
     facts = facts_of(graph, node_types)
     structure = structure_of(graph)
-    errors = [*graph.errors, *facts.problems, *_handle_problems(graph, facts), *structure.problems]
+    errors = [
+        *_document_problems(document),
+        *graph.errors,
+        *facts.problems,
+        *_handle_problems(graph, facts),
+        *structure.problems,
+    ]
     if not structure.is_sound:
         return Report(tuple(errors), tuple(graph.warnings), False, (), None)
     reachable = set(structure.order)
@@ -83,6 +100,27 @@ def validate(document: Any, node_types: NodeTypes) -> Report:
     )
 
 
+def is_n8n_export(document: Any) -> bool:
+    """Is it a workflow as n8n exports it, or a list of them?
+
+    Its edges are in an object `connections`, its nodes have `parameters` and types such as `n8n-nodes-base.set`.
+    """
+    if isinstance(document, list):
+        return bool(document) and all(is_n8n_export(each) for each in document)
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    if not isinstance(nodes, list):
+        return False
+    has_connections = isinstance(document.get("connections"), dict) and "edges" not in document
+    return any(
+        isinstance(node, dict)
+        and (
+            (isinstance(node.get("type"), str) and _N8N_TYPE.match(node["type"]) is not None)
+            or (has_connections and "parameters" in node)
+        )
+        for node in nodes
+    )
+
+
 def refusal_of(errors: tuple[Problem, ...]) -> InvalidWorkflow:
     """The exception that lists these problems."""
     shown = "; ".join(problem.message for problem in errors[:PROBLEMS_SHOWN])
@@ -91,6 +129,22 @@ def refusal_of(errors: tuple[Problem, ...]) -> InvalidWorkflow:
         f"the workflow has {len(errors)} problem{'s' if len(errors) > 1 else ''}: {shown}{more}",
         details=[problem.as_json() for problem in errors],
     )
+
+
+def _document_problems(document: Any) -> Iterator[Problem]:
+    """What is refused of the document as a whole.
+
+    Asked at save alone: what was saved before these limits were there is compiled all the same.
+    """
+    if not isinstance(document, dict):
+        return
+    title, kind = document.get("title"), document.get("kind")
+    if isinstance(title, str) and len(title) > TITLE_LENGTH_MAX:
+        message = f"the title has {len(title)} characters; the limit is {TITLE_LENGTH_MAX}"
+        yield Problem("TITLE_TOO_LONG", message, "/title", hint="Put longer text into `notes`.")
+    if kind not in (None, "drawn"):
+        hint = "Change its code and start a worker with it; or remove `kind` to save the graph as a drawn workflow."
+        yield Problem("NOT_DRAWN", f"`kind` is {quoted(kind)}: only drawn workflows are saved", "/kind", hint=hint)
 
 
 def _handle_problems(graph: Graph, facts: NodeFacts) -> Iterator[Problem]:

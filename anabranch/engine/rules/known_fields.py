@@ -1,0 +1,72 @@
+"""The fields of a drawn workflow by the object that has them, and what to say of a field that is not one.
+
+Pure. Called by `graph` and `node_facts` for warnings, and by the service for the documents that it stores.
+A new field is added here first; without an entry it is warned about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+WORKFLOW_FIELDS = frozenset({"title", "name", "nodes", "edges", "workflowOptions", "viewport", "notes", "$schema"})
+NODE_FIELDS = frozenset(
+    {"id", "type", "name", "config", "outputVariable", "joinMode", "errorHandling", "retry", "timeout", "position"}
+)
+EDGE_FIELDS = frozenset({"id", "upstreamNodeID", "downstreamNodeID", "sourceHandle"})
+OPTION_FIELDS = frozenset({"inputSchema", "retention", "deadline"})
+
+IDENTITY_FIELDS = frozenset({"workflowID", "kind"})
+"""Given by the server with a workflow; a document that is sent back with another value means another workflow."""
+
+SERVER_FIELDS = IDENTITY_FIELDS | {"version", "runCounts", "createdAt", "updatedAt"}
+"""Fields of answers that are no part of a document: whoever reads a workflow and saves it need not remove them."""
+
+NODE_FIELDS_WITHOUT_EFFECT = frozenset(
+    {
+        "disabled",
+        "forEach",
+        "concurrency",
+        "onItemError",
+        "batchSize",
+        "maxPasses",
+        "heartbeatTimeout",
+        "pool",
+    }
+)
+"""Reserved for behaviour that this version does not have: stored, and warned about, for the node runs without it."""
+
+EXTENSION_PREFIX = "x-"
+"""Fields of editors and other tools begin with it, at every level; nobody else reads them."""
+
+_OWNERS = (
+    (OPTION_FIELDS, "workflowOptions"),
+    (NODE_FIELDS - {"id", "name"}, "a node"),
+    (EDGE_FIELDS - {"id"}, "an edge"),
+    (WORKFLOW_FIELDS - {"title", "name", "notes"}, "the top level of the workflow"),
+)
+
+
+def is_extension(name: str) -> bool:
+    """Does the field belong to another tool?"""
+    return name.startswith(EXTENSION_PREFIX)
+
+
+def advice_on(name: str, known: Collection[str], *, config_fields: Collection[str] = ()) -> str | None:
+    """What the author of an unknown field probably meant: where it belongs, or how it is spelled.
+
+    `known` are the fields of the object that it stands in, `config_fields` those of the node's config.
+    """
+    if name in config_fields:
+        return f"{name!r} belongs into the node's config."
+    for fields, owner in _OWNERS:
+        if name in fields:
+            return f"{name!r} belongs {'into' if owner == 'workflowOptions' else 'to'} {owner}."
+    return did_you_mean(name, known)
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str | None:
+    """`Did you mean 'x'?` with the known name that is nearest, upper and lower case aside; None if none is near."""
+    by_lower_case = {each.lower(): each for each in sorted(known, reverse=True)}
+    near = get_close_matches(name.lower(), by_lower_case, n=1)
+    return f"Did you mean {by_lower_case[near[0]]!r}?" if near else None

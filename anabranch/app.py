@@ -47,6 +47,7 @@ from anabranch.service import (
     House,
     Readiness,
     References,
+    RunWaits,
     ScheduleService,
     StepSignals,
     TopicService,
@@ -161,6 +162,9 @@ class App:
             runner.connect(engine)
             await register(store, runner.registry)
             await engine.start()
+            waits = RunWaits(engine)
+            readiness = Readiness(store=store, sandbox=rooms.sandbox.health)
+            readiness.when_stopping(waits.release)
             try:
                 # Who advances some runs only starts none by the clock.
                 async with self._opened_triggers(store, service, works=works and only is None) as (schedules, topics):
@@ -173,10 +177,12 @@ class App:
                         access=access,
                         schedules=schedules,
                         topics=topics,
-                        readiness=Readiness(store=store, sandbox=rooms.sandbox.health),
+                        waits=waits,
+                        readiness=readiness,
                         meters=feed.meters,
                     )
             finally:
+                await waits.stop()
                 await engine.stop(grace_s=grace_s)
                 runner.stop()
 

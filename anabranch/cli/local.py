@@ -93,6 +93,7 @@ class LocalService:
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
+        version: int | None = None,
     ) -> dict[str, Any]:
         """A page of runs, newest first: `{items, nextCursor}`."""
         found = await self._service.list_runs(
@@ -102,6 +103,7 @@ class LocalService:
             statuses=statuses,
             since=since,
             until=until,
+            version=version,
             before=read_run_cursor(cursor),
         )
         items, next_cursor = cut(found, limit, run_cursor)

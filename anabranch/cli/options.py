@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.instants import from_iso_or_date
 from anabranch.errors import InvalidRequest
 from anabranch.intake import TEXT_BYTES_MAX, parse_json, read_json_file
 
@@ -71,14 +71,15 @@ def read_value(text: str | None, *, what: str, default: Any) -> Any:
 
 
 def read_instant(text: str | None, *, option: str) -> int | None:
-    """Milliseconds since the epoch of an ISO 8601 time with an offset. Raises InvalidRequest."""
+    """Milliseconds since the epoch of an ISO 8601 time with an offset; a date begins in UTC. Raises InvalidRequest."""
     if text is None:
         return None
     try:
-        return from_iso(text)
+        return from_iso_or_date(text)
     except (ValueError, OverflowError):
         raise InvalidRequest(
-            f"{option} {text!r} is no point in time", hint="Write ISO 8601 with an offset: 2030-01-31T08:00:00+01:00."
+            f"{option} {text!r} is no point in time",
+            hint="Write ISO 8601 with an offset, 2030-01-31T08:00:00+01:00, or a date, which begins in UTC.",
         ) from None
 
 

@@ -40,9 +40,12 @@ WATCH_POLL_S = 0.5
 def list_runs(
     *,
     workflow: Annotated[str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Only its runs.")] = None,
-    status: Annotated[list[Status] | None, typer.Option("--status", help="Only these; may be repeated.")] = None,
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", case_sensitive=False, help="Only these; may be repeated.")
+    ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created then or later.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before then.")] = None,
+    version: Annotated[int | None, typer.Option("--version", metavar="N", min=1, help="Only of this version.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX)] = LIMIT_DEFAULT,
     cursor: Annotated[str | None, typer.Option("--cursor", help="The nextCursor of the page before.")] = None,
     url: Url = None,
@@ -56,7 +59,13 @@ def list_runs(
     place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
     page = place.ask(
         lambda service: service.list_runs(
-            limit=limit, cursor=cursor, workflow=workflow, statuses=status or (), since=first, until=end
+            limit=limit,
+            cursor=cursor,
+            workflow=workflow,
+            statuses=status or (),
+            since=first,
+            until=end,
+            version=version,
         )
     )
     if as_json:

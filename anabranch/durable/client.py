@@ -128,12 +128,18 @@ class Client:
         return await self._open_transport.get(run_id)
 
     async def list(
-        self, *, workflow: str | None = None, status: str | Sequence[str] = (), limit: int = 50
+        self,
+        *,
+        workflow: str | None = None,
+        status: str | Sequence[str] = (),
+        version: int | None = None,
+        limit: int = 50,
     ) -> Sequence[Mapping[str, Any]]:
-        """The newest runs first, of one workflow or status if they are named. Raises NotFound, InvalidRequest."""
+        """The newest runs first, of one workflow, status or version if named. Raises NotFound, InvalidRequest."""
         check_limit(limit)
+        check_start(version=version, retention_days=None)
         statuses = [status] if isinstance(status, str) else list(status)
-        return await self._open_transport.list(workflow=workflow, statuses=statuses, limit=limit)
+        return await self._open_transport.list(workflow=workflow, statuses=statuses, version=version, limit=limit)
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 -- see RunHandle
         """A run's output, once it is there; see `RunHandle.result`."""

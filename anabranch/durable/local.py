@@ -69,10 +69,16 @@ class LocalTransport:
                 looks, has_ended = looks + 1, await self._has_ended(run_id)
         return await self.get(run_id)
 
-    async def list(self, *, workflow: str | None, statuses: Sequence[str], limit: int) -> Sequence[Mapping[str, Any]]:
+    async def list(
+        self, *, workflow: str | None, statuses: Sequence[str], version: int | None, limit: int
+    ) -> Sequence[Mapping[str, Any]]:
         """See `Transport.list`."""
         return await self._service.list_runs(
-            tenant_id=self._tenant_id, limit=limit, workflow=workflow, statuses=[_status(each) for each in statuses]
+            tenant_id=self._tenant_id,
+            limit=limit,
+            workflow=workflow,
+            statuses=[_status(each) for each in statuses],
+            version=version,
         )
 
     async def signal(self, run_id: str, event: str, payload: Any, *, key: str | None) -> bool:
@@ -105,6 +111,6 @@ async def open_transport(url: str, *, tenant_id: str, key: str | None) -> Transp
 
 def _status(name: str) -> Status:
     try:
-        return Status(name)
+        return Status(name.upper())
     except ValueError:
         raise InvalidRequest(f"{name!r} is no status; they are {', '.join(Status)}") from None

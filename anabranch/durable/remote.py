@@ -60,13 +60,19 @@ class RemoteTransport:
         """See `Transport.ended`."""
         return await self._service.wait_for_end(run_id, timeout_s=timeout_s)
 
-    async def list(self, *, workflow: str | None, statuses: Sequence[str], limit: int) -> Sequence[Mapping[str, Any]]:
+    async def list(
+        self, *, workflow: str | None, statuses: Sequence[str], version: int | None, limit: int
+    ) -> Sequence[Mapping[str, Any]]:
         """See `Transport.list`: as many pages as it takes."""
         runs: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
             page = await self._service.list_runs(
-                limit=min(limit - len(runs), PAGE_ITEMS), cursor=cursor, workflow=workflow, statuses=statuses
+                limit=min(limit - len(runs), PAGE_ITEMS),
+                cursor=cursor,
+                workflow=workflow,
+                statuses=statuses,
+                version=version,
             )
             runs += page["items"]
             cursor = page["nextCursor"]

@@ -104,10 +104,15 @@ class SyncClient:
         return self._wait_for(self._client.get(run_id))
 
     def list(
-        self, *, workflow: str | None = None, status: str | Sequence[str] = (), limit: int = 50
+        self,
+        *,
+        workflow: str | None = None,
+        status: str | Sequence[str] = (),
+        version: int | None = None,
+        limit: int = 50,
     ) -> Sequence[Mapping[str, Any]]:
         """The newest runs first; see `Client.list`."""
-        return self._wait_for(self._client.list(workflow=workflow, status=status, limit=limit))
+        return self._wait_for(self._client.list(workflow=workflow, status=status, version=version, limit=limit))
 
     def result(self, run_id: str, *, timeout: float | None = None) -> Any:
         """A run's output, once it is there; see `RunHandle.result`."""

@@ -33,7 +33,9 @@ class Transport(Protocol):
     async def ended(self, run_id: str, *, timeout_s: float | None) -> dict[str, Any]:
         """The same, once the run has ended. Raises NotFound; TimeoutError after that long, but looks once at least."""
 
-    async def list(self, *, workflow: str | None, statuses: Sequence[str], limit: int) -> Sequence[Mapping[str, Any]]:
+    async def list(
+        self, *, workflow: str | None, statuses: Sequence[str], version: int | None, limit: int
+    ) -> Sequence[Mapping[str, Any]]:
         """The newest runs first. Raises NotFound, InvalidRequest."""
 
     async def signal(self, run_id: str, event: str, payload: Any, *, key: str | None) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
@@ -62,7 +63,8 @@ class Hints:
         self._works = works
         self._look_at = touched
         self._look_for_work = pending
-        self._watched_here: set[str] = set()
+        self._watched_here: Counter[str] = Counter()
+        """How often each run is watched: several services may watch one."""
         self._watched_elsewhere: dict[str, float] = {}
         """Runs that somebody watches in another process, and until when (monotonic) we believe it."""
         self._subscribers: list[Callable[[str], None]] = []
@@ -101,14 +103,16 @@ class Hints:
 
     # -- for who watches (ports.ChangeHints) ----------------------------------------------
     def watch(self, instance_id: str) -> None:
-        """Be told when this run may have changed elsewhere. Watching twice is watching once."""
-        if instance_id not in self._watched_here:
-            self._watched_here.add(instance_id)
+        """Be told when this run may have changed elsewhere, until each `watch` is undone by an `unwatch`."""
+        self._watched_here[instance_id] += 1
+        if self._watched_here[instance_id] == 1:
             self._say(Channel.WATCHED, [instance_id])
 
     def unwatch(self, instance_id: str) -> None:
-        """Be told no longer."""
-        self._watched_here.discard(instance_id)
+        """Undo one `watch`."""
+        self._watched_here[instance_id] -= 1
+        if self._watched_here[instance_id] <= 0:
+            del self._watched_here[instance_id]
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """Call this with the id of each watched run that may have changed; it must not block or raise."""

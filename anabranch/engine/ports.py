@@ -241,6 +241,7 @@ class Store(Protocol):
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
+        version: int | None = None,
         test: bool = False,
         input_filters: Sequence[InputFilter] = (),
     ) -> list[InstanceRow]:
@@ -267,6 +268,12 @@ class Store(Protocol):
         """How many runs of each workflow are in each status, without test runs; exact at one moment.
 
         Costs what is open and what has ended since the last `fold_counts`, not what is stored.
+        """
+
+    async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
+        """How many runs of each version of a workflow are in each status, without test runs.
+
+        Costs a look at every stored run of the workflow.
         """
 
     async def fold_counts(self, *, limit: int) -> bool:
@@ -389,10 +396,10 @@ class ChangeHints(Protocol):
     """
 
     def watch(self, instance_id: str) -> None:
-        """Ask the other processes for hints about this run. Watching twice is watching once."""
+        """Ask the other processes for hints about this run, until each `watch` is undone by an `unwatch`."""
 
     def unwatch(self, instance_id: str) -> None:
-        """Ask no longer."""
+        """Undo one `watch`."""
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """Call this with the id of each watched run that may have changed; it must not block or raise."""

@@ -21,7 +21,10 @@ from anabranch.remote.caller import Caller, Request
 # 100 items a page, as many as a server gives: lists are read to their end.
 PAGE_ITEMS = 100
 
-# A run of a few nodes has ended before the second look; from 1 s on a look more often tells nobody anything.
+# 30 s a request: half of what an answer is given, and what proxies let pass.
+WAIT_ASKED_S = 30
+
+# Between requests that the server does not let wait: soon at first, once a second in the end.
 WAIT_FIRST_S = 0.05
 WAIT_LONGEST_S = 1.0
 WAIT_GROWTH = 1.5
@@ -184,6 +187,7 @@ class RemoteService:
         statuses: Sequence[str] = (),
         since: int | None = None,
         until: int | None = None,
+        version: int | None = None,
     ) -> dict[str, Any]:
         """A page of runs, newest first: `{items, nextCursor}`; at most 100. Times are milliseconds since the epoch."""
         query: dict[str, str | Sequence[str]] = {"limit": str(limit), "status": [str(status) for status in statuses]}
@@ -193,6 +197,8 @@ class RemoteService:
             query["since"] = to_iso(since)
         if until is not None:
             query["until"] = to_iso(until)
+        if version is not None:
+            query["version"] = str(version)
         path = ("v1", "runs") if workflow is None else ("v1", "workflows", workflow, "runs")
         return await self._read(*path, query=query)
 
@@ -226,16 +232,20 @@ class RemoteService:
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """The run, once it has ended. Raises TimeoutError after `timeout_s` seconds; the run goes on.
 
-        It is looked at once at least, however long the first answer takes.
+        It is looked at once at least, however long the first answer takes. Then the server answers when it has ended.
         """
-        until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        loop = asyncio.get_running_loop()
+        until = None if timeout_s is None else loop.time() + timeout_s
         pause_s = WAIT_FIRST_S
         run = await self.get_run(instance_id)
         async with asyncio.timeout_at(until):
             while not Status(run["status"]).is_terminal:
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * WAIT_GROWTH, WAIT_LONGEST_S)
-                run = await self.get_run(instance_id)
+                asked_at = loop.time()
+                run = await self._read("v1", "runs", instance_id, query={"wait": f"{WAIT_ASKED_S}s"})
+                if loop.time() - asked_at < WAIT_ASKED_S and not Status(run["status"]).is_terminal:
+                    # Answered before the time: the server is stopping, or lets nobody else wait.
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * WAIT_GROWTH, WAIT_LONGEST_S)
         return run
 
     # -- test runs ------------------------------------------------------------------------

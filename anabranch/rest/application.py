@@ -168,6 +168,7 @@ async def _serve(house: House, route: Route, body_patience_s: float, request: we
         body=await read_body(request, route.body, required=route.body_required, patience_s=body_patience_s),
         headers=request.headers,
         raw_query=request.rel_url.query,
+        is_gone=lambda: request.transport is None,
     )
     return _response(await route.serve(call))
 

@@ -55,6 +55,8 @@ class Call:
     """An instance of the route's `body` model, or the JSON value itself for `AnyJson` and `Checked`; None without."""
     headers: CIMultiDictProxy[str]
     raw_query: MultiDictProxy[str]
+    is_gone: Callable[[], bool]
+    """Has the client hung up?"""
 
     @property
     def tenant_id(self) -> str:

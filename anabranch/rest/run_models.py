@@ -3,22 +3,35 @@
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from anabranch.asked import WHOLE_NUMBER_MAX
 from anabranch.engine.rules.events import Status
-from anabranch.rest.models import Answer, Instant, Key, Page, Query, QueryInstant, Request
+from anabranch.rest.models import Answer, DayOrInstant, Instant, Key, Page, Request, Waiting
 from anabranch.rest.workflow_models import Graph
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+AnyCaseStatus = Annotated[
+    Status,
+    BeforeValidator(_upper),
+    WithJsonSchema({"type": "string", "enum": [*Status, *(status.lower() for status in Status)]}),
+]
+"""A status, in capitals or not."""
 
 
 class RunPage(Page):
     """A page of runs."""
 
-    status: list[Status] = Field(default_factory=list, description="Only these; may be repeated.")
-    since: QueryInstant | None = Field(None, description="Created then or later.")
-    until: QueryInstant | None = Field(None, description="Created before then.")
+    status: list[AnyCaseStatus] = Field(default_factory=list, description="Only these; may be repeated.")
+    since: DayOrInstant | None = Field(None, description="Created then or later; a date begins in UTC.")
+    until: DayOrInstant | None = Field(None, description="Created before then; a date begins in UTC.")
+    version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Only runs of this version.")
     test: bool = Field(False, description="The test runs instead of the others.")
 
 
@@ -28,7 +41,7 @@ class SeqPage(Page):
     after: int = Field(0, ge=0, le=2**53, description="Only what has a larger `seq`; a cursor says it by itself.")
 
 
-class WidgetQuery(Query):
+class WidgetQuery(Waiting):
     """How a run's output is to be shaped."""
 
     type: Literal["table", "chart", "metric", "text", "json"]
@@ -58,17 +71,27 @@ class CancelRun(Request):
     reason: str = Field("cancelled over REST", max_length=4_096)
 
 
-class StartedRun(Answer):
-    """A run that was started."""
+class RunState(Answer):
+    """A run and its status."""
 
     instanceID: str
     status: Status
 
 
+class StartedRun(RunState):
+    """A run that was started; output and error only where its end was waited for, and null while it is open."""
+
+    output: Any = None
+    error: Any = None
+
+
 class StartedTestRun(Answer):
-    """A test run that was started."""
+    """A test run that was started; the further fields only where its end was waited for."""
 
     instanceID: str
+    status: Status | None = None
+    output: Any = None
+    error: Any = None
 
 
 class RunSummary(Answer):
@@ -82,6 +105,7 @@ class RunSummary(Answer):
     test: bool
     status: Status
     parentID: str | None
+    worker: str | None = Field(None, description="Who advances it; null while nobody does.")
     retentionDays: int
     createdAt: AwareDatetime
     availableAt: AwareDatetime

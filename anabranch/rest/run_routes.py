@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from multidict import MultiDictProxy
@@ -15,13 +16,16 @@ from anabranch.errors import (
     NotFound,
     RunIsTerminal,
     ShuttingDown,
+    StoreUnavailable,
     TooManyPending,
     TooManySignals,
     ValueNotStorable,
 )
 from anabranch.intake import parse_json
 from anabranch.rest.bodies import checked, one_problem
+from anabranch.rest.failures import RETRY_AFTER_S
 from anabranch.rest.lists import page_of
+from anabranch.rest.models import Waiting
 from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.rest.run_models import (
     CancelRun,
@@ -30,6 +34,7 @@ from anabranch.rest.run_models import (
     Run,
     RunList,
     RunPage,
+    RunState,
     SeqPage,
     StartedRun,
     StartedTestRun,
@@ -50,7 +55,10 @@ _SIGNAL_KEY = Header(
 
 
 async def start_run(call: Call) -> Reply:
-    """201 and durable; 200 with the first run where the idempotency key was used before."""
+    """201 and durable; 200 with the first run where the idempotency key was used before.
+
+    With `wait` the answer comes when the run has ended or the time is over, and has output and error, too.
+    """
     call.house.readiness.refuse_if_stopping()
     workflow = call.path["workflow"]
     try:
@@ -74,11 +82,9 @@ async def start_run(call: Call) -> Reply:
             available_at=asked.availableAt,
             deadline_at=asked.deadlineAt,
         )
-    return Reply(
-        {"instanceID": started.instance_id, "status": started.status.value},
-        201 if started.created else 200,
-        {"Location": f"/v1/runs/{started.instance_id}"},
-    )
+    run = {"instanceID": started.instance_id, "status": started.status.value}
+    headers = {"Location": f"/v1/runs/{started.instance_id}"}
+    return await _after_wait(call, run, 201 if started.created else 200, headers)
 
 
 async def list_runs(call: Call) -> Reply:
@@ -91,6 +97,7 @@ async def list_runs(call: Call) -> Reply:
         statuses=query.status,
         since=query.since,
         until=query.until,
+        version=query.version,
         before=read_run_cursor(query.cursor),
         test=query.test,
         input_filters=_input_filters(call.raw_query),
@@ -106,8 +113,10 @@ async def list_runs_of_workflow(call: Call) -> Reply:
 
 async def get_run(call: Call) -> Reply:
     """A run with its input, outcome and first 1,000 activations."""
-    run = await call.house.workflows.get_run(await _run_id(call), tenant_id=call.tenant_id)
-    return Reply(run)
+    instance_id = await _run_id(call)
+    headers = await _wait(call, instance_id)
+    run = await call.house.workflows.get_run(instance_id, tenant_id=call.tenant_id)
+    return Reply(run, headers=headers)
 
 
 async def get_log(call: Call) -> Reply:
@@ -161,11 +170,11 @@ async def get_widget(call: Call) -> Reply:
     except (BadJson, ValueNotStorable) as refusal:
         raise one_problem(refusal.message, "/config", hint=refusal.advice) from None
     instance_id = await _run_id(call)
-    return Reply(
-        await call.house.workflows.get_run_status_for_widget(
-            instance_id, widget_type=query.type, widget_config=config, tenant_id=call.tenant_id
-        )
+    headers = await _wait(call, instance_id)
+    widget = await call.house.workflows.get_run_status_for_widget(
+        instance_id, widget_type=query.type, widget_config=config, tenant_id=call.tenant_id
     )
+    return Reply(widget, headers=headers)
 
 
 async def start_test_run(call: Call) -> Reply:
@@ -174,13 +183,34 @@ async def start_test_run(call: Call) -> Reply:
     document = dict(call.body)
     input_ = document.pop("input", {})
     instance_id = await call.house.workflows.test_workflow(document, input_, tenant_id=call.tenant_id)
-    return Reply({"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
+    return await _after_wait(call, {"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
 
 
 async def stop_test_run(call: Call) -> Reply:
     """Cancelled, and its rows removed."""
     await call.house.workflows.stop_test_workflow(call.path["instanceID"], tenant_id=call.tenant_id)
     return Reply(status=204)
+
+
+async def _wait(call: Call, instance_id: str) -> dict[str, str]:
+    """Wait for the end of a run as the query asks. Headers that say so where as many requests wait as may."""
+    wait_s = call.query.wait
+    if wait_s is None:
+        return {}
+    has_waited = await call.house.waits.until_ended(
+        instance_id, tenant_id=call.tenant_id, wait_s=wait_s, is_gone=call.is_gone
+    )
+    return {} if has_waited else {"Retry-After": str(RETRY_AFTER_S[429])}
+
+
+async def _after_wait(call: Call, run: dict[str, Any], status: int, headers: dict[str, str]) -> Reply:
+    """The answer to a start: at once, or with the outcome once its end was waited for."""
+    if call.query.wait is None:
+        return Reply(run, status, headers)
+    headers |= await _wait(call, run["instanceID"])
+    with suppress(NotFound, StoreUnavailable):  # it has been started, whatever happens to it afterwards
+        run |= await call.house.workflows.get_outcome(run["instanceID"], tenant_id=call.tenant_id)
+    return Reply(run, status, headers)
 
 
 async def _run_id(call: Call) -> str:
@@ -230,6 +260,7 @@ ROUTES = (
         Role.OPERATOR,
         {201: StartedRun, 200: StartedRun},
         body=Checked(StartRun),
+        query=Waiting,
         errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
     ),
     Route(
@@ -253,7 +284,7 @@ ROUTES = (
         query=RunPage,
         open_query=_INPUT_PREFIX,
     ),
-    _about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}),
+    _about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=Waiting),
     _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=SeqPage),
     _about_run(
         "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=SeqPage
@@ -273,7 +304,7 @@ ROUTES = (
         cancel_run,
         "Cancel a run.",
         Role.OPERATOR,
-        {200: StartedRun},
+        {200: RunState},
         body=CancelRun,
         body_required=False,
         errors=(RunIsTerminal,),
@@ -284,7 +315,7 @@ ROUTES = (
         delete_run,
         "Cancel a run; its log stays.",
         Role.OPERATOR,
-        {200: StartedRun},
+        {200: RunState},
         body=CancelRun,
         body_required=False,
         errors=(RunIsTerminal,),
@@ -309,6 +340,7 @@ ROUTES = (
         Role.EDITOR,
         {201: StartedTestRun},
         body=Checked(StartTestRun),
+        query=Waiting,
         errors=(InvalidWorkflow, InvalidInput, TooManyPending, ShuttingDown),
     ),
     Route(

@@ -17,6 +17,14 @@ class WorkflowPage(Page):
     include: Literal["graph"] | None = Field(None, description="`graph`: with nodes, edges and options.")
 
 
+class VersionPage(Page):
+    """A page of versions."""
+
+    include: Literal["runCounts"] | None = Field(
+        None, description="`runCounts`: with the number of runs in each status; looks at every run of the workflow."
+    )
+
+
 class OfVersion(Query):
     """Which version is meant."""
 
@@ -140,6 +148,7 @@ class WorkflowVersionSummary(Answer):
     kind: Literal["drawn", "coded"]
     version: int
     createdAt: AwareDatetime
+    runCounts: dict[str, int] | None = Field(None, description="Only where it is asked for.")
 
 
 class WorkflowList(Answer):

@@ -13,7 +13,7 @@ from anabranch.errors import (
     WorkflowIsCoded,
 )
 from anabranch.rest.lists import page_of
-from anabranch.rest.models import AnyDocument, Page
+from anabranch.rest.models import AnyDocument
 from anabranch.rest.routes import Call, Checked, Header, Reply, Route
 from anabranch.rest.workflow_models import (
     ChangedWorkflow,
@@ -24,6 +24,7 @@ from anabranch.rest.workflow_models import (
     Saving,
     Verdict,
     VersionList,
+    VersionPage,
     Workflow,
     WorkflowDocument,
     WorkflowList,
@@ -94,12 +95,13 @@ async def get_workflow_document(call: Call) -> Reply:
 
 async def list_versions(call: Call) -> Reply:
     """Every version, newest first."""
-    query: Page = call.query
+    query: VersionPage = call.query
     found = await call.house.workflows.get_workflow_versions(
         call.path["workflow"],
         tenant_id=call.tenant_id,
         limit=query.limit + 1,
         before=None if query.cursor is None else read_number(read_cursor("versions", query.cursor, parts=1)[0]),
+        include_run_counts=query.include == "runCounts",
     )
     shown, next_cursor = cut(found, query.limit, lambda item: make_cursor("versions", item["version"]))
     return Reply(page_of(shown, next_cursor))
@@ -209,7 +211,7 @@ ROUTES = (
         "List the versions of a workflow, newest first.",
         Role.VIEWER,
         {200: VersionList},
-        query=Page,
+        query=VersionPage,
         errors=(NotFound,),
         tag="workflows",
     ),

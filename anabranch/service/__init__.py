@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anabranch.service.house import House
     from anabranch.service.readiness import Readiness
     from anabranch.service.references import References
+    from anabranch.service.run_waits import RunWaits
     from anabranch.service.schedule_documents import schedule_as_json
     from anabranch.service.schedule_service import ScheduleService
     from anabranch.service.step_signals import StepSignals
@@ -38,6 +39,7 @@ else:
             "Readiness": "anabranch.service.readiness",
             "References": "anabranch.service.references",
             "Role": "anabranch.service.access",
+            "RunWaits": "anabranch.service.run_waits",
             "ScheduleService": "anabranch.service.schedule_service",
             "StepSignals": "anabranch.service.step_signals",
             "TopicService": "anabranch.service.topic_service",
@@ -60,6 +62,7 @@ __all__ = [
     "Readiness",
     "References",
     "Role",
+    "RunWaits",
     "ScheduleService",
     "StepSignals",
     "TopicService",

@@ -32,7 +32,7 @@ from anabranch.service.references import References
 from anabranch.service.run_counts import RunCounts
 from anabranch.service.shared_reads import SharedReads
 from anabranch.service.workflow_documents import check_identity, is_same, updated, without_server_fields
-from anabranch.service.workflow_view import version_summary, workflow_summary
+from anabranch.service.workflow_view import shown_counts, version_summary, workflow_summary
 
 # 5 tries to save under a name: each further one means that somebody else took or freed the
 # name in the same moment, once more.
@@ -196,14 +196,29 @@ class DefinitionVerbs:
         return found
 
     async def get_workflow_versions(
-        self, workflow: str, *, tenant_id: str, limit: int, before: int | None = None
+        self,
+        workflow: str,
+        *,
+        tenant_id: str,
+        limit: int,
+        before: int | None = None,
+        include_run_counts: bool = False,
     ) -> list[dict[str, Any]]:
-        """The versions of a workflow, newest first, strictly before number `before`. Raises NotFound."""
+        """The versions of a workflow, newest first, strictly before number `before`. Raises NotFound.
+
+        Run counts are those of the tenant's own runs; to count them costs a look at each stored run.
+        """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         versions = await self._store.list_versions(
             tenant_id=tenant_id, workflow_id=found.workflow_id, limit=limit, before=before
         )
-        return [version_summary(version) for version in versions]
+        if not include_run_counts:
+            return [version_summary(version) for version in versions]
+        counts = await self._run_counts.by_version(tenant_id, found.workflow_id)
+        return [
+            {**version_summary(version), "runCounts": shown_counts(counts.get(version.version, {}))}
+            for version in versions
+        ]
 
     async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
         """One workflow by id or name. Raises NotFound."""

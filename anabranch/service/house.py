@@ -13,6 +13,7 @@ from anabranch.secrets import Safe
 from anabranch.service.access import AccessService
 from anabranch.service.data_service import DataService
 from anabranch.service.readiness import Readiness
+from anabranch.service.run_waits import RunWaits
 from anabranch.service.schedule_service import ScheduleService
 from anabranch.service.topic_service import TopicService
 from anabranch.service.workflow_service import WorkflowService
@@ -31,5 +32,6 @@ class House:
     access: AccessService
     schedules: ScheduleService
     topics: TopicService
+    waits: RunWaits
     readiness: Readiness
     meters: Meters

@@ -16,7 +16,7 @@ from anabranch.engine.rules.instance import InstanceState
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.admission import check_input_filters, is_run_id
 from anabranch.service.definition_verbs import DefinitionVerbs
-from anabranch.service.run_view import activations, log_entry, run_details, run_summary
+from anabranch.service.run_view import activations, log_entry, run_details, run_outcome, run_summary
 from anabranch.service.widgets import shape
 
 _LOG_PAGE = 1_000
@@ -37,6 +37,14 @@ class InquiryVerbs(DefinitionVerbs):
             raise _no_run(instance_id)
         return row
 
+    async def get_outcome(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """A run's id and status, and its output and error, which are null while it is open. Raises NotFound."""
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        last: Sequence[Event] = []
+        if row.status.is_terminal:
+            last = await self._store.read_log(instance_id, after_seq=row.last_seq - 1, limit=1)
+        return run_outcome(row, last)
+
     async def list_runs(
         self,
         *,
@@ -46,6 +54,7 @@ class InquiryVerbs(DefinitionVerbs):
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
+        version: int | None = None,
         before: tuple[int, str] | None = None,
         test: bool = False,
         input_filters: Sequence[InputFilter] = (),
@@ -70,6 +79,7 @@ class InquiryVerbs(DefinitionVerbs):
             statuses=statuses,
             since=since,
             until=until,
+            version=version,
             test=test,
             input_filters=input_filters,
         )

@@ -42,10 +42,17 @@ class Readiness:
         """Does anybody ask at all? A balancer that does sends work here until it was told."""
         self.refusal_told = asyncio.Event()
         """Set once somebody was told that the process is stopping."""
+        self._when_stopping: list[Callable[[], None]] = []
+
+    def when_stopping(self, call: Callable[[], None]) -> None:
+        """Call this when the process is told to stop."""
+        self._when_stopping.append(call)
 
     def stop_intake(self) -> None:
         """Take no new work from now on."""
         self.stopping = True
+        for call in self._when_stopping:
+            call()
 
     def refuse_if_stopping(self) -> None:
         """Raise ShuttingDown once the process takes no new work."""

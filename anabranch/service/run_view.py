@@ -47,12 +47,24 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
         "test": head.test,
         "status": row.status.value,
         "parentID": head.parent_id,
+        "worker": row.worker_id,
         "retentionDays": head.retention_days,
         "createdAt": to_iso(head.created_at),
         "availableAt": to_iso(head.available_at),
         "deadlineAt": _iso_or_none(head.deadline_at),
         "startedAt": _iso_or_none(row.started_at),
         "completedAt": _iso_or_none(row.completed_at),
+    }
+
+
+def run_outcome(row: InstanceRow, last: Sequence[Event]) -> dict[str, Any]:
+    """What a run ended with; `last` holds the last event of its log, or nothing while it is open."""
+    values = {event.type: event.payload.value for event in last}
+    return {
+        "instanceID": row.head.instance_id,
+        "status": row.status.value,
+        "output": values.get(EventType.INSTANCE_COMPLETED),
+        "error": values.get(EventType.INSTANCE_FAILED),
     }
 
 

@@ -19,14 +19,14 @@ from anabranch.engine.rules.validate import Report
 def workflow_summary(
     workflow: WorkflowEntry | WorkflowVersion, run_counts: Mapping[Status, int], *, include_graph: bool
 ) -> dict[str, Any]:
-    """A workflow as lists show it. `runCounts` names the statuses that occur, in the order of a run's life."""
+    """A workflow as lists show it."""
     summary = {
         "workflowID": workflow.workflow_id,
         "name": workflow.name,
         "title": workflow.title,
         "kind": workflow.kind,
         "version": workflow.version,
-        "runCounts": {status.value: run_counts[status] for status in Status if run_counts.get(status)},
+        "runCounts": shown_counts(run_counts),
         "createdAt": to_iso(workflow.created_at),
         "updatedAt": to_iso(workflow.updated_at),
     }
@@ -36,6 +36,11 @@ def workflow_summary(
     # Whoever edits what was read here and saves it must not lose what other tools keep in the document.
     further = {field: value for field, value in definition.items() if field not in summary}
     return {**summary, **_graph(definition), **({} if workflow.kind == CODED_KIND else further)}
+
+
+def shown_counts(run_counts: Mapping[Status, int]) -> dict[str, int]:
+    """The statuses that occur, in the order of a run's life."""
+    return {status.value: run_counts[status] for status in Status if run_counts.get(status)}
 
 
 def saved_summary(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:

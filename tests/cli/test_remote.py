@@ -56,6 +56,8 @@ READING = [
     ("runs", "log", "RUN", "--after", "2"),
     ("runs", "list"),
     ("runs", "list", "--workflow", "greeting", "--status", "COMPLETED", "--since", "2020-01-01T00:00:00+01:00"),
+    ("runs", "list", "--status", "completed", "--since", "2020-01-01", "--version", "1"),
+    ("runs", "list", "--version", "2"),
     ("runs", "list", "--status", "FAILED", "--status", "CANCELLED", "--until", "2020-01-01T00:00:00Z"),
     ("workflows", "show", "greeting"),
     ("workflows", "show", "greeting", "--version", "1"),

@@ -326,3 +326,40 @@ async def test_counts_of_runs_follow_within_seconds(served: Served):
     for _ in range(3):
         await served.ended(await served.start("echo"))
     await served.until("/v1/workflows/echo", lambda workflow: workflow["runCounts"] == {"COMPLETED": 3})
+
+
+async def test_lists_take_dates_and_statuses_as_people_write_them(served: Served):
+    await served.save(echo())
+    run = await served.ended(await served.start("echo"))
+    day = run["createdAt"][:10]
+    next_day = (datetime.fromisoformat(run["createdAt"]) + timedelta(days=1)).date().isoformat()
+
+    async def found(**params: str) -> int:
+        listed = await served.ask("GET", "/v1/workflows/echo/runs", params=params, role="viewer")
+        assert listed.status == 200, listed.text
+        return len(listed.json["items"])
+
+    assert await found(status="completed", since=day, until=next_day) == 1
+    assert await found(status="Failed") == 0
+    assert await found(since=next_day) == 0
+    assert await found(until=day) == 0
+    assert (await served.ask("GET", "/v1/runs?since=2026-13-01")).status == 422
+    assert (await served.ask("GET", "/v1/runs?status=ended")).status == 422
+
+
+async def test_runs_are_listed_and_counted_by_version(served: Served):
+    await served.save(echo())
+    first = await served.start("echo")
+    await served.ask("PUT", "/v1/workflows/echo", json={"title": "Second"})
+    seconds = [await served.start("echo") for _ in range(2)]
+    for run in (first, *seconds):
+        await served.ended(run)
+    for path in ("/v1/runs", "/v1/workflows/echo/runs"):
+        listed = (await served.ask("GET", f"{path}?version=1")).json["items"]
+        assert [(item["instanceID"], item["version"]) for item in listed] == [(first, 1)]
+        assert len((await served.ask("GET", f"{path}?version=2")).json["items"]) == 2
+    counted = await served.until(
+        "/v1/workflows/echo/versions?include=runCounts", lambda page: page["items"][0]["runCounts"] == {"COMPLETED": 2}
+    )
+    assert [item["runCounts"] for item in counted["items"]] == [{"COMPLETED": 2}, {"COMPLETED": 1}]
+    assert "runCounts" not in (await served.ask("GET", "/v1/workflows/echo/versions")).json["items"][0]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,3 +29,8 @@ def from_iso(text: str) -> int:
     except OverflowError:
         raise ValueError(f"{text!r} is not within the years 1 to 9999 of UTC") from None
     return at_ms
+
+
+def from_iso_or_date(text: str) -> int:
+    """The same, where a date alone is the beginning of that day in UTC."""
+    return from_iso(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)

@@ -106,7 +106,7 @@ def is_n8n_export(document: Any) -> bool:
     Its edges are in an object `connections`, its nodes have `parameters` and types such as `n8n-nodes-base.set`.
     """
     if isinstance(document, list):
-        return bool(document) and all(is_n8n_export(each) for each in document)
+        return bool(document) and all(isinstance(each, dict) and is_n8n_export(each) for each in document)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(nodes, list):
         return False

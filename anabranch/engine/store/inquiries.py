@@ -119,6 +119,7 @@ class Inquiries(SqlRoom):
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
+        version: int | None = None,
         test: bool = False,
         input_filters: Sequence[InputFilter] = (),
     ) -> list[InstanceRow]:
@@ -134,6 +135,7 @@ class Inquiries(SqlRoom):
             statuses=[status.value for status in statuses],
             since=since,
             until=until,
+            version=version,
             test=test,
             inputs=[self.dialect.input_condition(one, number) for number, one in enumerate(wanted)],
         )

@@ -220,6 +220,7 @@ class MemoryStore:
         statuses: Sequence[Status] = (),
         since: int | None = None,
         until: int | None = None,
+        version: int | None = None,
         test: bool = False,
         input_filters: Sequence[InputFilter] = (),
     ) -> list[InstanceRow]:
@@ -236,6 +237,7 @@ class MemoryStore:
             and (not statuses or row.status in statuses)
             and (since is None or since <= row.head.created_at)
             and (until is None or row.head.created_at < until)
+            and version in (None, row.head.workflow_version)
             and (not wanted or matches(self._log(row.head.instance_id)[0].payload.value["input"], wanted))
         ]
         return sorted(rows, key=_listing_order, reverse=True)[:limit]
@@ -266,6 +268,11 @@ class MemoryStore:
         """See `ports.Store.count_runs`."""
         await self.faults.before("count_runs")
         return memory_upkeep.count_runs(self.database, tenant_id)
+
+    async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
+        """See `ports.Store.count_runs_by_version`."""
+        await self.faults.before("count_runs_by_version")
+        return memory_upkeep.count_runs_by_version(self.database, tenant_id, workflow_id)
 
     async def fold_counts(self, *, limit: int) -> bool:
         """See `ports.Store.fold_counts`: there is nothing to fold where every look counts."""

@@ -25,6 +25,16 @@ def count_runs(database: MemoryDatabase, tenant_id: str) -> dict[str, dict[Statu
     return {workflow_id: dict(by_status) for workflow_id, by_status in counts.items()}
 
 
+def count_runs_by_version(database: MemoryDatabase, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
+    """See `ports.Store.count_runs_by_version`."""
+    counts: dict[int, dict[Status, int]] = defaultdict(lambda: defaultdict(int))
+    for row in database.rows():
+        head = row.head
+        if head.tenant_id == tenant_id and head.workflow_id == workflow_id and not head.test:
+            counts[head.workflow_version][row.status] += 1
+    return {version: dict(by_status) for version, by_status in counts.items()}
+
+
 def expired(database: MemoryDatabase, *, limit: int) -> list[str]:
     """The ended runs that `ports.Store.remove_expired` may remove now, longest ended first."""
     now = database.now()

@@ -23,6 +23,7 @@ def list_instances(
     statuses: Sequence[str],
     since: int | None,
     until: int | None,
+    version: int | None,
     test: bool,
     inputs: Sequence[TextClause],
 ) -> Select[tuple[object, ...]]:
@@ -41,6 +42,8 @@ def list_instances(
         query = query.where(c.created_at >= since)
     if until is not None:
         query = query.where(c.created_at < until)
+    if version is not None:
+        query = query.where(c.workflow_version == version)
     if before is not None:
         created_at, instance_id = before
         query = query.where(c.created_at <= created_at, or_(c.created_at < created_at, c.instance_id < instance_id))

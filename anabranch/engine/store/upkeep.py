@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import upkeep_statements as statements
+from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
 
 # 10,000 events a transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log goes alone.
@@ -50,6 +51,17 @@ class Upkeep(SqlRoom):
             return {workflow_id: dict(by_status) for workflow_id, by_status in counts.items()}
 
         return await self.read(count)
+
+    async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
+        """How many runs of each version of a workflow are in each status; looks at each of its runs."""
+        if not is_uuid(workflow_id):
+            return {}
+        asked = {"tenant_id": tenant_id, "workflow_id": workflow_id}
+        found = await self.read(lambda connection: connection.execute(statements.RUNS_BY_VERSION, asked).all())
+        counts: dict[int, dict[Status, int]] = defaultdict(dict)
+        for version, status, runs in found:
+            counts[version][Status(status)] = runs
+        return dict(counts)
 
     async def fold_counts(self, *, limit: int) -> bool:
         """Count about that many ended runs for good; True if more can be counted at once."""

@@ -82,6 +82,13 @@ OPEN_RUNS = text(f"""
 `IS TRUE` keeps SQLite from going through a listing of everything that the tenant has instead.
 """
 
+RUNS_BY_VERSION = text("""
+    SELECT workflow_version, status, count(*) FROM workflow_instances
+    WHERE workflow_id = :workflow_id AND tenant_id = :tenant_id AND NOT test
+    GROUP BY workflow_version, status
+""")
+"""All stored runs of a workflow, by version. Uses ix_instance_listing_by_workflow."""
+
 
 # -- removing ----------------------------------------------------------------------------------
 @cache

@@ -1,0 +1,167 @@
+"""Waiting for the end of a run: for requests that are answered when it has ended or their time is over.
+
+Called by the REST API (`?wait=30s`). A waiter is woken by what this process commits, by hints of other
+processes, and by a look at the versions of all awaited runs every half second, which is one statement.
+The number of waiters is bounded; a process that stops wakes all of them; one whose client has hung up is
+dropped at the next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.events import Event, Status
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.service")
+
+# 60 s: what proxies and clients wait for an answer by default. Whoever waits longer asks again.
+WAIT_S_MAX = 60.0
+
+# 1,000 requests that wait, each with its connection and a few kilobytes; half of them of one tenant, so that
+# others find room. Beyond that a request is answered at once.
+WAITERS_MAX = 1_000
+WAITERS_OF_TENANT_MAX = 500
+
+# 500 ms, as for everything that another process commits.
+LOOK_MS = 500
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    is_gone: Callable[[], bool]
+    version: int | None = None
+    """Of the run, when the waiter last read it."""
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class RunWaits:
+    """The waiters of one process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiters: defaultdict[str, set[_Waiter]] = defaultdict(set)
+        """By the id of the run."""
+        self._of_tenant: Counter[str] = Counter()
+        self._looks: asyncio.Task[None] | None = None
+        self._stopping = self._subscribed = False
+
+    async def until_ended(
+        self, instance_id: str, *, tenant_id: str, wait_s: float, is_gone: Callable[[], bool]
+    ) -> bool:
+        """Return when the run has ended or is not there, `wait_s` is over, the client `is_gone`, or the process stops.
+
+        False at once if as many wait as may. How the run is, the caller reads afterwards.
+        """
+        if self._of_tenant.total() >= WAITERS_MAX or self._of_tenant[tenant_id] >= WAITERS_OF_TENANT_MAX:
+            return False
+        waiter = self._enter(instance_id, tenant_id, is_gone)
+        try:
+            async with asyncio.timeout(wait_s):
+                while not await self._is_over(waiter, instance_id, tenant_id):
+                    await waiter.woken.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._leave(waiter, instance_id, tenant_id)
+        return True
+
+    def release(self) -> None:
+        """Answer everybody who waits, and let nobody wait any more: the process is stopping."""
+        self._stopping = True
+        self._wake(list(self._waiters))
+
+    async def stop(self) -> None:
+        """The same, and look no more; may be called twice."""
+        self.release()
+        looks, self._looks = self._looks, None
+        if looks is not None:
+            looks.cancel()
+            await asyncio.gather(looks, return_exceptions=True)
+
+    @property
+    def waiters_count(self) -> int:
+        """How many requests wait."""
+        return self._of_tenant.total()
+
+    # -- news -----------------------------------------------------------------------------
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        """An observer of the engine: what this process commits."""
+        if status.is_terminal:
+            self._wake([instance_id])
+
+    def changed(self, instance_id: str) -> None:
+        """Another process may have written to this run."""
+        self._wake([instance_id])
+
+    async def look(self) -> None:
+        """Wake the waiters of runs that others moved, and those whose clients have gone. Raises StoreUnavailable."""
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if waiter.is_gone():
+                    waiter.woken.set()
+        elsewhere = [each for each in self._waiters if not self._engine.orchestrator.holds(each)]
+        if not elsewhere:
+            return
+        stored = await self._engine.store.versions(elsewhere)
+        for instance_id in elsewhere:
+            version, _ = stored.get(instance_id, (None, None))
+            for waiter in self._waiters.get(instance_id, ()):
+                if version is None or version != waiter.version:
+                    waiter.woken.set()
+
+    # -- within ---------------------------------------------------------------------------
+    async def _is_over(self, waiter: _Waiter, instance_id: str, tenant_id: str) -> bool:
+        waiter.woken.clear()  # before reading: what happens from here on wakes it again
+        if self._stopping or waiter.is_gone():
+            return True
+        try:
+            row = await self._engine.store.get_instance(instance_id, tenant_id=tenant_id)
+        except StoreUnavailable:
+            return False  # it may be back within the time; the look goes on
+        waiter.version = None if row is None else row.version
+        return row is None or row.status.is_terminal
+
+    def _enter(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> _Waiter:
+        if not self._subscribed:
+            self._subscribed = True
+            self._engine.observers.add(self)
+            self._engine.hints.subscribe(self.changed)
+        if self._looks is None and not self._stopping:
+            self._looks = asyncio.create_task(self._look_while_somebody_waits(), name="run-waits")
+        waiter = _Waiter(is_gone)
+        if instance_id not in self._waiters:
+            self._engine.hints.watch(instance_id)
+        self._waiters[instance_id].add(waiter)
+        self._of_tenant[tenant_id] += 1
+        return waiter
+
+    def _leave(self, waiter: _Waiter, instance_id: str, tenant_id: str) -> None:
+        self._of_tenant[tenant_id] -= 1
+        if not self._of_tenant[tenant_id]:
+            del self._of_tenant[tenant_id]
+        self._waiters[instance_id].discard(waiter)
+        if not self._waiters[instance_id]:
+            del self._waiters[instance_id]
+            self._engine.hints.unwatch(instance_id)
+
+    def _wake(self, instance_ids: Sequence[str]) -> None:
+        for instance_id in instance_ids:
+            for waiter in self._waiters.get(instance_id, ()):
+                waiter.woken.set()
+
+    async def _look_while_somebody_waits(self) -> None:
+        while self._waiters:
+            await self._engine.clock.sleep(LOOK_MS)
+            try:
+                await self.look()
+            except StoreUnavailable as failure:
+                logger.info("requests that wait for runs wait for the database: %s", failure.message)
+            except Exception:
+                logger.exception("looking at awaited runs went wrong; tried again")
+        self._looks = None

@@ -22,12 +22,12 @@ SEEN_BY_CODE_ONLY = {"FETCH_FAILED"}
 
 
 def test_every_code_is_documented() -> None:
-    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE))
+    documented = set(re.findall(r"^\| `([A-Z0-9_]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE))
     used = {
         text
         for source in read_package(ROOT / "anabranch")
         for text, _ in source.texts()
-        if re.fullmatch(r"[A-Z]+(_[A-Z]+)+", text) and not source.module.startswith(SILENT)
+        if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", text) and not source.module.startswith(SILENT)
     }
 
     codes = (used | {*REFUSALS, *WARNINGS}) - set(EventType) - NO_CODES - SEEN_BY_CODE_ONLY

@@ -11,6 +11,7 @@ import pytest
 from anabranch.app import build
 from anabranch.service import House, run_waits
 from anabranch.settings import Settings
+from tests.engine.conftest import until
 from tests.rest.conftest import TENANT, Served
 from tests.rest.drawing import chain, echo, waiting
 
@@ -27,8 +28,7 @@ async def elsewhere(served: Served, settings_of: Callable[..., Settings]) -> Asy
 
 async def waiters(served: Served, count: int) -> None:
     """Return once so many requests wait; the time limit of the test bounds it."""
-    while served.house.waits.waiters_count != count:
-        await asyncio.sleep(0.01)
+    await until(lambda: served.house.waits.waiters_count == count)
 
 
 async def open_run(served: Served) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.deferred import exported_from
+from anabranch.version import __version__
 
 if TYPE_CHECKING:
     from anabranch.durable.client import Client
@@ -42,6 +43,7 @@ __all__ = [
     "StepError",
     "SyncClient",
     "Worker",
+    "__version__",
     "node_type",
     "workflow",
 ]

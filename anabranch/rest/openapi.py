@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version as version_of
 from typing import Any
 
 from pydantic import BaseModel
@@ -19,6 +18,7 @@ from anabranch import errors as situations
 from anabranch.errors import AnabranchError
 from anabranch.rest.failures import RETRY_AFTER_S, STATUS, status_of
 from anabranch.rest.routes import PUBLIC, AnyJson, Checked, Route
+from anabranch.version import __version__
 
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -66,7 +66,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
             paths.setdefault(path, {})[route.method.lower()] = _operation(route, path, number)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "anabranch", "version": version_of("anabranch"), "description": _DESCRIPTION},
+        "info": {"title": "anabranch", "version": __version__, "description": _DESCRIPTION},
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {

@@ -16,7 +16,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import version as version_of
 
 from opentelemetry import context, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -28,6 +27,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCod
 from opentelemetry.util.types import AttributeValue
 
 from anabranch.telemetry.spans import Span
+from anabranch.version import __version__
 
 # 20,000 spans wait for their export, a few seconds of a busy process and some 20 MB; of more, the oldest go.
 QUEUED_MAX = 20_000
@@ -52,15 +52,14 @@ class OtlpSpans:
 
     def __init__(self, endpoint: str) -> None:
         """`endpoint` is the collector's base URL, as `http://localhost:4318`. Connects to nothing yet."""
-        version = version_of("anabranch")
         ours: dict[str, AttributeValue] = {
             "service.name": "anabranch",
-            "service.version": version,
+            "service.version": __version__,
             "host.name": socket.gethostname(),
             "process.pid": os.getpid(),
         }
         self._resource = Resource.create(ours).merge(OTELResourceDetector().detect())
-        self._scope = InstrumentationScope("anabranch", version)
+        self._scope = InstrumentationScope("anabranch", __version__)
         self._exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/") + _PATH, timeout=REQUEST_S_MAX)
         self._processor = BatchSpanProcessor(
             self._exporter,

@@ -31,6 +31,7 @@ _BELOW_THE_DOORS = ("durable", "triggers", "telemetry", "handlers", "egress", "q
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "version": (),
     "deferred": (),
     # what a run may be asked for is judged alike by clients and by the façade
     "asked": ("errors",),
@@ -97,8 +98,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
     "service": ("asked", "durable", "triggers", "intake", "queries", "secrets", "telemetry", *_ENGINE),
     # fed by the engine, read by the house's doors; the SDK of OpenTelemetry is in `telemetry.otlp` alone
-    "telemetry": ("engine.handling", "engine.telemetry", "engine.rules"),
-    "rest": ("service", "asked", "pages", "secrets", "intake", "telemetry", *_ENGINE),
+    "telemetry": ("version", "engine.handling", "engine.telemetry", "engine.rules"),
+    "rest": ("version", "service", "asked", "pages", "secrets", "intake", "telemetry", *_ENGINE),
     "pages": (),
     # for programs that call a server: no engine, no database
     "remote": ("engine.rules", "errors"),
@@ -107,6 +108,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # what a process that stays does from its start to its end
     "process": ("app", "rest", "sockets", "service", "settings", "errors"),
     "cli": (
+        "version",
         "app",
         "process",
         "remote",
@@ -129,6 +131,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "testing": ("handlers", "engine.handling", "engine.rules", "errors"),
     # the public door: what users of the library import
     "": (
+        "version",
         "durable",
         "durable.client",
         "durable.sync_client",

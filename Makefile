@@ -36,7 +36,7 @@ demo: $(READY) ## run the example workflow and watch it
 dev: $(READY) ## start a server with a page to look at, on http://127.0.0.1:8321 and SQLite in .anabranch
 	$(ANABRANCH) dev
 
-test: $(DEV_READY) tools ## run all tests; installs a browser and Node for some of them where the machine has none
+test: check tools ## run the checks and all tests; installs a browser and Node for some of them where the machine has none
 	$(PYTHON) -m pytest -n $(TEST_WORKERS) $(PYTEST)
 
 tools: $(DEV_READY)

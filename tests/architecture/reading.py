@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -28,6 +28,7 @@ class Source:
 
     module: str
     tree: ast.Module
+    _imports_by_known: dict[int, list[Import]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, module: str, text: str) -> Source:
@@ -36,7 +37,11 @@ class Source:
 
     def imports(self, known_modules: frozenset[str]) -> list[Import]:
         """Every import, `from package import module` counted as an import of that module."""
-        return list(_imports(self.tree, known_modules, inside_function=False, for_types_only=False))
+        found = self._imports_by_known.get(id(known_modules))  # five rules ask, of a tree of thousands of nodes
+        if found is None:
+            found = list(_imports(self.tree, known_modules, inside_function=False, for_types_only=False))
+            self._imports_by_known[id(known_modules)] = found
+        return found
 
     def dotted_names(self) -> Iterator[tuple[str, int]]:
         """Every name or attribute path that is read, such as `datetime.now`, with its line."""

@@ -50,6 +50,13 @@ class InvalidDefinition(AnabranchError):
     hint = "Correct the code; nothing was written."
 
 
+class StepNotAwaited(AnabranchError):
+    """A workflow function has asked for a step and ended without awaiting it, so it was not done."""
+
+    code = "STEP_NOT_AWAITED"
+    hint = "Write `await` before it, or give it to `asyncio.gather` or a task group."
+
+
 class InvalidInput(AnabranchError):
     """The input of a run does not fit its limits or the workflow's inputSchema."""
 

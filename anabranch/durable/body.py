@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.body_tasks import UNWIND_PATIENCE_S, BodyTasks, how_it_ended
+from anabranch.durable.body_tasks import UNWIND_PATIENCE_S, BodyTasks, Interrupted, how_it_ended
 from anabranch.durable.calls import Call, Rest, RestingCalls, Try, is_short
 from anabranch.durable.records import Records
 from anabranch.durable.replay import Replay
@@ -28,6 +28,7 @@ from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallow
 from anabranch.engine.desk import Desk
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import Slot
+from anabranch.engine.rules.coded.arguments import differ
 from anabranch.engine.rules.coded.places import StepKind, is_step_name, mark, scope_of_call
 from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
@@ -72,8 +73,10 @@ class BodyRun:
         self._resting = RestingCalls()
         self._pause = 0
         """Turns of the event loop before the next thing is told."""
-        self._executing = 0
+        self._executing: dict[Call, None] = {}
         self._leaving: BodyBlocked | Suspended | None = None
+        self._interrupt: KeyboardInterrupt | None = None
+        """Somebody ends this process: nothing is said of what was under way, and it is another worker's."""
         self._awaited: BodySuspended | None = None
         self._check: asyncio.Handle | None = None
         self._overdue: asyncio.Future[None] = self._loop.create_future()
@@ -85,7 +88,7 @@ class BodyRun:
 
     # -- the runner's side ----------------------------------------------------------------
     async def run(self, body: Coroutine[Any, Any, Any]) -> Any:
-        """What the body returns, or how it came not to. Raises what it raises."""
+        """What the body returns, or how it came not to. Raises what it raises, and what interrupted it."""
         main = self._tasks.begin(body, began_seq=self._began_seq)
         try:
             await asyncio.wait({main, self._overdue}, return_when=asyncio.FIRST_COMPLETED)
@@ -97,6 +100,12 @@ class BodyRun:
             self._overdue.cancel()
             if self._patience is not None:
                 self._patience.cancel()  # else it would keep all of this in memory until it is due
+        if self._interrupt is None and main.done() and not main.cancelled():
+            raised = main.exception()
+            self._interrupt = raised.interrupt if isinstance(raised, Interrupted) else None
+        if self._interrupt is not None:
+            await self._unwind()
+            raise self._interrupt
         if self._leaving is None and not self._replay.is_complete:
             self._leaving = self._changed(how_it_ended(main))
         if isinstance(self._leaving, BodyBlocked):
@@ -129,8 +138,12 @@ class BodyRun:
                 self._resting.answer(call)
         self._check_soon()
 
+    def steps_under_way(self) -> list[str]:
+        """The steps that are being done."""
+        return [call.shown for call in self._executing]
+
     # -- the author's side ----------------------------------------------------------------
-    def call(self, name: str, kind: StepKind) -> Call:
+    def call(self, name: str, kind: StepKind, arguments: str | None) -> Call:
         """Number a call of a step. Raises InvalidDefinition for a name that cannot be, before anything is written."""
         journal = self._records.journal
         if not is_step_name(name):
@@ -139,7 +152,7 @@ class BodyRun:
         number = self._calls[name] = self._calls.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, attempt=self.attempt)
-        call = Call(name, scope, kind, branches.present())
+        call = Call(name, scope, kind, branches.present(), arguments)
         self._replay.ask(call.place, (name, first_scope))
         return call
 
@@ -157,6 +170,8 @@ class BodyRun:
                 await self._rest(call, Rest.UNSETTLED, lambda: self._records.has_settled(call))
             elif record.kind is not call.kind:
                 await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
+            elif differ(record.arguments, call.arguments):
+                await self._stay_blocked(call.changed_from(record))
             elif record.given_up:
                 await self._rest(call, Rest.GIVEN_UP, bool)
             elif record.has_ended:
@@ -174,15 +189,19 @@ class BodyRun:
     async def _try(self, call: Call, attempt: int, try_once: Try, policy: RetryPolicy) -> BaseException | None:
         """One attempt, reported; returns once that is committed, or once a wait that it opens is over."""
         known = mark(call.kind, call.branch.known)
-        self._executing += 1
+        self._executing[call] = None
         try:
             outcome, cause = await try_once(attempt)
+        except KeyboardInterrupt as interrupt:
+            self._interrupt = interrupt
+            self._leave(Suspended())
+            raise Suspended from None
         except BaseException:
             self._check_soon()  # the body may have nothing else to do; where it goes on, it asks for a look itself
             raise
         finally:
-            self._executing -= 1
-        report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy)
+            del self._executing[call]
+        report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy, call.arguments)
         if isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
             call.asked = report
             await self._rest(call, Rest.WAITING, lambda: self._records.is_over(call))

@@ -14,6 +14,14 @@ from anabranch.engine.failures import failed_by
 UNWIND_PATIENCE_S = 10.0
 
 
+class Interrupted(Exception):
+    """The process is to end; raised by whoever called the body, and not by one of its tasks."""
+
+    def __init__(self, interrupt: KeyboardInterrupt) -> None:
+        super().__init__()
+        self.interrupt = interrupt
+
+
 class BodyTasks:
     """Tasks of a body; its first branch is `main`, once it has begun."""
 
@@ -67,6 +75,8 @@ async def _first_branch(body: Coroutine[Any, Any, Any], began_seq: int) -> Any:
     branches.begin(began_seq)
     try:
         return await body
-    except (SystemExit, KeyboardInterrupt) as exit_:
+    except SystemExit as exit_:
         # A task that ends so would end the event loop, and all other runs with it.
-        raise RuntimeError(f"the body ended with {type(exit_).__name__}") from exit_
+        raise RuntimeError("the body ended with SystemExit") from exit_
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(interrupt) from None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TypeAlias
 
 from anabranch.durable.branches import Branch
+from anabranch.engine.rules.coded.arguments import shown
 from anabranch.engine.rules.coded.places import StepKind
-from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.run_state import Phase
-from anabranch.engine.rules.stimuli import AwaitsSignal, AwaitsTime, StepOutcome, StepReport
+from anabranch.engine.rules.stimuli import AwaitsAnySignal, AwaitsSignal, AwaitsTime, StepOutcome, StepReport
 from anabranch.engine.rules.turn import PARK_AFTER_MS
+from anabranch.engine.rules.values import Payload
 
 Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
 """One attempt of a step: what it came to, and the exception that it failed with."""
@@ -34,14 +36,16 @@ class Rest(Enum):
 class Call:
     """One call of a step by the author's code, until it is answered."""
 
-    __slots__ = ("asked", "branch", "future", "kind", "name", "place", "rest", "scope", "since", "until")
+    __slots__ = ("arguments", "asked", "branch", "future", "kind", "name", "place", "rest", "scope", "since", "until")
 
-    def __init__(self, name: str, scope: str, kind: StepKind, branch: Branch) -> None:
+    def __init__(self, name: str, scope: str, kind: StepKind, branch: Branch, arguments: str | None) -> None:
         self.name = name
         self.scope = scope
         self.place = (name, scope)
         self.kind = kind
         self.branch = branch
+        self.arguments = arguments
+        """What it is asked for with (`coded.arguments`); None where the log has it anyway."""
         self.asked: StepReport | None = None
         """A wait that is not reported yet."""
         self.future: asyncio.Future[None] | None = None
@@ -53,6 +57,11 @@ class Call:
     def shown(self) -> str:
         """As people see it: `fetch#2`."""
         return f"{self.name}{self.scope}"
+
+    def changed_from(self, record: Step) -> str:
+        """What is other about this call than about the one that the log has."""
+        before, now = shown(record.arguments or ""), shown(self.arguments or "")
+        return f"step {self.shown} was asked for with {before} before and is asked for with {now} now"
 
 
 class RestingCalls:
@@ -108,6 +117,12 @@ def is_short(call: Call, journal: CodedState, *, now: int) -> bool:
         case AwaitsTime(duration_ms):
             return duration_ms <= PARK_AFTER_MS
         case AwaitsSignal(event, wanted, timeout_ms):
-            kept = journal.oldest_signal(event, wanted) is not None
-            return kept or (timeout_ms is not None and timeout_ms <= PARK_AFTER_MS)
+            return _is_short_wait(journal, {event: wanted}, timeout_ms)
+        case AwaitsAnySignal(events, timeout_ms):
+            return _is_short_wait(journal, events, timeout_ms)
     return False
+
+
+def _is_short_wait(journal: CodedState, events: Mapping[str, Payload | None], timeout_ms: int | None) -> bool:
+    is_kept = journal.oldest_signal(events) is not None
+    return is_kept or (timeout_ms is not None and timeout_ms <= PARK_AFTER_MS)

@@ -18,6 +18,9 @@ Body: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 # The form of every workflow's name.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
+# What the first parameter of a method is called.
+_OF_METHODS = frozenset({"self", "cls"})
+
 # As large as the column of versions.
 VERSION_MAX = 2**31 - 1
 
@@ -115,13 +118,32 @@ def workflow(
     _check(name, version, options)
 
     def declare(body: Body) -> Workflow:
-        if not inspect.iscoroutinefunction(body):
-            raise InvalidDefinition(f"workflow {name!r}: {body!r} is not an `async def body(ctx, input)`")
+        _check_function(name, body)
         declared = Workflow(name, version, body, options)
         DECLARED.add(declared)
         return declared
 
     return declare
+
+
+def _check_function(name: str, body: Body) -> None:
+    """Refuse what a worker could not call as `body(ctx, input)`."""
+    if not inspect.iscoroutinefunction(body):
+        raise InvalidDefinition(f"workflow {name!r}: {body!r} is not an `async def body(ctx, input)`")
+    signature = inspect.signature(body)
+    takes = f"workflow {name!r}: {body.__qualname__}{signature} "
+    if next(iter(signature.parameters), None) in _OF_METHODS:
+        raise InvalidDefinition(
+            f"{takes}is a method; a workflow is a function `async def body(ctx, input)`",
+            hint="Declare it outside of the class; a worker has no object to call it on.",
+        )
+    try:
+        signature.bind("ctx", "input")
+    except TypeError:
+        raise InvalidDefinition(
+            f"{takes}cannot be called with two arguments; write `async def {body.__name__}(ctx, input)`",
+            hint="The function gets its context and its input, also where it does not need one of them.",
+        ) from None
 
 
 def _check(name: object, version: object, options: Mapping[str, Any]) -> None:

@@ -10,16 +10,14 @@ import asyncio
 import inspect
 import traceback
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.durable.step_error import qualified_name
 from anabranch.engine.failures import ends_us, failed_by
-from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.stimuli import Failed, StepOutcome
 from anabranch.errors import RunError
 
 # 20 frames: enough to find the line, and a recursion does not fill the log.
@@ -28,14 +26,23 @@ FRAMES_MAX = 20
 _OUR_FILES = str(Path(__file__).parents[1])
 _ASYNCIO_FILES = str(Path(asyncio.__file__).parent)
 
+InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[tuple[Any, BaseException | None]]]
+"""Calls a function in a thread: what it returned, or what it raised."""
+
 inside_step: ContextVar[str | None] = ContextVar("inside_step", default=None)
 """The name of the step whose function is running: it may not ask for others."""
 
 
 async def tried(
-    name: str, scope: str, attempt: int, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None = None
+    name: str,
+    scope: str,
+    attempt: int,
+    work: Callable[[], Awaitable[StepOutcome]],
+    timeout_ms: int | None = None,
+    *,
+    who: str = "",
 ) -> tuple[StepOutcome, BaseException | None]:
-    """Do it once: its outcome, and the exception that it failed with."""
+    """Do it once: its outcome, and the exception that it failed with. `who` is the step, for messages."""
     limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
     task = asyncio.current_task()
     try:
@@ -45,27 +52,25 @@ async def tried(
             return await work(), None
     except TimeoutError as late:
         if not limit.expired():
-            return _failed(late, name, scope, attempt), late
+            return _failed(late, name, scope, attempt, who), late
         message = f"the step did not return within its timeout of {timeout_ms} ms"
         return Failed(RunError("NODE_TIMEOUT", "NodeTimeout", message, name, scope, attempt), retryable=True), late
     except BaseException as failure:  # whatever a step raises is its outcome, sys.exit() too
         if ends_us(failure, task):
             raise
-        return _failed(failure, name, scope, attempt), failure
+        return _failed(failure, name, scope, attempt, who), failure
 
 
-async def called(name: str, function: Callable[[], Any], threads: Executor) -> Completed:
+async def called(name: str, function: Callable[[], Any], in_thread: InThread) -> Any:
     """What the function of a step returns. One that is not async runs in a thread, which cannot be stopped."""
     token = inside_step.set(name)
     try:
         if _is_asynchronous(function):
-            return Completed(Payload.of(await function()))
-        in_thread = partial(copy_context().run, _outcome_in_thread, function)
-        returned, failure = await asyncio.get_running_loop().run_in_executor(threads, in_thread)
+            return await function()
+        returned, failure = await in_thread(function)
         if failure is not None:
-            # Not by the future: it cannot carry a StopIteration, and would close us with a GeneratorExit.
             raise failure
-        return Completed(Payload.of(await returned if inspect.isawaitable(returned) else returned))
+        return await returned if inspect.isawaitable(returned) else returned
     finally:
         inside_step.reset(token)
 
@@ -95,13 +100,8 @@ def _is_asynchronous(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _outcome_in_thread(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    try:
-        return function(), None
-    except BaseException as failure:  # noqa: BLE001 -- it is raised again where it is awaited
-        return None, failure
-
-
-def _failed(failure: BaseException, name: str, scope: str, attempt: int) -> Failed:
+def _failed(failure: BaseException, name: str, scope: str, attempt: int, who: str) -> Failed:
     where = lines_of_the_author(failure)
-    return failed_by(failure, node_id=name, scope=scope, attempt=attempt, name_of=qualified_name, traceback=where)
+    return failed_by(
+        failure, node_id=name, scope=scope, attempt=attempt, name_of=qualified_name, traceback=where, who=who
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -18,9 +17,10 @@ from anabranch.durable.context import Context
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.durable.execution import lines_of_the_author
 from anabranch.durable.step_error import StepError, SuspensionSwallowed, qualified_name
+from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.desk import Desk, desk_of
-from anabranch.engine.failures import ends_us, failed_by, kept_error
+from anabranch.engine.failures import ends_us, failed_by, kept_error, who_is
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.queues import present_slot
@@ -30,10 +30,6 @@ from anabranch.engine.rules.node_types import NodeType
 from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, Failed
 from anabranch.engine.telemetry import AroundTry, unsurrounded
 from anabranch.errors import AnabranchError, NonRetryable, RunError
-
-# 256 threads for steps that are not async: they wait for others for most of their time, and one
-# that hangs, and cannot be stopped, must not keep the rest from their turn.
-THREADS_MAX = 256
 
 # 8 members of a group of exceptions, 400 characters of each, are told: together less than an error's message may have.
 MEMBERS_TOLD_MAX = 8
@@ -51,7 +47,7 @@ class Runner:
         self._signals = signals
         self._around = around
         self._engine: Engine | None = None
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="coded-step")
+        self._threads = StepThreads()
 
     def connect(self, engine: Engine) -> None:
         """Run the bodies of this engine's runs from now on."""
@@ -59,7 +55,7 @@ class Runner:
 
     def stop(self) -> None:
         """Take no more threads; those that still run are left behind."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.stop()
 
     def known(self) -> Sequence[tuple[str, int]]:
         """Name and version of every workflow whose function is here."""
@@ -97,9 +93,11 @@ class Runner:
         )
         input_ = orjson.loads(journal.input.raw)["input"]
         task = asyncio.current_task()
-        desk.listen(run.settled)
+        desk.listen(run.settled, run.steps_under_way)
         try:
             returned = await run.run(_coroutine(found, context, input_))
+            if not isinstance(returned, BodySuspended | BodyBlocked):
+                steps.check_awaited()
         except SuspensionSwallowed:
             message = "the body caught the exception that unwinds it (Suspended) and went on; raise it again"
             return Failed(RunError("SUSPENSION_SWALLOWED", "SuspensionSwallowed", message), retryable=False)
@@ -109,6 +107,7 @@ class Runner:
             return _failed(failure, helpers)
         finally:
             desk.stop_listening(run.settled)
+            steps.close()
         if isinstance(returned, BodySuspended | BodyBlocked):
             return returned
         return HandlerResult(returned)
@@ -180,6 +179,7 @@ def _failed_by_one(failure: BaseException, helpers: Helpers) -> Failed:
         attempt=helpers.attempt,
         name_of=qualified_name,
         traceback=lines_of_the_author(failure),
+        who=who_is(helpers.instance_id, helpers.node_id, helpers.scope),
     )
     if isinstance(failure, AnabranchError):
         return Failed(failed.error, retryable=False)  # a declaration that makes no sense is none the better next time

@@ -6,8 +6,10 @@ more. Nothing here is called on replay of what has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -16,17 +18,30 @@ from anabranch.durable.body import BodyRun
 from anabranch.durable.calls import Call, Try
 from anabranch.durable.durations import Duration, without_timedelta
 from anabranch.durable.execution import called, inside_step, tried
+from anabranch.durable.step_threads import StepThreads
 from anabranch.engine.handling import Helpers
-from anabranch.engine.rules.coded.places import StepKind
+from anabranch.engine.rules.coded.arguments import note_of, note_of_call
+from anabranch.engine.rules.coded.places import StepKind, scope_of_first_attempt
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.retry import RetryPolicy
-from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, AwaitsTime, Begun, Completed, StepOutcome
+from anabranch.engine.rules.stimuli import (
+    AwaitsAnySignal,
+    AwaitsChild,
+    AwaitsSignal,
+    AwaitsTime,
+    Begun,
+    Completed,
+    StepOutcome,
+)
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.telemetry import AroundTry, unsurrounded
-from anabranch.errors import InvalidDefinition, ValueNotStorable
+from anabranch.errors import InvalidDefinition, StepNotAwaited, ValueNotStorable, ValueTooLarge
 
 # 255 characters, as for every key that comes from outside: no signal has a longer name.
 EVENT_CHARACTERS_MAX = 255
+
+# 100 signals of one wait: each that arrives is compared with all waits for its name.
+EVENTS_MAX = 100
 
 
 class Children(Protocol):
@@ -45,8 +60,20 @@ class Signals(Protocol):
         """Deliver it once per key; was a fitting wait open?"""
 
 
+class _Asked:
+    """What a line of the author has asked for."""
+
+    __slots__ = ("coroutine", "file", "line", "name")
+
+    def __init__(self, name: str, file: str, line: int) -> None:
+        self.name = name
+        self.file = file
+        self.line = line
+        self.coroutine: Coroutine[Any, Any, Any]
+
+
 class Steps:
-    """What a body asks for. Names have 1 to 128 letters, digits, `.`, `_`, `-`; repeats are numbered in call order."""
+    """What a workflow function asks for. Names have 1 to 128 letters, digits, `.`, `_`, `-`; repeats are numbered."""
 
     def __init__(
         self,
@@ -55,7 +82,7 @@ class Steps:
         helpers: Helpers,
         children: Children,
         signals: Signals,
-        threads: Executor,
+        threads: StepThreads,
         around: AroundTry = unsurrounded,
     ) -> None:
         self._body = body
@@ -64,17 +91,19 @@ class Steps:
         self._signals = signals
         self._threads = threads
         self._around = around
+        self._unawaited: dict[_Asked, None] = {}
+        """What was asked for and has not begun."""
 
-    async def run(
+    def run(
         self,
         name: str,
         fn: Callable[..., Any],
         /,
         *args: Any,
         retry: Mapping[str, Any] | None = None,
-        timeout: Duration | None = None,  # noqa: ASYNC109 -- of each try, and counted by the engine
+        timeout: Duration | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """What `fn(*args, **kwargs)` returned: called now, or taken from the log.
 
         `fn` may be async, or not: then it runs in a thread. It is called at least once; what it
@@ -82,55 +111,124 @@ class Steps:
         "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each try. Raises StepError once no other
         try is made.
         """
+        asked = self._asked(name)
+        asked.coroutine = self._run(asked, fn, args, kwargs, retry, timeout)
+        return asked.coroutine
+
+    async def _run(
+        self,
+        asked: _Asked,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        retry: Mapping[str, Any] | None,
+        timeout: Duration | None,  # noqa: ASYNC109 -- of each try, and counted by the engine
+    ) -> Any:
+        name = self._begun(asked)
         policy, timeout_ms = _policy(name, retry), _milliseconds(name, "timeout", timeout)
-        call = self._call(name, StepKind.RUN)
+        call = self._call(name, StepKind.RUN, note_of_call(fn, args, kwargs))
         function = partial(fn, *args, **kwargs)
+        step = (self._helpers.instance_id, name, scope_of_first_attempt(call.scope))
+
+        async def work() -> Completed:
+            return Completed(Payload.of(await called(name, function, partial(self._threads.call, step))))
 
         async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
-            work = partial(called, name, function, self._threads)
+            await self._threads.earlier_try_ended(step)
             with self._around(self._helpers.instance_id, call.name, call.scope, attempt):
-                return await tried(call.name, call.scope, attempt, work, timeout_ms)
+                return await self._tried(call, attempt, work, timeout_ms)
 
         return await self._body.answer(call, try_once, policy)
 
-    async def sleep(self, name: str, duration: Duration) -> None:
+    def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
         """Return after so long, counted from the first time it was asked for, restarts or not. Frees the worker."""
+        asked = self._asked(name)
+        asked.coroutine = self._sleep(asked, duration)
+        return asked.coroutine
+
+    async def _sleep(self, asked: _Asked, duration: Duration) -> None:
+        name = self._begun(asked)
         duration_ms = _milliseconds(name, "duration", duration)
         if duration_ms is None:
             raise InvalidDefinition(f"step {name!r}: a duration is needed, such as '5m'")
-        asked = AwaitsTime(duration_ms)
-        await self._body.answer(self._call(name, StepKind.SLEEP), _asks_for(asked))
+        await self._body.answer(self._call(name, StepKind.SLEEP, None), _asks_for(AwaitsTime(duration_ms)))
 
-    async def wait_for_event(
-        self,
-        name: str,
-        *,
-        event: str | None = None,
-        match: Any = None,
-        timeout: Duration | None = None,  # noqa: ASYNC109 -- durable: it goes on while the body is unwound
-    ) -> Any:
+    def wait_for_event(
+        self, name: str, *, event: str | None = None, match: Any = None, timeout: Duration | None = None
+    ) -> Coroutine[Any, Any, Any]:
         """The payload of the oldest fitting signal that no other wait has taken; None once `timeout` is over.
 
         `event` is the signal's name, of 1 to 255 characters; that of the step unless given. It fits if its payload is a
-        superset of `match` (objects recursively, everything else equal).
+        superset of `match` (objects recursively, everything else equal). With `timeout=0`, one that has come already.
         """
+        asked = self._asked(name)
+        asked.coroutine = self._wait_for_event(asked, event, match, timeout)
+        return asked.coroutine
+
+    async def _wait_for_event(
+        self,
+        asked: _Asked,
+        event: str | None,
+        match: Any,
+        timeout: Duration | None,  # noqa: ASYNC109 -- durable: it goes on while the body is unwound
+    ) -> Any:
+        name = self._begun(asked)
         if event is not None:
             _check_event(name, event)
-        timeout_ms = _milliseconds(name, "timeout", timeout)
-        asked = AwaitsSignal(name if event is None else event, None if match is None else Payload.of(match), timeout_ms)
-        return await self._body.answer(self._call(name, StepKind.EVENT), _asks_for(asked))
+        wait = AwaitsSignal(
+            name if event is None else event, _match(name, match), _milliseconds(name, "timeout", timeout)
+        )
+        call = self._call(name, StepKind.EVENT, note_of({"event": wait.event, "match": match}))
+        return await self._body.answer(call, _asks_for(wait))
 
-    async def invoke(self, name: str, workflow: str, input: Any = None, *, version: int | None = None) -> Any:
+    def wait_for_any(
+        self, name: str, events: Mapping[str, Any], *, timeout: Duration | None = None
+    ) -> Coroutine[Any, Any, tuple[str, Any] | None]:
+        """Event and payload of the first signal that fits one of `events`; None once `timeout` is over.
+
+        `events` gives each signal's name the `match` that it must fit, None for any payload:
+        `{"approve": {"by": "ada"}, "reject": None}`. The first is the one that arrived first, whatever its name. It is
+        one wait, as `wait_for_event` is: the oldest open one that a signal fits takes it. With `timeout=0`, one that
+        has come already.
+        """
+        asked = self._asked(name)
+        asked.coroutine = self._wait_for_any(asked, events, timeout)
+        return asked.coroutine
+
+    async def _wait_for_any(
+        self,
+        asked: _Asked,
+        events: Mapping[str, Any],
+        timeout: Duration | None,  # noqa: ASYNC109 -- durable: it goes on while the body is unwound
+    ) -> tuple[str, Any] | None:
+        name = self._begun(asked)
+        _check_events(name, events)
+        matches = {event: _match(name, match) for event, match in events.items()}
+        wait = AwaitsAnySignal(matches, _milliseconds(name, "timeout", timeout))
+        call = self._call(name, StepKind.EVENT, note_of({"events": dict(events)}))
+        came = await self._body.answer(call, _asks_for(wait))
+        return None if came is None else (came["event"], came["payload"])
+
+    def invoke(
+        self, name: str, workflow: str, input: Any = None, *, version: int | None = None
+    ) -> Coroutine[Any, Any, Any]:
         """The output of a run of another workflow, drawn or coded, that this step starts once.
 
         `workflow` is its name or id, in the tenant of this run. Raises StepError: CHILD_FAILED, CHILD_CANCELLED.
         """
+        asked = self._asked(name)
+        asked.coroutine = self._invoke(asked, workflow, input, version)
+        return asked.coroutine
+
+    async def _invoke(self, asked: _Asked, workflow: str, input: Any, version: int | None) -> Any:
+        name = self._begun(asked)
         _check_text(name, "workflow, by its name or id,", workflow)
-        call = self._call(name, StepKind.CHILD)
+        input_ = {} if input is None else input
+        arguments = note_of({"workflow": workflow, "version": version, "input": input_})
+        call = self._call(name, StepKind.CHILD, arguments)
         helpers = replace(self._helpers, node_id=call.name, scope=call.scope)
 
         async def start() -> AwaitsChild:
-            input_ = {} if input is None else input
             child_id = await self._children.start(
                 helpers, workflow=workflow, version=version, input_=input_, parent_waits=True
             )
@@ -140,15 +238,23 @@ class Steps:
             # The log must know of the step before its child is born: else a cancel in between would miss the child.
             if not self._body.has_begun(call):
                 return Begun(), None
-            return await tried(call.name, call.scope, attempt, start)
+            return await self._tried(call, attempt, start)
 
         return await self._body.answer(call, try_once)
 
-    async def signal(self, run_id: str, event: str, payload: Any = None, *, name: str = "signal") -> bool:
+    def signal(
+        self, run_id: str, event: str, payload: Any = None, *, name: str = "signal"
+    ) -> Coroutine[Any, Any, bool]:
         """Send a signal to another run of the tenant, once. True if a fitting wait was open when it arrived."""
+        asked = self._asked(name)
+        asked.coroutine = self._signal(asked, run_id, event, payload)
+        return asked.coroutine
+
+    async def _signal(self, asked: _Asked, run_id: str, event: str, payload: Any) -> bool:
+        name = self._begun(asked)
         _check_text(name, "run_id", run_id)
         _check_text(name, "event", event)
-        call = self._call(name, StepKind.SIGNAL)
+        call = self._call(name, StepKind.SIGNAL, note_of([run_id, event, payload]))
         helpers = replace(self._helpers, node_id=call.name, scope=call.scope)
 
         async def send() -> Completed:
@@ -162,15 +268,52 @@ class Steps:
             return Completed(Payload.of(delivered))
 
         async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
-            return await tried(call.name, call.scope, attempt, send)
+            return await self._tried(call, attempt, send)
 
         return bool(await self._body.answer(call, try_once))
 
-    def _call(self, name: str, kind: StepKind) -> Call:
+    # -- the runner's side ----------------------------------------------------------------
+    def check_awaited(self) -> None:
+        """Raise StepNotAwaited if the function has asked for a step and nothing has begun it."""
+        if not self._unawaited:
+            return
+        in_tasks = {task.get_coro() for task in asyncio.all_tasks()}
+        for asked in self._unawaited:
+            if asked.coroutine not in in_tasks and inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
+                raise StepNotAwaited(
+                    f"step {asked.name!r} was asked for in {asked.file}, line {asked.line}, and never awaited:"
+                    " it was not called"
+                )
+
+    def close(self) -> None:
+        """Close what has not begun: nobody awaits it any more."""
+        for asked in self._unawaited:
+            if inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
+                asked.coroutine.close()
+
+    # -- within ---------------------------------------------------------------------------
+    def _asked(self, name: str) -> _Asked:
+        """What the line that called our caller asks for, until it begins."""
+        line = sys._getframe(2)
+        asked = _Asked(name, line.f_code.co_filename, line.f_lineno)
+        self._unawaited[asked] = None
+        return asked
+
+    def _begun(self, asked: _Asked) -> str:
+        del self._unawaited[asked]
+        return asked.name
+
+    def _call(self, name: str, kind: StepKind, arguments: str | None) -> Call:
         outer = inside_step.get()
         if outer is not None:
             raise InvalidDefinition(f"step {outer!r} asks for step {name!r}: a step cannot contain others")
-        return self._body.call(name, kind)
+        return self._body.call(name, kind, arguments)
+
+    async def _tried(
+        self, call: Call, attempt: int, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None = None
+    ) -> tuple[StepOutcome, BaseException | None]:
+        who = f"step {call.shown} of run {self._helpers.instance_id}"
+        return await tried(call.name, call.scope, attempt, work, timeout_ms, who=who)
 
 
 def _asks_for(wait: StepOutcome) -> Try:
@@ -178,6 +321,25 @@ def _asks_for(wait: StepOutcome) -> Try:
         return wait, None
 
     return ask
+
+
+def _match(name: str, match: Any) -> Payload | None:
+    if match is None:
+        return None
+    try:
+        return Payload.of(match)
+    except (ValueNotStorable, ValueTooLarge) as refusal:
+        raise type(refusal)(f"step {name}: its match: {refusal.message}") from None
+
+
+def _check_events(name: str, events: object) -> None:
+    if not isinstance(events, Mapping) or not 1 <= len(events) <= EVENTS_MAX:
+        raise InvalidDefinition(
+            f"step {name!r}: events names 1 to {EVENTS_MAX} signals, each with its match or None:"
+            ' {"approve": {"by": "ada"}, "reject": None}'
+        )
+    for event in events:
+        _check_event(name, event)
 
 
 def _check_text(name: str, what: str, given: object) -> None:

@@ -7,7 +7,7 @@ the run is not advanced here any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from anabranch.engine.held import Held, HeldInstances
 from anabranch.engine.rules.coded.state import CodedState
@@ -39,14 +39,16 @@ class Desk:
         """The last row of the journal that is committed: nothing may be done because of a later one."""
         return self._held.settled_seq
 
-    def listen(self, settled: Callable[[], None]) -> None:
-        """Be told whenever something is settled."""
+    def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
+        """Be told whenever something is settled; whoever lets the run go may ask which steps are being done."""
         self._held.listener = settled
+        self._held.steps_under_way = steps_under_way
 
     def stop_listening(self, settled: Callable[[], None]) -> None:
         """Be told no more, unless another body listens by now."""
         if self._held.listener == settled:
             self._held.listener = None
+            self._held.steps_under_way = tuple
 
 
 def desk_of(held_instances: HeldInstances, instance_id: str) -> Desk | None:

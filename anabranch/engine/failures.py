@@ -66,8 +66,12 @@ def failed_by(
     attempt: int,
     name_of: Callable[[type], str] = bare_name,
     traceback: str = "",
+    who: str = "",
 ) -> Failed:
-    """The outcome that an exception is. `name_of` gives its class the name that the log keeps."""
+    """The outcome that an exception is. `name_of` gives its class the name that the log keeps.
+
+    `who` names step or node, and run, in messages about values that cannot be kept: they know only the value.
+    """
 
     def error(code: object, type_name: object, message: object) -> RunError:
         return kept_error(code, type_name, message, node_id, scope, attempt, traceback)
@@ -78,7 +82,9 @@ def failed_by(
     if isinstance(failure, NodeFailure):
         return Failed(error(failure.code, failure.type_name, failure), failure.retryable, failure.retry_after_ms)
     if isinstance(failure, AnabranchError):
-        own = error(failure.code, name_of(type(failure)), failure.message)
+        is_about_value = who and isinstance(failure, ValueNotStorable | ValueTooLarge)
+        message = f"{who}: {failure.message}" if is_about_value else failure.message
+        own = error(failure.code, name_of(type(failure)), message)
         return Failed(own, retryable=not isinstance(failure, _FINAL_ERRORS))
     return Failed(error("HANDLER_ERROR", name_of(type(failure)), failure), retryable=True)
 
@@ -114,16 +120,30 @@ def ends_us(failure: BaseException, task: asyncio.Task[Any] | None) -> bool:
     return isinstance(failure, KeyboardInterrupt)
 
 
+def who_did(result: NodeResult | StepReport, *, run_id: str) -> str:
+    """Whose result it is, as messages name it."""
+    if isinstance(result, StepReport):
+        return f"step {result.name}{result.scope} of run {run_id}"
+    return who_is(run_id, result.node_id, result.scope)
+
+
+def who_is(run_id: str, node_id: str, scope: str) -> str:
+    """A node, or the function of a coded run (which has no node id), as messages name it."""
+    if not node_id:
+        return f"the function of run {run_id}"
+    return f"node {node_id} in {scope} of run {run_id}" if scope else f"node {node_id} of run {run_id}"
+
+
 def storable(message: str) -> str:
     """Text that every database takes: no NUL, no lone surrogates, not endless."""
     text = message[:MESSAGE_CHARACTERS_MAX].replace("\x00", "\ufffd")
     return text.encode("utf-8", "replace").decode()
 
 
-def as_refused(result: NodeResult | StepReport, reason: str) -> NodeResult | StepReport:
+def as_refused(result: NodeResult | StepReport, reason: str, *, run_id: str) -> NodeResult | StepReport:
     """A result that the database does not take, as a failure that says so."""
-    node_id = result.node_id if isinstance(result, NodeResult) else result.name
-    message = f"the database does not take this output: {reason}"
+    node_id = result.name if isinstance(result, StepReport) else result.node_id
+    message = f"{who_did(result, run_id=run_id)}: the database does not take its output: {reason}"
     error = RunError(ValueNotStorable.code, "ValueNotStorable", message, node_id, result.scope, result.attempt)
     return replace(result, outcome=Failed(error, retryable=False))
 

@@ -27,6 +27,9 @@ from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
+# 8 nodes or steps are named in a line of the log: enough to find the one that is to blame.
+NAMES_TOLD_MAX = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Birth:
@@ -74,6 +77,8 @@ class Held:
     """The last row of the state that is known to be committed; later ones are on their way."""
     listener: Callable[[], None] | None = None
     """The body of a coded run, while it is under way: told whenever what it reported is settled."""
+    steps_under_way: Callable[[], Sequence[str]] = tuple
+    """The steps of a coded run that are being done, while its function is called."""
     extended_at: float = 0.0
     """Monotonic seconds just before the last request that extended the lease."""
     telemetry: RunTelemetry | None = None
@@ -132,6 +137,14 @@ class Held:
         for stimulus in draft.stimuli:
             if isinstance(stimulus, NodeResult):
                 self.performing.discard(Dispatch(stimulus.node_id, stimulus.scope, stimulus.attempt))
+
+    @property
+    def under_way(self) -> str:
+        """The nodes and steps that are being done, for people."""
+        nodes = [f"{each.node_id} {each.scope}".strip() for each in self.performing if each.node_id]
+        names = [*nodes, *self.steps_under_way()]
+        more = [f"{len(names) - NAMES_TOLD_MAX} more"] if len(names) > NAMES_TOLD_MAX else []
+        return ", ".join([*sorted(names)[:NAMES_TOLD_MAX], *more]) or "nothing"
 
     def turn_away(self) -> None:
         """Send whoever still waits for an answer to the store."""
@@ -267,7 +280,8 @@ class HeldInstances:
         """Stop the handlers of an instance and forget it: it is, or may soon be, another worker's."""
         held = self._held.get(instance_id)
         if held is not None:
-            logger.warning("dropped a run: %s", why, extra={"instance_id": instance_id})
+            extra = {"instance_id": instance_id}
+            logger.warning("dropped run %s: %s; under way: %s", instance_id, why, held.under_way, extra=extra)
             self.let_go(held)
 
     def idle_ids(self) -> list[str]:

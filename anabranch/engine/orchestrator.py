@@ -13,8 +13,8 @@ import logging
 from collections.abc import Sequence
 
 from anabranch.engine.children import AwaitedChildren
-from anabranch.engine.failures import as_refused
-from anabranch.engine.held import Answer, Birth, Held, HeldInstances, why_orphaned
+from anabranch.engine.failures import as_refused, who_did
+from anabranch.engine.held import NAMES_TOLD_MAX, Answer, Birth, Held, HeldInstances, why_orphaned
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
 from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
@@ -369,7 +369,10 @@ class Orchestrator:
 
     def _drop_defective(self, draft: Draft, defect: Exception | None) -> None:
         instance_id = draft.holding.instance_id
-        logger.error("a decision went wrong", exc_info=defect, extra={"instance_id": instance_id})
+        results = [each for each in draft.stimuli if isinstance(each, NodeResult | StepReport)]
+        about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
+        extra = {"instance_id": instance_id}
+        logger.error("a decision about %s went wrong", about or f"run {instance_id}", exc_info=defect, extra=extra)
         self._held.drop(instance_id, "its state cannot be decided; it is tried again when its lease lapses")
 
     def _replace_refused(self, draft: Draft, reason: str) -> bool:
@@ -389,7 +392,7 @@ class Orchestrator:
             held.one_at_a_time = True
             return True
         elif isinstance(result := draft.stimuli[0], NodeResult | StepReport):
-            draft.stimuli = [as_refused(result, reason)]
+            draft.stimuli = [as_refused(result, reason, run_id=instance_id)]
             return True
         elif isinstance(asked := draft.stimuli[0], SignalSent):
             held.refuse_asked(asked, ValueNotStorable.code)

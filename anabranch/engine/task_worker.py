@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from anabranch.engine.failures import ends_us, failed_by
+from anabranch.engine.failures import ends_us, failed_by, who_is
 from anabranch.engine.handling import HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
@@ -223,4 +223,10 @@ def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
 
 
 def _failed(helpers: Helpers, failure: BaseException) -> Failed:
-    return failed_by(failure, node_id=helpers.node_id, scope=helpers.scope, attempt=helpers.attempt)
+    return failed_by(
+        failure,
+        node_id=helpers.node_id,
+        scope=helpers.scope,
+        attempt=helpers.attempt,
+        who=who_is(helpers.instance_id, helpers.node_id, helpers.scope),
+    )

@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from anabranch.durable.definition import Workflow, workflow
+from anabranch.engine.store.opening import dialect_of
 from tests.durable.conftest import MakePlace, Place
 
 calls: Counter[str] = Counter()
@@ -143,6 +145,114 @@ async def test_a_worker_without_the_code_starts_a_run_for_others(make_place: Mak
 
     assert (await knows.ended(run_id))["output"] == [2, 1]
     assert not [row for row in await knows.rows(run_id) if row[0] == "SYSTEM_SET"]
+
+
+# -- arguments -----------------------------------------------------------------------------------
+def priced(*items: str) -> Workflow:
+    """A deployment that asks for prices in this order, as a `set` would have it under some hash seed."""
+
+    async def body(ctx: Any, input: Any) -> Any:
+        prices = {item: await ctx.step.run("price", price_of, item) for item in items}
+        await ctx.step.wait_for_event("go")
+        return prices
+
+    return version_of(body)
+
+
+async def price_of(item: str) -> str:
+    calls[item] += 1
+    return f"price of {item}"
+
+
+async def left_waiting(make_place: MakePlace, deployment: Workflow) -> str:
+    """A run that this deployment has brought to where it only waits; its worker is gone."""
+    old = await make_place(deployment)
+    run_id = await old.start("changes")
+    await old.waiting(run_id)
+    await old.house.engine.stop()
+    return run_id
+
+
+async def test_same_named_steps_in_another_order_are_found_and_told_with_both_arguments(make_place: MakePlace) -> None:
+    run_id = await left_waiting(make_place, priced("rice", "salt"))
+    new = await make_place(priced("salt", "rice"))
+    await new.signal(run_id, "go")
+
+    run = await new.until(run_id, is_blocked("NONDETERMINISM"))
+
+    message = 'step price was asked for with ["rice"] before and is asked for with ["salt"] now'
+    assert run["note"]["message"] == message
+    assert calls == {"rice": 1, "salt": 1}
+
+
+async def test_same_named_steps_in_their_order_are_answered(make_place: MakePlace) -> None:
+    run_id = await left_waiting(make_place, priced("rice", "salt"))
+    new = await make_place(priced("rice", "salt"))
+    await new.signal(run_id, "go")
+
+    assert (await new.ended(run_id))["output"] == {"rice": "price of rice", "salt": "price of salt"}
+
+
+async def test_steps_of_older_versions_are_compared_by_their_names(make_place: MakePlace, database_url: str) -> None:
+    run_id = await left_waiting(make_place, priced("rice", "salt"))
+    forget_arguments(database_url)
+    new = await make_place(priced("salt", "rice"))
+    await new.signal(run_id, "go")
+
+    assert (await new.ended(run_id))["output"] == {"salt": "price of rice", "rice": "price of salt"}
+
+
+def forget_arguments(url: str) -> None:
+    """Make the log what an older version has written."""
+    dialect = dialect_of(url)
+    engine = dialect.engine(commits=False)
+    with engine.connect() as connection, dialect.transaction(connection):
+        forgotten = connection.execute(text("UPDATE workflow_instance_logs SET arguments = NULL"))
+        assert forgotten.rowcount > 0
+    engine.dispose()
+
+
+ASKS: dict[str, Callable[[Any, bool], Awaitable[Any]]] = {
+    "event": lambda step, changed: step.wait_for_event("ask", event="b" if changed else "a"),
+    "match": lambda step, changed: step.wait_for_event("ask", match={"n": changed}),
+    "events": lambda step, changed: step.wait_for_any("ask", {"a": {"n": changed}}),
+    "child": lambda step, changed: step.invoke("ask", "changes", {"changed": changed}),
+    "duration": lambda step, changed: step.sleep("ask", 90_000 if changed else 60_000),
+    "timeout": lambda step, changed: step.wait_for_event("ask", timeout=90_000 if changed else 60_000),
+}
+
+
+def asking(what: str, *, changed: bool) -> Workflow:
+    async def body(ctx: Any, input: Any) -> Any:
+        if input:
+            await ctx.step.wait_for_event("never")  # it is a child
+        calls["changed"] += changed
+        go = ctx.step.wait_for_event("go")
+        await asyncio.gather(ASKS[what](ctx.step, changed), go)
+
+    return version_of(body)
+
+
+@pytest.mark.parametrize("what", ["event", "match", "events", "child"])
+async def test_a_verb_that_asks_for_something_else_is_found(make_place: MakePlace, what: str) -> None:
+    run_id = await left_waiting(make_place, asking(what, changed=False))
+    new = await make_place(asking(what, changed=True))
+    await new.signal(run_id, "go")
+
+    run = await new.until(run_id, is_blocked("NONDETERMINISM"))
+
+    assert run["note"]["message"].startswith("step ask was asked for with {")
+
+
+@pytest.mark.parametrize("what", ["duration", "timeout"])
+async def test_how_long_to_wait_was_settled_when_it_was_first_asked_for(make_place: MakePlace, what: str) -> None:
+    run_id = await left_waiting(make_place, asking(what, changed=False))
+    new = await make_place(asking(what, changed=True))
+    await new.signal(run_id, "go")
+
+    run = await new.until(run_id, lambda run: calls["changed"] > 0 and run["status"] == "WAITING")
+
+    assert (run["note"], calls) == (None, {"changed": 1})
 
 
 # -- versions --------------------------------------------------------------------------------------

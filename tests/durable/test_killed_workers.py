@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -22,6 +23,8 @@ PATIENCE_S = 60.0
 SHORT_LEASE = "500ms"
 # Of who is to keep its run for a while: no pause of a slow machine is as long.
 LEASE = "4s"
+# Nobody waits for the end of this one.
+ENDLESS_LEASE = "10m"
 
 
 @asynccontextmanager
@@ -99,3 +102,24 @@ async def test_only_unfinished_branches_of_a_gather_run_again(
 
     assert run["output"] == list(range(BRANCHES))
     assert ledger(tmp_path) == {f"branch {each}": 1 + (each >= QUICK_BRANCHES) for each in range(BRANCHES)}
+
+
+@pytest.mark.parametrize("part", ["function", "step", "thread", "branch"])
+async def test_a_keyboard_interrupt_ends_the_worker_and_hands_the_run_over(
+    make_place: MakePlace, database_url: str, tmp_path: Path, part: str
+) -> None:
+    server = await make_place(works=False)
+    async with worker(database_url, tmp_path, lease=ENDLESS_LEASE) as process, asyncio.timeout(PATIENCE_S):
+        while not await is_registered(server, "interrupted"):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 0.05)
+        run_id = await server.start("interrupted", part)
+        await process.wait()
+        assert process.returncode == -signal.SIGINT, "it ended as any process that Ctrl-C ends"
+    assert (await server.run_of(run_id))["status"] == "RUNNING"
+
+    async with worker(database_url, tmp_path, lease=ENDLESS_LEASE):
+        run = await server.ended(run_id)
+
+    assert run["output"] == ["step", "thread", "branch", "beside"], "nobody had to wait for the lease"
+    assert ledger(tmp_path) == {part: 2}

@@ -277,6 +277,52 @@ def test_a_function_that_is_declared_without_a_name_is_told_how_to() -> None:
         workflow(one)  # type: ignore[arg-type]
 
 
+async def nothing() -> None: ...
+
+
+async def input_alone(input: Any) -> None: ...
+
+
+async def three(ctx: Any, input: Any, more: Any) -> None: ...
+
+
+async def keyword_only(ctx: Any, *, input: Any) -> None: ...
+
+
+class Shop:
+    async def method(self, ctx: Any, input: Any) -> None: ...
+
+    async def short_method(self, input: Any) -> None: ...
+
+    @classmethod
+    async def of_the_class(cls, ctx: Any, input: Any) -> None: ...
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "nothing": (nothing, r"nothing\(\) -> 'None' cannot be called with two arguments; write `async def nothing\("),
+    "input alone": (input_alone, r"cannot be called with two arguments; write `async def input_alone\(ctx, input\)`"),
+    "three": (three, "cannot be called with two arguments"),
+    "keyword only": (keyword_only, "cannot be called with two arguments"),
+    "method": (Shop.method, r"Shop.method\(self.* is a method; a workflow is a function"),
+    "method with one argument": (Shop.short_method, "is a method"),
+    "class method": (Shop.__dict__["of_the_class"], "is not an `async def"),
+    "no coroutine": (len, "is not an `async def"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_a_worker_could_not_call_is_refused_where_it_is_declared(kind: str) -> None:
+    function, message = REFUSED[kind]
+    with pytest.raises(InvalidDefinition, match=message):
+        workflow(name="cannot-be-called")(function)
+
+
+def test_a_function_may_have_more_arguments_that_it_does_not_need() -> None:
+    async def generous(ctx: Any, input: Any, *args: Any, more: int = 1, **others: Any) -> None: ...
+
+    assert isinstance(workflow(name="generous")(generous), Workflow)
+
+
 def test_a_worker_refuses_a_function_that_is_not_declared() -> None:
     async def one(ctx: Any, input: Any) -> None: ...
 

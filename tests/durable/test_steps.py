@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -394,3 +395,180 @@ async def test_a_signal_from_a_step_is_sent_once(make_place: MakePlace) -> None:
     assert (await place.ended(telling))["output"] is True
     log = await place.house.workflows.get_log(asking, tenant_id="default")
     assert sum(row["eventType"] == "SIGNAL_RECEIVED" for row in log) == 1
+
+
+# -- what is not awaited -------------------------------------------------------------------------------
+@workflow(name="forgets", retry=QUICK)
+async def forgets(ctx: Any, input: Any) -> Any:
+    await ctx.step.run("first", count, "first")
+    ctx.step.run("forgotten", count, "forgotten")  # the line that is named
+    await ctx.step.sleep("nap", "150ms")
+    return "done"
+
+
+async def test_a_step_that_is_not_awaited_fails_the_run_and_names_the_line(make_place: MakePlace) -> None:
+    place = await make_place(forgets)
+    run = await place.ended(await place.start("forgets"))
+
+    assert (run["status"], calls) == ("FAILED", {"first": 1})
+    line = inspect.getsourcelines(forgets.body)[1] + 3
+    message = f"step 'forgotten' was asked for in {__file__}, line {line}, and never awaited: it was not called"
+    assert (run["error"]["code"], run["error"]["message"]) == ("STEP_NOT_AWAITED", message)
+
+
+@workflow(name="gives-away")
+async def gives_away(ctx: Any, input: Any) -> Any:
+    """Every way to await a step without writing `await` before it, and two that need not be."""
+    task = asyncio.create_task(ctx.step.run("task", count, "task", 1))
+    gathered = await asyncio.gather(ctx.step.run("a", count, "a", 2), ctx.step.run("b", count, "b", 3))
+    timed = await asyncio.wait_for(ctx.step.run("timed", count, "timed", 4), 60)
+    async with asyncio.TaskGroup() as group:
+        grouped = group.create_task(ctx.step.run("grouped", count, "grouped", 5))
+    dropped = asyncio.create_task(ctx.step.run("dropped", count, "dropped"))
+    dropped.cancel()
+    late = asyncio.create_task(ctx.step.run("too-late", count, "too-late"))
+    return [await task, *gathered, timed, grouped.result()] + [6] * late.done()
+
+
+async def test_a_step_that_is_awaited_by_somebody_else_is_awaited(make_place: MakePlace) -> None:
+    place = await make_place(gives_away)
+    run = await place.ended(await place.start("gives-away"))
+
+    assert (run["error"], run["output"]) == (None, [1, 2, 3, 4, 5])
+
+
+@workflow(name="fails-anyway")
+async def fails_anyway(ctx: Any, input: Any) -> Any:
+    ctx.step.run("forgotten", count, "forgotten")
+    raise Declined("of its own")
+
+
+async def test_a_function_that_fails_fails_with_its_own_error(make_place: MakePlace) -> None:
+    place = await make_place(fails_anyway)
+    run = await place.ended(await place.start("fails-anyway"))
+
+    assert run["error"]["message"] == "of its own"
+
+
+# -- threads that go on --------------------------------------------------------------------------------
+class Overlap:
+    """A plain function that hangs in its first call until it is let go."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.first_hangs = threading.Event()
+        self.running: list[int] = []
+        self.most = 0
+
+    def __call__(self) -> str:
+        calls["slow"] += 1
+        first = calls["slow"] == 1
+        self.running.append(1)
+        self.most = max(self.most, len(self.running))
+        try:
+            if first:
+                self.first_hangs.set()
+                assert self.release.wait(timeout=30)
+            return "first" if first else "second"
+        finally:
+            self.running.pop()
+
+
+@workflow(name="hangs-once")
+async def hangs_once(ctx: Any, input: Any) -> Any:
+    retry = {"attempts": 2, "backoff": {"kind": "fixed", "base": "10ms", "jitter": 0}}
+    return await ctx.step.run("slow", seen[0], retry=retry, timeout="50ms")
+
+
+async def test_the_next_try_waits_for_a_thread_that_goes_on_after_its_timeout(
+    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Overlap()
+    seen.append(slow)
+    place = await make_place(hangs_once)
+    run_id = await place.start("hangs-once")
+    await place.until(run_id, lambda run: f"step slow of run {run_id} waits for an earlier try" in caplog.text)
+
+    assert ("NODE_DISPATCHED", "slow", "", 2) in await place.rows(run_id)
+    assert calls["slow"] == 1, "the second try has begun, and has not been called"
+    slow.release.set()
+
+    run = await place.ended(run_id)
+    assert (run["output"], calls["slow"], slow.most) == ("second", 2, 1)
+
+
+@workflow(name="hangs-in-an-attempt", retry={"attempts": 2, "backoff": {"kind": "fixed", "base": "10ms", "jitter": 0}})
+async def hangs_in_an_attempt(ctx: Any, input: Any) -> Any:
+    return await ctx.step.run("slow", seen[0], retry={"attempts": 1}, timeout="50ms")
+
+
+async def test_the_next_attempt_of_the_workflow_waits_for_it_too(
+    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Overlap()
+    seen.append(slow)
+    place = await make_place(hangs_in_an_attempt)
+    run_id = await place.start("hangs-in-an-attempt")
+    await place.until(run_id, lambda run: f"run {run_id} waits for an earlier try" in caplog.text)
+    assert ("NODE_DISPATCHED", "", "", 2) in await place.rows(run_id)
+    slow.release.set()
+
+    run = await place.ended(run_id)
+    assert (run["output"], slow.most) == ("second", 1)
+
+
+# -- values that cannot be kept ------------------------------------------------------------------------
+@workflow(name="keeps-no-set")
+async def keeps_no_set(ctx: Any, input: Any) -> Any:
+    match input:
+        case "step":
+            await ctx.step.run("fetch", count, "fetch", "a value")
+            await ctx.step.run("fetch", count, "fetch", {1, 2})
+        case "large step":
+            await ctx.step.run("fetch", count, "fetch", "x" * 2_000_000)
+        case "function":
+            return {1, 2}
+        case "match":
+            await ctx.step.wait_for_event("fetch", match={1, 2})
+    return None
+
+
+WHO = {
+    "step": "step fetch#2 of run {}: a value of type set at /",
+    "large step": "step fetch of run {}: the value has 2000002 bytes",
+    "function": "the function of run {}: a value of type set at /",
+    "match": "the function of run {}: step fetch: its match: a value of type set at /",
+}
+
+
+@pytest.mark.parametrize("what", WHO)
+async def test_a_value_that_cannot_be_kept_is_told_with_step_and_run(make_place: MakePlace, what: str) -> None:
+    place = await make_place(keeps_no_set)
+    run_id = await place.start("keeps-no-set", what)
+
+    assert (await place.ended(run_id))["error"]["message"].startswith(WHO[what].format(run_id))
+
+
+@workflow(name="keeps-busy")
+async def keeps_busy(ctx: Any, input: Any) -> Any:
+    branches = (ctx.step.run("hold", hold_until_stopped) for _ in range(10))
+    await asyncio.gather(ctx.step.sleep("nap", "1h"), *branches)
+
+
+async def hold_until_stopped() -> None:
+    calls["held"] += 1
+    await asyncio.Event().wait()
+
+
+async def test_a_run_that_is_dropped_is_told_with_the_steps_under_way(
+    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = await make_place(keeps_busy)
+    run_id = await place.start("keeps-busy")
+    await place.until(run_id, lambda run: calls["held"] == 10)
+
+    place.house.engine.orchestrator.held.drop(run_id, "its lease could not be extended")
+
+    names = ", ".join(sorted(["hold", *(f"hold#{number}" for number in range(2, 11))])[:8])
+    message = f"dropped run {run_id}: its lease could not be extended; under way: {names}, 2 more"
+    assert message in caplog.messages

@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+from asyncio import gather
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,29 @@ async def dies_in_a_gather(ctx: Any, input: Any) -> Any:
     return await asyncio.gather(*(ctx.step.run(f"branch-{number}", branch, number) for number in range(BRANCHES)))
 
 
+@workflow(name="interrupted")
+async def interrupted(ctx: Any, input: Any) -> Any:
+    """The first call of the part that `input` names is where Ctrl-C meets it."""
+
+    async def here(part: str) -> str:
+        if input == part and note(part) == 1:
+            raise KeyboardInterrupt
+        return part
+
+    def in_thread() -> str:
+        if input == "thread" and note("thread") == 1:
+            raise KeyboardInterrupt
+        return "thread"
+
+    await here("function")
+    both = [ctx.step.run("branch", here, "branch"), ctx.step.run("beside", here, "beside")]
+    return [await ctx.step.run("step", here, "step"), await ctx.step.run("thread", in_thread), *await gather(*both)]
+
+
 async def main() -> None:
     """Work until killed."""
-    async with Worker(sys.argv[1], workflows=[dies_at_every_step, dies_in_a_gather], lease=sys.argv[3]):
+    known = [dies_at_every_step, dies_in_a_gather, interrupted]
+    async with Worker(sys.argv[1], workflows=known, lease=sys.argv[3]):
         await asyncio.Event().wait()
 
 

@@ -157,8 +157,9 @@ def blocked() -> NodeResult:
 def picture(state: CodedState) -> dict[str, Any]:
     """A state as plain data: everything that a later decision, or the body, could depend on."""
     steps = {
-        place: (s.kind, s.phase if not s.has_ended else None, s.attempt, s.due_at, s.event, s.child_id, s.ended_seq,
-                s.seq, s.mark, s.born_in, s.undone_in, s.given_up, s.first_seq, s.error, s.output.raw)
+        place: (s.kind, s.phase if not s.has_ended else None, s.attempt, s.due_at, s.events, s.names_event, s.child_id,
+                s.ended_seq, s.seq, s.mark, s.arguments, s.born_in, s.undone_in, s.given_up,
+                s.first_seq, s.error, s.output.raw)
         for place, s in state.steps.items()
     }  # fmt: skip
     ours = state.body

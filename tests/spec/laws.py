@@ -132,8 +132,7 @@ def _activation(activation: Activation) -> dict[str, Any]:
         "context": dict(activation.context),
         "output": None if activation.output is None else activation.output.raw,
         "handle": activation.next_handle,
-        "event": activation.event,
-        "match": None if activation.match is None else activation.match.raw,
+        "events": activation.events,
         "child": activation.child_id,
         "promised": None if activation.promised is None else _signal(activation.promised),
         "loop": None

@@ -158,7 +158,8 @@ def finish(run: Scenario) -> None:
         else:
             event, waits = next(iter(run.state.waits.items()))
             wait = next(iter(waits.values()))
-            run.when(signal(event, None if wait.match is None else wait.match.value))
+            match = (wait.events or {})[event]
+            run.when(signal(event, None if match is None else match.value))
     raise AssertionError(f"the run does not come to an end: {run.status}, owed {run.owed}, due {run.due}")
 
 

@@ -10,10 +10,13 @@ from anabranch.engine.rules.child_ids import child_id
 from anabranch.engine.rules.coded import decide as coded_decide
 from anabranch.engine.rules.coded.places import StepKind, mark
 from anabranch.engine.rules.coded.trace import trace
-from anabranch.engine.rules.decision import NOTHING
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.decision import NOTHING, Decision
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.signals import signal_payload
 from anabranch.engine.rules.stimuli import (
     Adopted,
+    AwaitsAnySignal,
     AwaitsChild,
     AwaitsSignal,
     Begun,
@@ -337,3 +340,90 @@ def test_a_step_may_be_called_like_the_start_of_the_graph():
 
 def _after(name: str, rows: frozenset[int]) -> StepReport:
     return replace(done(name), mark=mark(StepKind.RUN, rows))
+
+
+# -- arguments ----------------------------------------------------------------------------
+def test_the_first_row_of_a_step_says_what_it_was_asked_for_with():
+    run = Coded()
+    first = replace(broken("pay"), arguments='0123456789abcdef ["salt"]')
+    noted = [run.when(first).events, run.later(2_000).events, run.when(replace(first, attempt=2)).events]
+    assert [event.arguments for events in noted for event in events] == [first.arguments, None, None]
+    assert run.crashed().state.steps["pay", ""].arguments == first.arguments
+
+
+# -- waits for any of several signals -----------------------------------------------------
+def any_of(name: str, *, timeout_ms: int | None = None, **events: object) -> StepReport:
+    matches = {event: None if match is None else Payload.of(match) for event, match in events.items()}
+    return report(name, AwaitsAnySignal(matches, timeout_ms), kind=StepKind.EVENT)
+
+
+def ended_as(decision: Decision) -> list[object]:
+    return [event.payload.value for event in decision.events if event.type == "NODE_COMPLETED"]
+
+
+def test_a_wait_for_several_signals_is_one_row_that_names_them_all():
+    run = Coded().then(suspended(any_of("decide", approve={"by": "ada"}, reject=None, timeout_ms=5_000)))
+    row = next(event for event in run.log if event.node_id == "decide")
+    assert row.payload.value["events"] == {"approve": {"by": "ada"}, "reject": None}
+    assert run.state.next_due() == run.now + 5_000
+
+
+def test_whichever_comes_first_ends_it_and_the_others_are_kept():
+    run = Coded().then(suspended(any_of("decide", approve={"by": "ada"}, reject=None)))
+    assert run.when(SignalSent("approve", Payload.of({"by": "bob"}))).delivered is False, "it does not fit"
+    decision = run.when(SignalSent("reject", Payload.of({"why": 1})))
+    assert types(decision) == ["SIGNAL_RECEIVED", "NODE_WAITING decide", "NODE_COMPLETED decide"]
+    assert (decision.delivered, decision.commands) == (True, [BODY])
+    assert ended_as(decision) == [{"event": "reject", "payload": {"why": 1}}]
+    assert run.when(SignalSent("approve", Payload.of({"by": "ada"}))).delivered is False
+    assert not run.state.waits
+
+
+def test_of_kept_signals_it_takes_the_one_that_arrived_first_whatever_its_name():
+    run = Coded().then(*(SignalSent(event, Payload.of(n)) for n, event in enumerate(["z", "b", "a", "b"])))
+    taken = [run.when(replace(any_of("next", a=None, b=None), scope=f"#{n}")) for n in range(3)]
+    assert [ended_as(decision) for decision in taken] == [
+        [{"event": "b", "payload": 1}],
+        [{"event": "a", "payload": 2}],
+        [{"event": "b", "payload": 3}],
+    ]
+
+
+@pytest.mark.parametrize("order", [["one", "any"], ["any", "one"]])
+def test_the_oldest_open_wait_takes_a_signal_whether_it_asks_for_one_or_several(order: list[str]):
+    waits = {"one": waits_for("go"), "any": any_of("any", stop=None, go=None)}
+    names = {"one": "go", "any": "any"}
+    run = Coded().then(*(waits[each] for each in order))
+    for each in order:
+        assert f"NODE_COMPLETED {names[each]}" in types(run.when(SignalSent("go", Payload.of(1))))
+
+
+def test_a_signal_promised_to_a_wait_that_ends_goes_to_the_next_one():
+    """Another process has appended it: nobody has decided yet who gets it, when the first one is given up."""
+    run = Coded().then(any_of("first", go=None, stop=None), any_of("second", go=None))
+    row = signal_payload("go", Payload.of(7), None)
+    foreign = Event(run.state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, row, run.now)
+    evolve(run.state, foreign)
+    run.log.append(foreign)
+    decision = run.when(report("first", GivenUp(), kind=StepKind.EVENT))
+    assert "NODE_SKIPPED first" in types(decision)
+    assert ended_as(run.when(TailLoaded())) == [{"event": "go", "payload": 7}]
+
+
+def test_a_wait_for_several_signals_times_out_with_none():
+    run = Coded().then(suspended(any_of("decide", approve=None, timeout_ms=5_000)))
+    decision = run.later(5_000)
+    assert (ended_as(decision), decision.events[0].next_handle) == ([None], "timeout")
+
+
+@pytest.mark.parametrize(
+    "ask", [any_of("now", go=None, timeout_ms=0), report("now", AwaitsSignal("go", None, 0), kind=StepKind.EVENT)]
+)
+def test_a_wait_without_time_takes_what_has_come_or_nothing_at_once(ask: StepReport):
+    run = Coded()
+    empty = run.when(ask)
+    assert (types(empty), ended_as(empty)) == (["NODE_WAITING now", "NODE_COMPLETED now"], [None])
+    run.then(SignalSent("go", Payload.of(7)))
+    assert types(run.when(replace(ask, scope="#2"))) == ["NODE_WAITING now#2", "NODE_COMPLETED now#2"]
+    assert run.state.steps["now", "#2"].output.value in (7, {"event": "go", "payload": 7})
+    assert not run.state.kept

@@ -170,7 +170,7 @@ def _fire_timers(thought: Thought) -> None:
         thought.fired(activation.due_at)
         if activation.phase is Phase.RETRYING:
             thought.dispatch(activation.node, activation.scope.path, attempt=activation.attempt + 1)
-        elif activation.event is not None:
+        elif activation.events is not None:
             complete(thought, activation, NULL, TIMEOUT_HANDLE)
         else:
             assert activation.output is not None

@@ -84,6 +84,8 @@ class Event:
     next_handle: str | None = None
     output_variable: str | None = None
     error_message: str | None = None
+    arguments: str | None = None
+    """The first row of a coded step: what it was asked for with (`coded.arguments`)."""
 
     @property
     def node_status(self) -> str | None:

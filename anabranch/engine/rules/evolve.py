@@ -220,7 +220,7 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
     if activation is not None:
         state.running.pop((event.node_id, event.scope), None)
         activation.due_at = None
-        if activation.event is not None:
+        if activation.events is not None:
             close_wait(state, activation)
         if activation.child_id is not None:
             del state.children[activation.child_id]

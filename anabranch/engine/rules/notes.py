@@ -44,11 +44,22 @@ class Notes(Generic[State]):
         next_handle: str | None = None,
         output_variable: str | None = None,
         error_message: str | None = None,
+        arguments: str | None = None,
     ) -> None:
         """Append an event, numbered and stamped; it is folded into the state at once."""
         seq = self.state.last_seq + 1
         event = Event(
-            seq, event_type, node_id, scope, attempt, payload, self.now, next_handle, output_variable, error_message
+            seq,
+            event_type,
+            node_id,
+            scope,
+            attempt,
+            payload,
+            self.now,
+            next_handle,
+            output_variable,
+            error_message,
+            arguments,
         )
         evolve(self.state, event)
         self.events.append(event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
@@ -72,7 +72,7 @@ _PENDING, _RUNNING, _WAITING = Status.PENDING, Status.RUNNING, Status.WAITING
 class OpenActivation(ABC):
     """An open activation of any kind: dispatched and not ended yet."""
 
-    __slots__ = ("attempt", "child_id", "due_at", "due_seq", "event", "match", "phase", "promised")
+    __slots__ = ("attempt", "child_id", "due_at", "due_seq", "events", "names_event", "phase", "promised")
 
     def __init__(self) -> None:
         self.phase = _DISPATCHED
@@ -80,9 +80,10 @@ class OpenActivation(ABC):
         self.due_at: int | None = None
         self.due_seq = 0
         """The row that set `due_at`: two tries may be due at the same time, and only the later one counts."""
-        self.event: str | None = None
-        """The signal that a wait asks for; None for delays."""
-        self.match: Payload | None = None
+        self.events: Mapping[str, Payload | None] | None = None
+        """The signals that a wait asks for, each with its `match`; None for delays."""
+        self.names_event = False
+        """Its output says which of them has come."""
         self.promised: KeptSignal | None = None
         """A signal that arrived for this wait and is not recorded as taken yet."""
         self.child_id: str | None = None
@@ -215,16 +216,22 @@ class RunState(ABC, Generic[Open, Runs]):
     def oldest_wait(self, event: str, payload: Payload) -> Open | None:
         """The oldest open wait that this signal fits and that no other signal was promised to."""
         for wait in self.waits.get(event, {}).values():
-            if fits(wait.match, payload):
+            assert wait.events is not None, "what waits for a signal has a name for it"
+            if fits(wait.events[event], payload):
                 return wait
         return None
 
-    def oldest_signal(self, event: str, match: Payload | None) -> KeptSignal | None:
-        """The oldest kept signal that fits a wait."""
-        for signal in self.kept.get(event, _NO_SIGNALS).values():
-            if fits(match, signal.payload):
-                return signal
-        return None
+    def oldest_signal(self, events: Mapping[str, Payload | None]) -> KeptSignal | None:
+        """The oldest kept signal that fits a wait for these."""
+        oldest = None
+        for event, match in events.items():
+            for signal in self.kept.get(event, _NO_SIGNALS).values():
+                if oldest is not None and oldest.seq < signal.seq:
+                    break
+                if fits(match, signal.payload):
+                    oldest = signal
+                    break
+        return oldest
 
     def own_due_times(self) -> Iterator[int]:
         """Due times of the instance itself: its deadline, and its beginning while that lies ahead."""

@@ -9,7 +9,7 @@ the reason that `Event` gives.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -69,6 +69,14 @@ class AwaitsSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitsAnySignal:
+    """A coded step asks for the first signal that fits one of these, each by the name of its event."""
+
+    events: Mapping[str, Payload | None]
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitsChild:
     """The handler (`workflow`) has started this run and asks for its end."""
 
@@ -102,7 +110,9 @@ class GivenUp:
     """The body has cancelled the task that waited for a coded step: nobody is there for what it comes to."""
 
 
-StepOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | AwaitsTime | Begun | Failed | GivenUp
+StepOutcome: TypeAlias = (
+    Completed | AwaitsSignal | AwaitsAnySignal | AwaitsChild | AwaitsTime | Begun | Failed | GivenUp
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,8 @@ class StepReport:
     body_attempt: int
     outcome: StepOutcome
     retry: RetryPolicy = DEFAULT_STEP_RETRY
+    arguments: str | None = None
+    """What it was asked for with (`coded.arguments`), for its first row."""
 
 
 @dataclass(frozen=True, slots=True)

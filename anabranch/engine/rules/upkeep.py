@@ -15,8 +15,16 @@ from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.notes import Notes
 from anabranch.engine.rules.retry import RETRY_AFTER_MS_MAX, RetryPolicy
 from anabranch.engine.rules.run_state import OpenActivation
-from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, KeptSignal, signal_payload
-from anabranch.engine.rules.stimuli import Adopted, AwaitsSignal, ChildEnded, Failed, SignalSent, Started
+from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, KeptSignal, output_of, signal_payload
+from anabranch.engine.rules.stimuli import (
+    Adopted,
+    AwaitsAnySignal,
+    AwaitsSignal,
+    ChildEnded,
+    Failed,
+    SignalSent,
+    Started,
+)
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from anabranch.errors import RunError
 
@@ -93,24 +101,31 @@ def take_in(notes: AnyNotes, signal: SignalSent) -> bool:
     return waited_for
 
 
-def signal_wait(notes: AnyNotes, asked: AwaitsSignal) -> tuple[Payload, KeptSignal | None]:
+def signal_wait(notes: AnyNotes, asked: AwaitsSignal | AwaitsAnySignal) -> tuple[Payload, KeptSignal | None]:
     """What NODE_WAITING says of a wait for a signal, and the kept signal that it takes at once, if one fits."""
-    note: dict[str, Any] = {"event": asked.event}
-    if asked.match is not None:
-        note["match"] = asked.match.value
+    note: dict[str, Any]
+    if isinstance(asked, AwaitsAnySignal):
+        events = asked.events
+        note = {"events": {event: None if match is None else match.value for event, match in events.items()}}
+    else:
+        events = {asked.event: asked.match}
+        note = {"event": asked.event}
+        if asked.match is not None:
+            note["match"] = asked.match.value
     if asked.timeout_ms is not None:
         note["dueAt"] = to_iso(notes.now + asked.timeout_ms)
-    signal: KeptSignal | None = notes.state.oldest_signal(asked.event, asked.match)
+    signal: KeptSignal | None = notes.state.oldest_signal(events)
     if signal is not None:
-        note["signalSeq"] = signal.seq
+        note |= {"event": signal.event, "signalSeq": signal.seq}
     return Payload.trusted(note), signal
 
 
 def taking(wait: OpenActivation) -> tuple[Payload, Payload]:
-    """What NODE_WAITING says of a wait that takes the signal promised to it, and the signal's payload."""
+    """What NODE_WAITING says of a wait that takes the signal promised to it, and what it comes to."""
     signal = wait.promised
     assert signal is not None, "only who was promised a signal takes one"
-    return Payload.trusted({"event": signal.event, "signalSeq": signal.seq}), signal.payload
+    output = output_of(signal, names_event=wait.names_event)
+    return Payload.trusted({"event": signal.event, "signalSeq": signal.seq}), output
 
 
 def next_try(notes: AnyNotes, policy: RetryPolicy, attempt: int, failed: Failed, *, key: str) -> Payload | None:

@@ -68,7 +68,7 @@ class Payload:
             raise ValueNotStorable(_find_problem(value) or str(refusal)) from None
         if len(raw) > bytes_max:
             raise ValueTooLarge(f"the value has {len(raw)} bytes of JSON, the limit is {bytes_max}")
-        if _has_nul(raw) or _is_deep(raw) or not _is_plain(value) or _is_not_finite(value, raw):
+        if _has_nul(raw) or _is_deep(raw) or not is_plain(value) or _is_not_finite(value, raw):
             raise ValueNotStorable(_find_problem(value) or "a value that is not plain JSON")
         return cls(orjson.loads(raw), raw)
 
@@ -101,7 +101,7 @@ def _has_nul(raw: bytes) -> bool:
     return b"\\u0000" in raw and _ESCAPED_NUL.search(raw) is not None
 
 
-def _is_plain(root: Any) -> bool:
+def is_plain(root: Any) -> bool:
     """Of the types of JSON only? orjson writes enums and UUIDs too, and they would come back as text or numbers."""
     level = [root]
     while level:

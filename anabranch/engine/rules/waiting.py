@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.run_state import Open, Phase, RunState
-from anabranch.engine.rules.signals import KeptSignal
+from anabranch.engine.rules.signals import KeptSignal, events_of
 from anabranch.engine.rules.values import Payload
 
 AnyRun: TypeAlias = RunState[Any, Any]
@@ -50,11 +50,12 @@ def wait(state: RunState[Open, Any], activation: Open, event: Event) -> None:
         return
     activation.phase = Phase.WAITING
     set_timer(state, activation, note.get("dueAt"), event.seq)
-    if "event" in note:
-        activation.event = note["event"]
-        activation.match = Payload.trusted(note["match"]) if "match" in note else None
+    events = events_of(note)
+    if events is not None:
+        activation.events, activation.names_event = events, "events" in note
         if "signalSeq" not in note:
-            state.waits.setdefault(note["event"], {})[activation.place] = activation
+            for event_name in events:
+                state.waits.setdefault(event_name, {})[activation.place] = activation
     elif "childID" in note:
         activation.child_id = note["childID"]
         state.children[note["childID"]] = activation
@@ -110,10 +111,11 @@ def _promise(state: RunState[Open, Any], signal: KeptSignal, wait: Open) -> None
 
 
 def _stop_waiting(state: RunState[Open, Any], activation: Open) -> None:
-    assert activation.event is not None
-    waits = state.waits.get(activation.event, {})
-    if waits.pop(activation.place, None) is not None and not waits:
-        del state.waits[activation.event]
+    assert activation.events is not None
+    for event in activation.events:
+        waits = state.waits.get(event, {})
+        if waits.pop(activation.place, None) is not None and not waits:
+            del state.waits[event]
 
 
 _TERMINAL_OF = {

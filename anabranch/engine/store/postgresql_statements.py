@@ -93,13 +93,13 @@ COMMIT = text(f"""
         SELECT instance_id FROM moved UNION ALL SELECT instance_id FROM born
     ), logged AS (
         INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, node_status, next_handle,
-            output_variable, payload, error_message, node_attempt, created_at)
+            output_variable, payload, error_message, node_attempt, created_at, arguments)
         SELECT instance_id, seq, node_id, scope, event_type, node_status, next_handle, output_variable,
-            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at
+            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at, arguments
         FROM json_to_recordset(CAST(:events AS json)) AS e(
             instance_id uuid, seq integer, node_id text, scope text, event_type text, node_status text,
             next_handle text, output_variable text, payload json, error_message text, node_attempt integer,
-            created_at bigint)
+            created_at bigint, arguments text)
         WHERE (instance_id IN (SELECT instance_id FROM winner)) IS TRUE
     )
     SELECT CAST(array_agg(instance_id) AS text[]), {NOW_MS} FROM winner

@@ -34,6 +34,7 @@ EVENT_NOTE_COLUMNS = (
     "next_handle",
     "output_variable",
     "error_message",
+    "arguments",
 )
 """Everything of an event but its payload, in the order that `events_from` expects."""
 
@@ -93,6 +94,7 @@ def encode_events(turns: Iterable[Turn]) -> str:
                 "error_message": event.error_message,
                 "node_attempt": event.attempt,
                 "created_at": event.created_at,
+                "arguments": event.arguments,
             }
             for turn in turns
             for event in turn.events
@@ -169,6 +171,7 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
             next_handle,
             output_variable,
             error_message,
+            arguments,
         )
         for (
             seq,
@@ -180,6 +183,7 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
             next_handle,
             output_variable,
             error_message,
+            arguments,
         ), raw in zip(notes, raws, strict=True)
     ]
 
@@ -238,6 +242,7 @@ def values_of_events(turns: Iterable[Turn]) -> list[Any]:
                 event.error_message,
                 event.attempt,
                 event.created_at,
+                event.arguments,
             )
     return values
 

@@ -20,8 +20,10 @@ from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.notes import Notes
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.run_state import Phase
+from anabranch.engine.rules.signals import output_of
 from anabranch.engine.rules.stimuli import (
     Adopted,
+    AwaitsAnySignal,
     AwaitsChild,
     AwaitsSignal,
     AwaitsTime,
@@ -195,7 +197,7 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
         case AwaitsTime():
             note = {"dueAt": to_iso(notes.now + report.outcome.duration_ms)}
             _wait(notes, report, Payload.trusted(note))
-        case AwaitsSignal():
+        case AwaitsSignal() | AwaitsAnySignal():
             _open_wait(notes, report, report.outcome)
         case Begun():
             _append(notes, EventType.NODE_DISPATCHED, report, EMPTY)
@@ -215,12 +217,15 @@ def _give_up(notes: CodedNotes, step: Step | None) -> None:
     _append(notes, EventType.NODE_SKIPPED, step, EMPTY)
 
 
-def _open_wait(notes: CodedNotes, report: StepReport, asked: AwaitsSignal) -> None:
-    """A step asks for a signal: one that was kept completes it at once."""
+def _open_wait(notes: CodedNotes, report: StepReport, asked: AwaitsSignal | AwaitsAnySignal) -> None:
+    """A step asks for a signal: one that was kept completes it at once, as does no time to wait for one."""
     note, signal = signal_wait(notes, asked)
     _wait(notes, report, note)
+    step = notes.state.steps[report.name, report.scope]
     if signal is not None:
-        _complete(notes, notes.state.steps[report.name, report.scope], signal.payload, handle=DEFAULT_HANDLE)
+        _complete(notes, step, output_of(signal, names_event=step.names_event), handle=DEFAULT_HANDLE)
+    elif asked.timeout_ms == 0:
+        _complete(notes, step, NULL, handle=TIMEOUT_HANDLE)
 
 
 def _wait(notes: CodedNotes, report: StepReport, note: Payload) -> None:
@@ -265,6 +270,7 @@ def _append(
     next_handle: str | None = None,
     error_message: str | None = None,
 ) -> None:
+    is_first = (step.name, step.scope) not in notes.state.steps
     notes.append(
         event_type,
         step.name,
@@ -274,6 +280,7 @@ def _append(
         next_handle=next_handle,
         output_variable=step.mark,
         error_message=error_message,
+        arguments=step.arguments if is_first else None,
     )
 
 
@@ -303,7 +310,7 @@ def _step_due(notes: CodedNotes, step: Step) -> None:
     if step.phase is Phase.RETRYING:
         notes.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, output_variable=step.mark)
     else:
-        _complete(notes, step, NULL, handle=TIMEOUT_HANDLE if step.event is not None else DEFAULT_HANDLE)
+        _complete(notes, step, NULL, handle=TIMEOUT_HANDLE if step.events is not None else DEFAULT_HANDLE)
 
 
 def _serve_promises(notes: CodedNotes) -> None:
@@ -312,9 +319,9 @@ def _serve_promises(notes: CodedNotes) -> None:
     while promises and not notes.state.is_terminal:
         wait = next(iter(promises.values()))
         assert isinstance(wait, Step), "a body asks for no signal"
-        note, payload = taking(wait)
+        note, output = taking(wait)
         _append(notes, EventType.NODE_WAITING, wait, note)
-        _complete(notes, wait, payload, handle=DEFAULT_HANDLE)
+        _complete(notes, wait, output, handle=DEFAULT_HANDLE)
 
 
 def _child_ended(notes: CodedNotes, ended: ChildEnded) -> None:

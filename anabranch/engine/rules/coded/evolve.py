@@ -121,7 +121,7 @@ def _step_of(state: CodedState, event: Event) -> Step:
     step = state.steps.get((event.node_id, event.scope))
     if step is None:
         born_in = 0 if state.body is None else state.body.attempt
-        step = Step(event.node_id, event.scope, event.output_variable or "", born_in)
+        step = Step(event.node_id, event.scope, event.output_variable or "", born_in, event.arguments)
         state.steps[step.place] = step
         step.attempt = event.attempt
         step.first_seq = event.seq
@@ -134,7 +134,7 @@ def _end_step(state: CodedState, event: Event) -> Step:
     step.attempt = event.attempt
     step.due_at = None
     step.ended_seq, step.ended_at = event.seq, event.created_at
-    if step.event is not None:
+    if step.events is not None:
         close_wait(state, step)
     if step.child_id is not None:
         state.children.pop(step.child_id, None)

@@ -52,6 +52,11 @@ def scope_of_attempt(scope: str, attempt: int) -> str:
     return f"{scope}@{attempt}"
 
 
+def scope_of_first_attempt(scope: str) -> str:
+    """The scope without the attempt of the workflow: that of the call, whoever asks for it again."""
+    return scope.partition("@")[0]
+
+
 def mark(kind: StepKind, after: Rows) -> str:
     """What every row of a step says in `output_variable`: its kind, and the last rows known when it was asked for.
 

@@ -22,6 +22,7 @@ class Step(OpenActivation):
     """What the log knows of one call of a step."""
 
     __slots__ = (
+        "arguments",
         "born_in",
         "ended_at",
         "ended_seq",
@@ -37,7 +38,7 @@ class Step(OpenActivation):
         "undone_in",
     )
 
-    def __init__(self, name: str, scope: str, mark: str, born_in: int) -> None:
+    def __init__(self, name: str, scope: str, mark: str, born_in: int, arguments: str | None) -> None:
         super().__init__()
         self.name = name
         self.scope = scope
@@ -46,6 +47,8 @@ class Step(OpenActivation):
         self.kind = read_mark(mark).kind
         self.born_in = born_in
         """The attempt of the workflow that its first row was written in."""
+        self.arguments = arguments
+        """What it was asked for with (`arguments`); None: an older version has not noted it, or it has none."""
         self.first_seq = 0
         """Its first row: its body had asked for it by then."""
         self.seq = 0

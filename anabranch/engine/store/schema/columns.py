@@ -6,7 +6,7 @@ from sqlalchemy import MetaData, Text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import UserDefinedType
 
-SCHEMA_REVISION = "0007"
+SCHEMA_REVISION = "0009"
 """The newest migration; a store refuses a database of any other revision."""
 
 metadata = MetaData()

@@ -166,6 +166,7 @@ workflow_instance_logs = Table(
     Column("error_message", Text),
     Column("node_attempt", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("arguments", Text),
     PrimaryKeyConstraint("instance_id", "seq", name="pk_workflow_instance_logs"),
 )
 

@@ -1,0 +1,121 @@
+"""What a step was asked for with: kept with its first row, so that a replay that asks for something else is found.
+
+Pure. `durable.steps` notes the arguments of each call, `durable.body` compares them with those of the log. A note is a
+hash of the arguments' JSON and the beginning of that JSON for people: `9f86d081884c7d65 ["salt"]`. Values that are no
+JSON count by their type, and what looks like a secret is masked before anything is made of it: nobody finds it in the
+log, and a password that was changed meanwhile is no other argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from types import CodeType
+from typing import Any
+
+import orjson
+
+from anabranch.engine.rules.values import is_plain
+
+# 200 characters: enough to tell two calls apart; they are written with the first row of every step.
+SHOWN_CHARACTERS_MAX = 200
+
+# 64 bits: nobody is to be kept from making two that are equal, and by chance two of 10,000 steps are not.
+_HASH_BYTES = 8
+
+# 64 levels, as for every JSON value: what is nested deeper counts by its type.
+_DEPTH_MAX = 64
+
+_MASK = "***"
+_OF_SECRETS = re.compile(
+    r"passw|passphrase|(?<![a-z])pwd|secret|token|api[-_]?key|private[-_]?key|access[-_]?key|authorization"
+    r"|credential|cookie",
+    re.IGNORECASE,
+)
+_OF_SECRETS_IN_JSON = re.compile(_OF_SECRETS.pattern.encode(), re.IGNORECASE)
+_IN_URL = re.compile(r"(?<=://)[^/@\s\"]*:[^/@\s\"]*(?=@)")
+
+_SCALARS = frozenset({type(None), bool, int, float, str})
+_OPTIONS = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+
+
+def note_of(arguments: Any) -> str:
+    """The note of these arguments, a JSON value but for what counts by its type."""
+    raw = _json(arguments)
+    hashed = blake2b(raw, digest_size=_HASH_BYTES).hexdigest()
+    # A character has at most four bytes; of the last one, some may be missing.
+    return f"{hashed} {raw[: 4 * SHOWN_CHARACTERS_MAX].decode(errors='ignore')[:SHOWN_CHARACTERS_MAX]}"
+
+
+def note_of_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The note of `function(*args, **kwargs)`: a list, or an object with `args` and `kwargs`.
+
+    An argument whose parameter is called like a secret is one, though its call does not name it.
+    """
+    code = getattr(function, "__code__", None)
+    if isinstance(code, CodeType) and (hidden := _secret_parameters(code)):
+        first = 1 if hasattr(function, "__self__") else 0
+        args = [_MASK if index + first in hidden else arg for index, arg in enumerate(args)]
+    return note_of({"args": args, "kwargs": kwargs} if kwargs else args)
+
+
+def differ(recorded: str | None, asked: str | None) -> bool:
+    """Are these notes of other arguments? Rows of older versions, and steps without arguments, have none."""
+    if recorded is None or asked is None or recorded == asked:
+        return False
+    return recorded.partition(" ")[0] != asked.partition(" ")[0]
+
+
+def shown(note: str) -> str:
+    """The beginning of the JSON, for people."""
+    return note.partition(" ")[2]
+
+
+@lru_cache(maxsize=1_024)
+def _secret_parameters(code: CodeType) -> frozenset[int]:
+    names = code.co_varnames[: code.co_argcount]
+    return frozenset(index for index, name in enumerate(names) if _OF_SECRETS.search(name))
+
+
+def _json(arguments: Any) -> bytes:
+    """The JSON that is hashed: at once where it is JSON already and nothing in it may be a secret."""
+    try:
+        raw = orjson.dumps(arguments, option=_OPTIONS)
+    except (TypeError, orjson.JSONEncodeError):
+        pass
+    else:
+        if is_plain(arguments) and not _OF_SECRETS_IN_JSON.search(raw) and b"://" not in raw:
+            return raw
+    return orjson.dumps(_plain(arguments, _DEPTH_MAX), option=_OPTIONS)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The value as JSON: what is none as the name of its type, secrets as a mask."""
+    kind = type(value)
+    if kind is str:
+        return _text(value)
+    if kind in _SCALARS:
+        return value if kind is not int or -(2**63) <= value < 2**64 else str(value)
+    if depth > 0:
+        if kind is list or kind is tuple:
+            return [_plain(each, depth - 1) for each in value]
+        if kind is dict and all(type(key) is str for key in value):
+            return {
+                _text(key): _MASK if _OF_SECRETS.search(key) else _plain(child, depth - 1)
+                for key, child in value.items()
+            }
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return f"<{name}>"
+
+
+def _text(text: str) -> str:
+    if "://" in text:
+        text = _IN_URL.sub(_MASK, text)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -170,7 +170,7 @@ class BodyRun:
                 await self._rest(call, Rest.UNSETTLED, lambda: self._records.has_settled(call))
             elif record.kind is not call.kind:
                 await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
-            elif differ(record.arguments, call.arguments):
+            elif record.born_in == self.attempt and differ(record.arguments, call.arguments):
                 await self._stay_blocked(call.changed_from(record))
             elif record.given_up:
                 await self._rest(call, Rest.GIVEN_UP, bool)

@@ -255,6 +255,20 @@ async def test_how_long_to_wait_was_settled_when_it_was_first_asked_for(make_pla
     assert (run["note"], calls) == (None, {"changed": 1})
 
 
+async def names_its_attempt(ctx: Any, input: Any) -> Any:
+    done = await ctx.step.run("done", price_of, f"attempt {ctx.attempt}")
+    if ctx.attempt == 1:
+        raise ValueError("once more")
+    return done
+
+
+async def test_what_completed_in_an_earlier_attempt_is_found_by_its_name_alone(make_place: MakePlace) -> None:
+    retry = {"attempts": 2, "backoff": {"kind": "fixed", "base": "10ms", "jitter": 0}}
+    place = await make_place(Workflow("changes", 1, names_its_attempt, {"retry": retry}))
+
+    assert (await place.ended(await place.start("changes")))["output"] == "price of attempt 1"
+
+
 # -- versions --------------------------------------------------------------------------------------
 async def first_version(ctx: Any, input: Any) -> Any:
     await ctx.step.wait_for_event("go")

@@ -77,7 +77,8 @@ def _coded(state: CodedState) -> dict[str, Any]:
 def _open(activation: OpenActivation) -> list[Any]:
     assert isinstance(activation, Activation | Step | Body)
     node_id, scope = activation.place
-    waits = [activation.event or "", "" if activation.match is None else json.dumps(activation.match.value)]
+    event, match = next(iter((activation.events or {}).items()), ("", None))  # in 0.1.0 a wait was for one event
+    waits = [event, "" if match is None else json.dumps(match.value)]
     return [
         node_id,
         scope,

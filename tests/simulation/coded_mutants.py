@@ -113,7 +113,7 @@ CODED_MUTANTS = (
     _coded(
         "signal-without-a-key",
         "a step that is called again after a crash signals again",
-        ("durable.steps:Steps.signal", "key=helpers.idempotency_key", "key=None"),
+        ("durable.steps:Steps._signal", "key=helpers.idempotency_key", "key=None"),
     ),
     _coded(
         "clock-of-the-moment",

@@ -7,7 +7,7 @@ the row that ended the run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -67,7 +67,7 @@ class _FinishedDesk:
     def report(self, report: StepReport) -> None:
         self.wrong.append(f"it reports {report}")
 
-    def listen(self, settled: Callable[[], None]) -> None:
+    def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
         """Nothing is settled any more."""
 
     def stop_listening(self, settled: Callable[[], None]) -> None:

@@ -38,7 +38,7 @@ class Step(OpenActivation):
         "undone_in",
     )
 
-    def __init__(self, name: str, scope: str, mark: str, born_in: int, arguments: str | None) -> None:
+    def __init__(self, name: str, scope: str, mark: str, born_in: int, arguments: str | None = None) -> None:
         super().__init__()
         self.name = name
         self.scope = scope

@@ -244,6 +244,7 @@ class App:
         settings = self.settings
         options = EngineOptions(
             lease_ms=settings.lease_ms,
+            blocked_max_ms=settings.blocked_max_ms,
             concurrency=settings.concurrency,
             held_max=settings.held_max,
             held_per_tenant_max=settings.held_per_tenant_max,

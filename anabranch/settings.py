@@ -109,6 +109,10 @@ class Settings(BaseModel):
     lease_ms: Milliseconds = Field(default=30_000, ge=500, le=3_600_000)
     """How long a worker keeps a run without a sign of life; 500 ms to 1 h. Recovery takes this + 5 s."""
 
+    blocked_max_ms: Milliseconds = Field(default=60_000, ge=0, le=3_600_000)
+    """How long a worker keeps its runs while a handler blocks its event loop, before their leases lapse; a duration, 0
+    (not at all) to 1 h."""
+
     concurrency: int = Field(default=64, ge=1, le=10_000)
     """Executions of nodes and steps at once per worker, 1 to 10,000."""
 

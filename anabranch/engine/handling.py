@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, BodyBlocked, BodySuspended, Failed
 from anabranch.engine.rules.template import compile_template
+from anabranch.engine.threads import HandlerThreads
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,25 @@ class Helpers:
     """Set when nobody awaits the result any more: the run was cancelled, failed, or taken over."""
     mask: Callable[[str], str] = str
     """A text with the secrets of this attempt made unreadable; outputs, errors and `log` pass it anyway."""
+    threads: HandlerThreads = field(default_factory=HandlerThreads)
+    waits_for: str = ""
+    """Why an attempt that is to run in a thread has not begun; told if its time is up before it does."""
 
     @property
     def idempotency_key(self) -> str:
         """One per activation, the same in every attempt and after every crash: safe to send in a header."""
         name = "\x00".join((self.instance_id, self.node_id, self.scope))
         return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+    async def in_thread(self, function: Callable[..., Any], /, *args: Any) -> Any:
+        """What a function that blocks returns, called in a thread. Raises what it raises.
+
+        A thread cannot be stopped: once this attempt is over, its result is discarded.
+        """
+        return await self.threads.run(self.idempotency_key, function, *args, waits=self._note_wait, log=self.log)
+
+    def _note_wait(self, reason: str) -> None:
+        self.waits_for = reason
 
     def resolve_template(self, text: str) -> Any:
         """The value of a template in this activation's context. Raises TemplateError, TemplatePathMissing."""

@@ -314,7 +314,7 @@ class HeldInstances:
         held = self._held.get(instance_id)
         if held is not None:
             held.holding.lease_until = max(held.holding.lease_until, until)
-            held.extended_at = asked_at
+            held.extended_at = max(held.extended_at, asked_at)
 
     # -- within ---------------------------------------------------------------------------
     def _timer_due(self, instance_id: str) -> None:

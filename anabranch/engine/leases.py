@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import deque
 
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ports import Clock, Store
@@ -30,6 +32,8 @@ class Leases:
         self._clock = clock
         self._lease_ms = lease_ms
         self._tasks: list[asyncio.Task[None]] = []
+        self._kept: deque[tuple[set[str], float]] = deque()
+        """What the watch has extended while the event loop was blocked, with the times when it asked."""
 
     async def start(self) -> None:
         """Begin to look after leases."""
@@ -45,8 +49,26 @@ class Leases:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def keep_from_thread(self) -> None:
+        """Extend every lease, from a thread while the event loop is blocked. Raises StoreUnavailable.
+
+        Nothing that the event loop has is changed here: it learns of this at its next look, before it drops what was
+        not extended. A lease's end is no part of the version check, so no turn that is under way loses by it.
+        """
+        held_ids = self._orchestrator.held_ids
+        if held_ids:
+            asked_at = time.monotonic()  # what the event loop's clock counts by, too
+            kept = self._store.extend_blocking(
+                worker_id=self._orchestrator.worker_id,
+                instance_ids=held_ids,
+                lease_ms=self._lease_ms,
+                patience_s=self._lease_ms / 1000 / LOOKS_PER_LEASE,
+            )
+            self._kept.append((kept, asked_at))
+
     async def extend_due(self) -> None:
         """Extend, in one statement, every lease with less than half of it left."""
+        self._note_kept()
         horizon = self._clock.now() + self._lease_ms // 2
         due = [instance_id for instance_id, _, until in self._orchestrator.held.settled_leases() if until < horizon]
         if not due:
@@ -64,10 +86,18 @@ class Leases:
 
     def drop_unextended(self) -> None:
         """Drop what was not extended for two thirds of its lease."""
+        self._note_kept()
         latest = self._clock.monotonic() - self._lease_ms / 1000 * 2 / 3
         for instance_id, extended_at in self._orchestrator.held.extensions():
             if extended_at < latest:
                 self._orchestrator.held.drop(instance_id, "its lease could not be extended")
+
+    def _note_kept(self) -> None:
+        while self._kept:
+            kept, asked_at = self._kept.popleft()
+            until = self._clock.now() - int((self._clock.monotonic() - asked_at) * 1000) + self._lease_ms
+            for instance_id in kept:
+                self._orchestrator.held.lease_extended(instance_id, until=until, asked_at=asked_at)
 
     async def _extend_forever(self) -> None:
         while True:

@@ -21,6 +21,7 @@ from anabranch.engine.hint_line import HintLine
 from anabranch.engine.hints import Hints
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.leases import Leases
+from anabranch.engine.loop_watch import LoopWatch
 from anabranch.engine.observe import Observers, StoreNews
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.plans import PlanCache
@@ -33,6 +34,7 @@ from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
+from anabranch.engine.threads import HandlerThreads
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -57,6 +59,10 @@ class EngineOptions:
     """How far apart the looks for due work and for foreign changes are; hints shorten them."""
     sweep_interval_ms: int = 300_000
     """5 min between two looks for runs whose retention, counted in days, is over."""
+    blocked_max_ms: int = 60_000
+    """60 s: leases are kept so long for an event loop that a handler blocks. What hangs for longer hangs."""
+    watches_loop: bool = True
+    """False: nobody notices a blocked event loop; for loops whose time is not that of the machine."""
     works: bool = True
     """False: accepts starts, signals and cancels, and leaves the running to other workers."""
     only: Sequence[str] | None = None
@@ -96,9 +102,15 @@ class Engine:
         self.observers = Observers()
         self.plans = PlanCache(store, handlers)
         self._tasks = TaskQueue(gates)
+        self.threads = HandlerThreads()
         results = ResultQueue()
         task_worker = TaskWorker(
-            handlers=handlers, tasks=self._tasks, results=results, clock=self.clock, concurrency=options.concurrency
+            handlers=handlers,
+            tasks=self._tasks,
+            results=results,
+            clock=self.clock,
+            concurrency=options.concurrency,
+            threads=self.threads,
         )
         self.orchestrator = Orchestrator(
             store=store,
@@ -128,6 +140,9 @@ class Engine:
             poll_ms=options.poll_ms,
         )
         self._leases = Leases(store=store, orchestrator=self.orchestrator, clock=self.clock, lease_ms=options.lease_ms)
+        self.loop_watch = LoopWatch(
+            lease_ms=options.lease_ms, keep_ms=options.blocked_max_ms, keep_leases=self._leases.keep_from_thread
+        )
         self._foreign = ForeignWatch(
             store=store, orchestrator=self.orchestrator, clock=self.clock, look_ms=options.poll_ms
         )
@@ -166,6 +181,8 @@ class Engine:
         """Return when ready to work. The store must have been started. Raises StoreUnavailable."""
         self.clock.adjust(await self.store.now())
         await self.orchestrator.start()
+        if self.options.watches_loop:
+            self.loop_watch.start()
         if self.options.works:
             await self._tasks.start()
             await self._leases.start()
@@ -192,6 +209,7 @@ class Engine:
         await self._foreign.stop()
         await self.orchestrator.stop()
         await self._leases.stop()
+        self.loop_watch.stop()
         try:
             await self.store.release(worker_id=self.worker_id)
         except StoreUnavailable as failure:

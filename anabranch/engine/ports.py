@@ -187,6 +187,14 @@ class Store(Protocol):
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
         """Give these leases `lease_ms` from the store's now; returns those that are still ours. No version bump."""
 
+    def extend_blocking(
+        self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
+    ) -> set[str]:
+        """The same from another thread than the event loop's, which may stand still meanwhile.
+
+        Raises StoreUnavailable if there is no answer within `patience_s`.
+        """
+
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
         """Hand open instances (None: all of the worker's) over: no worker, available now, version + 1. How many."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from typing import Any
 
 from anabranch.engine.failures import ends_us, failed_by, who_is
 from anabranch.engine.handling import HandlerRegistry, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.loop_watch import BLOCKED_AFTER_S
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
 from anabranch.engine.rules.coded.plan import BODY_TYPE
@@ -36,6 +37,7 @@ from anabranch.engine.rules.stimuli import (
     NodeResult,
 )
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.engine.threads import HandlerThreads
 from anabranch.errors import NonRetryable, RunError
 
 logger = logging.getLogger("anabranch.handlers")
@@ -58,12 +60,20 @@ class TaskWorker:
     """Runs handlers, at most `concurrency` at once."""
 
     def __init__(
-        self, *, handlers: HandlerRegistry, tasks: TaskQueue, results: ResultQueue, clock: Clock, concurrency: int
+        self,
+        *,
+        handlers: HandlerRegistry,
+        tasks: TaskQueue,
+        results: ResultQueue,
+        clock: Clock,
+        concurrency: int,
+        threads: HandlerThreads | None = None,
     ) -> None:
         self._handlers = handlers
         self._tasks = tasks
         self._results = results
         self._clock = clock
+        self._threads = threads or HandlerThreads()
         self._executions: dict[str, dict[Dispatch, _Execution]] = {}
         tasks.register_task_worker(self._process, concurrency=concurrency)
 
@@ -135,9 +145,13 @@ class TaskWorker:
             context=job.context,
             log=logging.LoggerAdapter(logger, {"instance_id": job.instance_id, "node_id": job.node.id}),
             cancelled=execution.cancelled,
+            threads=self._threads,
         )
-        started = _Started(outcome_of(self._handlers, job.node, helpers))
+        time = asyncio.get_running_loop().time
+        started = _Started(outcome_of(self._handlers, job.node, helpers), time)
         if started.result is not None:
+            if timeout_ms is not None and started.longest_s * 1000 > timeout_ms:
+                return _late(helpers, timeout_ms, started.longest_s)
             return started.result
         execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
         outcome: HandlerOutcome | None = None
@@ -145,9 +159,11 @@ class TaskWorker:
             async with execution.limit:
                 outcome = await started
         if outcome is None or execution.limit.expired():  # a handler that catches its cancellation is late all the same
-            message = f"the handler did not return within its timeout of {timeout_ms} ms"
-            error = RunError("NODE_TIMEOUT", "NodeTimeout", message, helpers.node_id, helpers.scope, helpers.attempt)
-            return Failed(error, retryable=True)
+            execution.cancelled.set()  # its thread, if it has one, goes on
+            return _late(helpers, timeout_ms, started.longest_s)
+        ends_at = execution.limit.when()
+        if ends_at is not None and started.stepped_at < ends_at < time():
+            return _late(helpers, timeout_ms, started.longest_s)  # it kept the loop from telling it that its time is up
         return outcome
 
 
@@ -155,18 +171,23 @@ class _Started:
     """A coroutine run up to its first wait, in a context of its own: what it sets there, no other job sees.
 
     Most handlers never wait: they need no timer, and no task. `result` is what it returned, None while it
-    waits; then the rest of it is awaited.
+    waits; then the rest of it is awaited. How long it kept the event loop is measured by the loop's `time`.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, HandlerOutcome]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, HandlerOutcome], time: Callable[[], float]) -> None:
         self._coroutine = coroutine
         self._context = copy_context()
+        self._time = time
         self._first: Any = None
         self.result: HandlerOutcome | None = None
+        self.stepped_at = time()
+        """When its last step, from one wait to the next, began."""
         try:
             self._first = self._context.run(coroutine.send, None)
         except StopIteration as returned:
             self.result = returned.value
+        self.longest_s = time() - self.stepped_at
+        """How long its longest step took; nothing else ran meanwhile."""
 
     def __await__(self) -> Generator[Any, Any, HandlerOutcome]:
         """What `yield from` does, but for the first step, which has been taken."""
@@ -178,11 +199,14 @@ class _Started:
                 step = partial(self._coroutine.throw, thrown)
             else:
                 step = partial(self._coroutine.send, answer)
+            self.stepped_at = self._time()
             try:
                 waits_for = self._context.run(step)
             except StopIteration as returned:
                 outcome: HandlerOutcome = returned.value
                 return outcome
+            finally:
+                self.longest_s = max(self.longest_s, self._time() - self.stepped_at)
 
 
 async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers) -> HandlerOutcome:
@@ -220,6 +244,20 @@ def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
         returned.next_handle,
         None if delay_ms is None else math.ceil(delay_ms),
     )
+
+
+def _late(helpers: Helpers, timeout_ms: int | None, longest_step_s: float) -> Failed:
+    """Its time is up; why, as far as we know."""
+    message = f"the handler did not return within its timeout of {timeout_ms} ms"
+    if longest_step_s >= BLOCKED_AFTER_S or (timeout_ms is not None and longest_step_s * 1000 > timeout_ms):
+        message += (
+            f": it blocked the event loop for {longest_step_s:.1f} s, and nothing else ran meanwhile."
+            " A plain `def execute` runs in a thread"
+        )
+    elif helpers.waits_for:
+        message += f": {helpers.waits_for}"
+    error = RunError("NODE_TIMEOUT", "NodeTimeout", message, helpers.node_id, helpers.scope, helpers.attempt)
+    return Failed(error, retryable=True)
 
 
 def _failed(helpers: Helpers, failure: BaseException) -> Failed:

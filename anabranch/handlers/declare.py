@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
+from anabranch.engine.handling import HandlerReturn, Helpers
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.errors import NonRetryable
 from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.spec import DEFAULT_TIMEOUT_MS, HandlerSpec
 
@@ -40,7 +42,8 @@ def node_type(
 ) -> Callable[[HandlerClass], HandlerClass]:
     """Declare a class as the handler of a node type.
 
-    The class has `async execute(config, context, helpers)` and is made once, without arguments.
+    The class has `execute(config, context, helpers)` and is made once, without arguments. An `async def` runs on the
+    event loop and must not block; a plain `def` runs in a thread.
     `config` is the pydantic model that it gets its resolved config as (None: the object as it
     is); `handles` are the exits of a node, or a function of its config; `timeout` bounds one
     execution (None: nothing does). Raises ValueError for a declaration that makes no sense, or
@@ -56,9 +59,11 @@ def node_type(
         _check_handles(type, handles)
 
     def declare(handler: HandlerClass) -> HandlerClass:
-        if not inspect.iscoroutinefunction(getattr(handler, "execute", None)):
+        method = getattr(handler, "execute", None)
+        if not callable(method) or inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
             raise ValueError(
-                f"node type {type!r}: {handler.__qualname__} needs `async def execute(self, config, context, helpers)`"
+                f"node type {type!r}: {handler.__qualname__} needs `async def execute(self, config, context, helpers)`,"
+                " or a plain `def`, which runs in a thread"
             )
         origin = f"{handler.__module__}.{handler.__qualname__}"
         # The same class again is a module that was imported twice, or reloaded.
@@ -68,13 +73,24 @@ def node_type(
             type=type,
             title=title or type,
             config=config,
-            execute=handler().execute,
+            execute=handler().execute if inspect.iscoroutinefunction(method) else _in_thread(handler().execute),
             handles=handles,
             timeout_ms=None if timeout is None else parse_duration(timeout),
         )
         return handler
 
     return declare
+
+
+def _in_thread(execute: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any], Helpers], Awaitable[HandlerReturn]]:
+    async def execute_in_thread(config: Any, context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
+        returned: Any = await helpers.in_thread(execute, config, context, helpers)
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise NonRetryable("execute returned a coroutine: declare it with `async def`")
+        return cast("HandlerReturn", returned)
+
+    return execute_in_thread
 
 
 def _check_handles(type_name: str, handles: Sequence[str]) -> None:

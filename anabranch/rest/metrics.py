@@ -122,6 +122,22 @@ class _Held(Collector):
             "anabranch_runs_held_max", "Runs that this worker may hold.", value=engine.options.held_max
         )
         yield GaugeMetricFamily(
+            "anabranch_handler_threads", "Threads in which plain handlers run.", value=engine.threads.running
+        )
+        yield GaugeMetricFamily(
+            "anabranch_handler_threads_overrun",
+            "Of these, threads that go on although their attempts are over.",
+            value=engine.threads.overrun,
+        )
+        yield CounterMetricFamily(
+            "anabranch_loop_blocked", "Times that a handler blocked the event loop.", value=engine.loop_watch.blockings
+        )
+        yield CounterMetricFamily(
+            "anabranch_loop_blocked_seconds",
+            "Seconds that the event loop was blocked by handlers.",
+            value=engine.loop_watch.blocked_s,
+        )
+        yield GaugeMetricFamily(
             "anabranch_stopping", "1 while this process takes no new work.", value=int(readiness.stopping)
         )
 

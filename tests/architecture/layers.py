@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine.audit_trail": (),
     "engine.saved_triggers": (),
     "engine.sealed_secrets": (),
-    "engine.handling": ("engine.ports", "engine.rules", "errors"),
+    "engine.threads": (),
+    "engine.handling": ("engine.threads", "engine.ports", "engine.rules", "errors"),
     "engine.telemetry": ("engine.rules",),
     # the shell; a store reaches it through engine.ports only
     "engine.store.schema": ("engine.rules",),
@@ -65,6 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.ports",
         "engine.hint_line",
         "engine.handling",
+        "engine.threads",
         "engine.telemetry",
         "engine.queues",
         "engine.rules",

@@ -331,3 +331,22 @@ async def test_a_tenant_without_room_takes_no_place_in_a_claim(store: Store) -> 
     (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=2, lease_ms=LEASE_MS, rooms=rooms)
 
     assert claimed.loaded.row.head.instance_id == late.head.instance_id
+
+
+# -- from a thread ----------------------------------------------------------------------------------
+async def test_a_lease_extended_from_a_thread_loses_no_turn_of_its_holder(store: Store) -> None:
+    ours, theirs = await born(store), await born(store, worker_id=OTHER_WORKER)
+    ids = [ours.head.instance_id, theirs.head.instance_id, new_id()]
+
+    kept = await asyncio.to_thread(
+        store.extend_blocking, worker_id=WORKER, instance_ids=ids, lease_ms=HOUR_MS, patience_s=10.0
+    )
+
+    assert kept == {ours.head.instance_id}
+    extended = await row_of(store, ours.head.instance_id)
+    assert ours.available_at is not None
+    assert extended.available_at is not None
+    assert extended.available_at > ours.available_at
+    assert extended.version == ours.version
+    await assert_unchanged(store, theirs)
+    assert (await store.commit([turn(ours, dispatched("a"))])).won == {ours.head.instance_id}

@@ -119,6 +119,7 @@ def fresh_nodes() -> None:
     nodes.calls.clear()
     nodes.stopped.clear()
     nodes.gates.clear()
+    nodes.threads.clear()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -150,3 +151,30 @@ class Returns:
         if config.kind == "raises":
             raise RuntimeError("bad \x00 and \ud800 in a message")
         return HandlerResult({"value": values[config.kind]})
+
+
+class ThreadedConfig(BaseModel):
+    name: str
+
+
+threads: dict[str, Callable[[Any], Any]] = {}
+"""What `testThreaded` and `testBlocks` nodes do, by the name in their config."""
+
+
+@node_type("testThreaded", config=ThreadedConfig, timeout="30s")
+class Threaded:
+    """A plain function: it runs in a thread."""
+
+    def execute(self, config: ThreadedConfig, context: Any, helpers: Any) -> HandlerResult:
+        calls[helpers.idempotency_key] += 1
+        return HandlerResult(threads[config.name](helpers))
+
+
+@node_type("testBlocks", config=ThreadedConfig, timeout="30s")
+class Blocks:
+    """What nobody should do: it blocks the event loop, at once or after a wait."""
+
+    async def execute(self, config: ThreadedConfig, context: Any, helpers: Any) -> HandlerResult:
+        if config.name.startswith("later"):
+            await asyncio.sleep(0)
+        return HandlerResult(threads[config.name](helpers))

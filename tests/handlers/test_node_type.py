@@ -84,8 +84,8 @@ def test_a_type_declared_after_the_registry_was_made_is_found_too() -> None:
 
 def test_a_declaration_that_makes_no_sense_is_refused_at_once() -> None:
     class Sync:
-        def execute(self, config: Any, context: Any, helpers: Any) -> None:
-            return None
+        def execute(self, config: Any, context: Any, helpers: Any) -> Any:
+            yield None
 
     with pytest.raises(ValueError, match="async def execute"):
         node_type("tests.sync")(Sync)

@@ -68,6 +68,7 @@ class Character:
             recoveries_max=self.recoveries_max,
             batch_turns_max=self.batch_turns_max,
             works=slot != self.idle_slot,
+            watches_loop=False,
         )
 
 

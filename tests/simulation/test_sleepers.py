@@ -60,7 +60,7 @@ class Bedroom:
             weather=Weather(seed=0, rarities=Counter()),
             types=builtin_types(),
             code=[SLEEPS],
-            options=EngineOptions(lease_ms=4_000),
+            options=EngineOptions(lease_ms=4_000, watches_loop=False),
             clock=SkewedClock(self.loop, rate=1, wrong_by_ms=0, database_now=self.clock.now()),
             worker_id=f"w{self._processes}",
             commits_in_flight_max=2,

@@ -47,6 +47,19 @@ class Lanes:
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._attempt, work, reads_only)
 
+    def run_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
+        """What `work` returns, for a caller that is no event loop.
+
+        Raises as `run` does, and StoreUnavailable if there is no answer within `patience_s`: `work` may then still be
+        done.
+        """
+        answer = self._threads.submit(self._attempt, work, False)
+        try:
+            return answer.result(patience_s)
+        except TimeoutError:
+            answer.cancel()
+            raise DatabaseAway(f"{self._dialect.place}: no answer within {patience_s:.1f} s") from None
+
     def close(self) -> None:
         """Wait for what is under way, then close the connections. Blocks; may be called twice."""
         self._threads.shutdown(wait=True)

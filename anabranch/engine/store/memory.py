@@ -129,6 +129,12 @@ class MemoryStore:
         await self.faults.after("extend")
         return ours
 
+    def extend_blocking(
+        self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
+    ) -> set[str]:
+        """See `ports.Store.extend_blocking`."""
+        return self.database.extend(worker_id=worker_id, instance_ids=instance_ids, lease_ms=lease_ms)
+
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
         """See `ports.Store.release`."""
         await self.faults.before("release")

@@ -36,6 +36,11 @@ class SqlRoom:
         """Run one writing transaction that is no commit of turns."""
         return await self._started(self._committing if self.dialect.writes_apart else self._reading).run(work)
 
+    def write_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
+        """Run a writing transaction and wait for it in this thread, which must not be the event loop's."""
+        lanes = self._started(self._committing if self.dialect.writes_apart else self._reading)
+        return lanes.run_blocking(work, patience_s=patience_s)
+
     async def commit_turns(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run a commit of turns."""
         return await self._started(self._committing).run(work)

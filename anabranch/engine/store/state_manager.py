@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sqlalchemy import Connection
@@ -164,7 +164,17 @@ class SqlStore(Inquiries, Definitions, Upkeep):
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
         """Give these leases `lease_ms` from the store's now; returns those that are still ours. No version bump."""
+        return await self.write(self._extension(worker_id, instance_ids, lease_ms))
 
+    def extend_blocking(
+        self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
+    ) -> set[str]:
+        """The same from another thread than the event loop's, which may stand still meanwhile."""
+        return self.write_blocking(self._extension(worker_id, instance_ids, lease_ms), patience_s=patience_s)
+
+    def _extension(
+        self, worker_id: str, instance_ids: Sequence[str], lease_ms: int
+    ) -> Callable[[Connection], set[str]]:
         def move(connection: Connection) -> set[str]:
             parameters = {
                 "ids": self.dialect.ids(instance_ids),
@@ -173,7 +183,7 @@ class SqlStore(Inquiries, Definitions, Upkeep):
             }
             return set(connection.execute(statements.extend(self.dialect.among_ids), parameters).scalars())
 
-        return await self.write(move)
+        return move
 
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
         """Hand open instances over at once: no worker, available now (all of the worker's when None)."""

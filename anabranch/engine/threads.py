@@ -1,0 +1,109 @@
+"""Threads for handlers that are plain functions: bounded, and told apart once nobody awaits them any more.
+
+Called through `Helpers.in_thread`. A thread cannot be stopped: when the attempt that it works for is over (its time is
+up, its run was cancelled), it goes on, its result is discarded, and it counts as overrun until it ends. The next
+attempt of the same activation waits for that: two of them never run beside each other in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, TypeAlias
+
+Log: TypeAlias = "logging.LoggerAdapter[logging.Logger]"
+
+# 256 threads: four times the default of executions at once, so that overrun ones keep nobody from working for long.
+THREADS_MAX = 256
+
+
+class _Call:
+    """A function in its thread."""
+
+    __slots__ = ("answer", "is_overrun")
+
+    def __init__(self, answer: asyncio.Future[tuple[Any, BaseException | None]]) -> None:
+        self.answer = answer
+        self.is_overrun = False
+
+
+class HandlerThreads:
+    """The threads of one process. Used from the event loop's thread only."""
+
+    def __init__(self, threads_max: int = THREADS_MAX) -> None:
+        self._threads_max = threads_max
+        self._calls: dict[str, _Call] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+        self.overrun = 0
+        """Threads that still run although their attempts are over."""
+
+    @property
+    def running(self) -> int:
+        """Threads that run, overrun ones included."""
+        return len(self._calls)
+
+    async def run(
+        self, key: str, function: Callable[..., Any], *args: Any, waits: Callable[[str], None], log: Log
+    ) -> Any:
+        """What the function returns, called in a thread with the context variables of the caller.
+
+        Raises what it raises. `key` names the activation; `waits` is told for what the call has to wait ("" for no
+        more). Cancelled, it returns at once; the function does not.
+        """
+        while reason := self._why_not_now(key):
+            waits(reason)
+            await self._next_end()
+        waits("")
+        loop, context = asyncio.get_running_loop(), copy_context()
+        call = _Call(loop.create_future())
+
+        def work() -> None:
+            returned, raised = None, None
+            try:
+                returned = context.run(function, *args)
+            except BaseException as failure:  # noqa: BLE001 -- it belongs to whoever awaits the call
+                raised = failure
+            with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+                loop.call_soon_threadsafe(self._ended, key, call, returned, raised)
+
+        # A thread of its own, and a daemon: one that never ends keeps neither a pool nor the process from ending.
+        threading.Thread(target=work, name="handler", daemon=True).start()
+        self._calls[key] = call
+        try:
+            returned, raised = await call.answer
+        except asyncio.CancelledError:
+            if key in self._calls and self._calls[key] is call:
+                call.is_overrun = True
+                self.overrun += 1
+                log.warning("its attempt is over, but its function goes on in a thread; its result will be discarded")
+            raise
+        if raised is not None:
+            raise raised
+        return returned
+
+    def _why_not_now(self, key: str) -> str:
+        if key in self._calls:
+            return "an earlier attempt of it still runs in its thread, which cannot be stopped"
+        if len(self._calls) >= self._threads_max:
+            return f"all {self._threads_max} threads for handlers are taken, {self.overrun} by attempts that are over"
+        return ""
+
+    async def _next_end(self) -> None:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(ended)
+        await ended
+
+    def _ended(self, key: str, call: _Call, returned: Any, raised: BaseException | None) -> None:
+        del self._calls[key]
+        if call.is_overrun:
+            self.overrun -= 1
+        if not call.answer.done():
+            call.answer.set_result((returned, raised))
+        waiting, self._waiting = self._waiting, []
+        for ended in waiting:
+            if not ended.done():
+                ended.set_result(None)

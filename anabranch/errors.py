@@ -171,6 +171,13 @@ class TooManyPending(AnabranchError):
     hint = "Retry later, or add workers."
 
 
+class TooManyChecks(TooManyPending):
+    """More large documents of one tenant wait to be checked than may wait."""
+
+    code = "TOO_MANY_CHECKS"
+    hint = "Try again in some seconds, and ask for one check after the other."
+
+
 class TooManyRequests(AnabranchError):
     """A connection sends more than it may; the request was not looked at."""
 

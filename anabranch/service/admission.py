@@ -6,22 +6,16 @@ has passed here the stores can keep.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from anabranch.asked import check_key
-from anabranch.deferred import deferred
 from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
-
-if TYPE_CHECKING:
-    from anabranch.engine.rules import json_schema
-else:
-    json_schema = deferred("anabranch.engine.rules.json_schema")
+from anabranch.service.checks import Checks
 
 # 8 filters of 32 steps: more than a person asks for; each is looked up in every run that a list
 # walks over, and SQLite joins a table for each step, 64 at most.
@@ -29,12 +23,14 @@ INPUT_FILTERS_MAX = 8
 INPUT_PATH_STEPS_MAX = 32
 
 
-async def input_payload(input_: Any, plan: AnyPlan) -> Payload:
-    """A run's input, checked against its limits and the workflow's `inputSchema`. Raises InvalidInput."""
+async def input_payload(input_: Any, plan: AnyPlan, checks: Checks, *, tenant_id: str, bounded: bool = True) -> Payload:
+    """A run's input, checked against its limits and the workflow's `inputSchema`.
+
+    Raises InvalidInput; TooManyChecks unless `bounded` is false.
+    """
     payload = checked_payload(input_, "the input")
     if plan.input_schema is not None:
-        # In a thread: a schema may take a second over a large input, and others are served meanwhile.
-        problems = await asyncio.to_thread(_misfits, plan.input_schema, payload.value)
+        problems = await checks.input_problems(tenant_id, plan.input_schema, payload.value, bounded=bounded)
         if problems:
             details = [{"pointer": pointer, "message": message} for pointer, message in problems]
             raise InvalidInput(f"the input does not fit the workflow's inputSchema: {problems[0][1]}", details=details)
@@ -92,7 +88,3 @@ def new_run_id(now_ms: int) -> str:
     random_bits = uuid.uuid4().int
     value = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | (random_bits >> 50 & 0xFFF) << 64 | 0b10 << 62
     return str(uuid.UUID(int=value | random_bits & (2**62 - 1)))
-
-
-def _misfits(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
-    return json_schema.ValueSchema(schema).problems(value)

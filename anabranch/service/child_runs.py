@@ -52,7 +52,9 @@ class ChildRuns:
         try:
             found = await self._service.get_workflow_by_id(workflow, tenant_id=helpers.tenant_id, version=version)
             plan = await self._engine.plans.plan(found.workflow_id, found.version)
-            payload = await input_payload(input_, plan)
+            payload = await input_payload(
+                input_, plan, self._service.checks, tenant_id=helpers.tenant_id, bounded=False
+            )
             head = child_head(
                 found,
                 plan,

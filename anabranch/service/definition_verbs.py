@@ -7,7 +7,6 @@ here, and the versions that starts ask for are read once for all who ask at the 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -28,6 +27,7 @@ from anabranch.errors import (
     WorkflowIsCoded,
 )
 from anabranch.service.admission import is_storable
+from anabranch.service.checks import Checks
 from anabranch.service.references import References
 from anabranch.service.run_counts import RunCounts
 from anabranch.service.shared_reads import SharedReads
@@ -47,6 +47,7 @@ class DefinitionVerbs:
 
     def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
         """Without `references` what workflows refer to is not looked up before they run."""
+        self.checks = Checks()
         self._engine = engine
         self._references = references
         self._store = engine.store
@@ -59,9 +60,11 @@ class DefinitionVerbs:
         return validate(document, self._node_types)
 
     async def check_workflow(self, document: Any, *, tenant_id: str) -> Report:
-        """The same, also of the workflows, queries and secrets that it names. Raises StoreUnavailable."""
-        # In a thread: the code of nodes is compiled by a process of its own, and a large graph takes its time.
-        report = await asyncio.to_thread(self.validate, document)
+        """The same, also of the workflows, queries and secrets that it names.
+
+        Raises TooManyChecks, StoreUnavailable.
+        """
+        report = await self.checks.run(tenant_id, self.validate, document)
         if self._references is None:
             return report
         return await self._references.checked(document, report, tenant_id=tenant_id)

@@ -99,6 +99,7 @@ class RunVerbs(InquiryVerbs):
         now = self._engine.clock.now()
         start = partial(
             self._start,
+            tenant_id=tenant_id,
             input_=input_,
             make_head=partial(
                 root_head,
@@ -157,11 +158,12 @@ class RunVerbs(InquiryVerbs):
         found: WorkflowVersion,
         *,
         only_newest: bool,
+        tenant_id: str,
         input_: Any,
         make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
     ) -> StartedRun:
         plan = await self._engine.plans.plan(found.workflow_id, found.version)
-        payload = await input_payload(input_, plan)
+        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
         head = make_head(found, plan)
         hold = self._engine.may_hold(head)
         if not hold or head.available_at > head.created_at:

@@ -6,7 +6,6 @@ its definition is in its log instead of among the versions, and it may be remove
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -38,8 +37,8 @@ class TestingVerbs(RunVerbs):
             check_test_fields(document)
         await self._refuse_invalid(document, tenant_id)
         definition = Payload.of(document, bytes_max=DOCUMENT_BYTES_MAX)
-        plan = await asyncio.to_thread(self._engine.plans.compile, definition.value)
-        payload = await input_payload(input_, plan)
+        plan = await self.checks.run(tenant_id, self._engine.plans.compile, definition.value)
+        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())
         hold = self._engine.has_room(tenant_id)
         if not hold:

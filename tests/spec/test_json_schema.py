@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.json_schema import PATTERNS_MAX, PROBLEMS_MAX, ValueSchema, schema_problems
+from anabranch.engine.rules.json_schema import FIELDS_MAX, PATTERNS_MAX, PROBLEMS_MAX, ValueSchema, schema_problems
 from anabranch.engine.rules.schema_keywords import STEPS_MAX
 from anabranch.engine.rules.schema_patterns import PATTERN_CHARACTERS_MAX
 
@@ -158,3 +160,55 @@ def test_what_would_walk_the_schema_again_stands_alone():
     assert schema_problems({"properties": {"a": {}}, "unevaluatedProperties": False}) == []
     refused = {"unevaluatedProperties": False, "allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {}}}
     assert [place for place, _ in schema_problems(refused)] == ["/unevaluatedProperties"]
+
+
+def _doubling(step: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Definitions of which each uses the next one twice."""
+    steps = {f"s{n}": step({"$ref": f"#/$defs/s{n + 1}"}) for n in range(30)}
+    return {"$defs": {**steps, "s30": {"type": "string"}}, "$ref": "#/$defs/s0"}
+
+
+def _calls_of(action: Callable[[], Any]) -> int:
+    """How many Python functions an action calls: the same number on every machine."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param(_doubling(lambda next_: {"allOf": [next_, next_]}), id="allOf"),
+        pytest.param(_doubling(lambda next_: {"anyOf": [next_, next_]}), id="anyOf"),
+        pytest.param(_doubling(lambda next_: {"oneOf": [next_, next_]}), id="oneOf"),
+        pytest.param(_doubling(lambda next_: {"not": next_, "allOf": [next_]}), id="not"),
+        pytest.param(_doubling(lambda next_: {"if": next_, "then": next_, "else": next_}), id="if"),
+        pytest.param({"items": {"anyOf": [{"const": n} for n in range(100)]}}, id="many alternatives"),
+        pytest.param({"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"type": "string"}}}, id="many references"),
+    ],
+)
+def test_a_step_costs_about_the_same_whatever_the_schema_is(schema: dict[str, Any]):
+    """The plainest check there is sets the measure."""
+    steps = 20_000
+    numbers = list(range(steps))
+    plain = ValueSchema({"items": {"type": "integer"}})
+    allowed = _calls_of(lambda: plain.problems_within(numbers[: steps - 10], steps)) * 2
+    expensive = ValueSchema(schema)
+    assert schema_problems(schema) == []
+    assert _calls_of(lambda: expensive.problems_within(numbers, steps)) <= allowed
+
+
+def test_a_schema_has_a_bounded_number_of_fields():
+    fitting = {"properties": {f"f{n}": {} for n in range(FIELDS_MAX - 1)}}
+    assert schema_problems(fitting) == []
+    fitting["properties"]["one more"] = {}
+    assert "more than 10000 fields" in schema_problems(fitting)[0][1]

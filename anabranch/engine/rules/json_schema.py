@@ -9,6 +9,7 @@ may cost is bounded (`schema_keywords`, `schema_patterns`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
@@ -29,6 +30,9 @@ MESSAGE_MAX = 300
 # 32 patterns in one schema: each may take a twentieth of a second and 15 MB to compile.
 PATTERNS_MAX = 32
 
+# 10,000 fields in one schema: the library checks a schema under the schema of schemas, and takes 0.1 ms for each.
+FIELDS_MAX = 10_000
+
 # What of a value has been seen already is found by walking the schema again, past every bound.
 _REWALKING = ("unevaluatedItems", "unevaluatedProperties")
 _NOT_BESIDE_REWALKING = ("$ref", "$dynamicRef", "patternProperties")
@@ -48,8 +52,15 @@ class ValueSchema:
 
     def problems(self, value: Any) -> list[tuple[str, str]]:
         """(JSON pointer, message) of what does not fit; empty when all does. At most `PROBLEMS_MAX`."""
+        found = self.problems_within(value, STEPS_MAX)
+        if found is None:
+            return [("", f"to check this value under the schema takes more than {STEPS_MAX} steps")]
+        return found
+
+    def problems_within(self, value: Any, steps: int) -> list[tuple[str, str]] | None:
+        """The same; None if so many steps are not enough to tell."""
         found: list[tuple[str, str]] = []
-        self._keywords.begin()
+        self._keywords.begin(steps)
         try:
             for error in self._validator.iter_errors(value):
                 found.append((pointer_to(*error.absolute_path), _message(error)))
@@ -60,7 +71,7 @@ class ValueSchema:
         except RecursionError:
             found.append(("", "the schema refers to itself without end"))
         except TooMuchWork:
-            found.append(("", f"to check this value under the schema takes more than {STEPS_MAX} steps"))
+            return None
         return found
 
 
@@ -70,6 +81,8 @@ def schema_problems(schema: Any) -> list[tuple[str, str]]:
         return []
     if not isinstance(schema, Mapping):
         return [("", "a JSON Schema is an object (or true or false)")]
+    if sum(1 for _ in islice(_fields(schema), FIELDS_MAX + 1)) > FIELDS_MAX:
+        return [("", f"has more than {FIELDS_MAX} fields")]
     for pointer, reference in _references(schema):
         if not (isinstance(reference, str) and reference.startswith("#")):
             return [(pointer, "refers to another document; only references into this schema (`#…`) are followed")]

@@ -22,6 +22,7 @@ REFUSALS: Mapping[str, str] = {
     "FORBIDDEN_KEY": "An object key (`__proto__`, `constructor`, `prototype`) could change objects in a browser.",
     "TOO_MANY_NODES": "The graph has more nodes than the limit.",
     "TOO_MANY_EDGES": "The graph has more edges than the limit.",
+    "TOO_MANY_EXPRESSIONS": "The templates of the workflow hold more expressions, or longer ones, than the limit.",
     "BAD_NAME": "The workflow's name does not have the form of a name.",
     "NO_START": "No node of type `start`.",
     "SEVERAL_STARTS": "More than one node of type `start`.",

@@ -15,14 +15,15 @@ from typing import Any, TypeAlias
 
 from anabranch.engine.rules.template_expression import Expression
 from anabranch.engine.rules.template_path import Path
-from anabranch.engine.rules.template_text import Source, split
+from anabranch.engine.rules.template_text import WORKFLOW_EXPRESSIONS_MAX, ExpressionCount, Source, split
 from anabranch.engine.rules.template_work import Refused, SecretMisplaced, Work, check_size
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
 from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
 
 # Plans keep their own compiled templates; this is for those that are looked up by text, again
-# and again. Short texts only, so that the whole cache stays within a few tens of megabytes.
-_CACHE_SIZE = 512
+# and again: the rules that look at a workflow one after the other compile each of its texts once. Short
+# texts only, so that the whole cache stays within a few tens of megabytes.
+_CACHE_SIZE = WORKFLOW_EXPRESSIONS_MAX
 _CACHE_LENGTH_MAX = 1_024
 
 # An error names its expression, but it is a line to read, not a page.
@@ -125,6 +126,14 @@ def config_templates(value: Any) -> Iterator[tuple[str, Template]]:
             continue
         if template.has_expressions:
             yield pointer, template
+
+
+def count_expressions(value: Any, count: ExpressionCount) -> None:
+    """Add the expressions of every text in a config to a count, until there are too many."""
+    for _, text in _texts(value):
+        count.add(text)
+        if count.is_too_much:
+            return
 
 
 def has_expressions(value: Any) -> bool:

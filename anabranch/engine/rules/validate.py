@@ -18,6 +18,12 @@ from anabranch.engine.rules.node_facts import NodeFacts, facts_of
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.problems import Problem, quoted
 from anabranch.engine.rules.structure import structure_of
+from anabranch.engine.rules.template import count_expressions
+from anabranch.engine.rules.template_text import (
+    WORKFLOW_EXPRESSION_CHARACTERS_MAX,
+    WORKFLOW_EXPRESSIONS_MAX,
+    ExpressionCount,
+)
 from anabranch.errors import InvalidWorkflow
 
 # 3 problems in the message of the exception; all of them are in its details.
@@ -78,6 +84,9 @@ def validate(document: Any, node_types: NodeTypes) -> Report:
     if is_n8n_export(document):
         return Report((_N8N_EXPORT,), (), False, (), None)
     graph = parse(document, node_types, bytes_max=DOCUMENT_BYTES_MAX)
+    excess = _excess_of_expressions(graph)
+    if excess is not None:  # to look at each would take as long as the limit is there to prevent
+        return Report((*graph.errors, excess), tuple(graph.warnings), False, (), None)
     facts = facts_of(graph, node_types)
     structure = structure_of(graph)
     errors = [
@@ -145,6 +154,20 @@ def _document_problems(document: Any) -> Iterator[Problem]:
     if kind not in (None, "drawn"):
         hint = "Change its code and start a worker with it; or remove `kind` to save the graph as a drawn workflow."
         yield Problem("NOT_DRAWN", f"`kind` is {quoted(kind)}: only drawn workflows are saved", "/kind", hint=hint)
+
+
+def _excess_of_expressions(graph: Graph) -> Problem | None:
+    count = ExpressionCount()
+    for node in graph.nodes.values():
+        count_expressions(node.config, count)
+        if count.is_too_much:
+            message = (
+                f"the templates hold more than {WORKFLOW_EXPRESSIONS_MAX} expressions,"
+                f" or more than {WORKFLOW_EXPRESSION_CHARACTERS_MAX} characters in them"
+            )
+            hint = "Compute a value once in a `set` node and read it from there, or split the workflow."
+            return Problem("TOO_MANY_EXPRESSIONS", message, node.pointer + "/config", node.id, hint=hint)
+    return None
 
 
 def _handle_problems(graph: Graph, facts: NodeFacts) -> Iterator[Problem]:

@@ -13,6 +13,9 @@ from anabranch.errors import InvalidRequest
 # 255 characters for idempotency and signal keys and names of events: fits every database's index.
 KEY_CHARACTERS_MAX = 255
 
+# Of the keys under which schedules and topics start runs: one that somebody else took would lose an occurrence.
+RESERVED_PREFIXES = ("schedule:", "topic:")
+
 # As large as the columns of versions and of days.
 WHOLE_NUMBER_MAX = 2**31 - 1
 
@@ -32,6 +35,23 @@ def check_key(text: object, what: str) -> None:
     # What a terminal sends that is no UTF-8 arrives here as lone surrogates.
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRequest(f"{what} is plain text: no NUL characters, no lone surrogates", hint="Write it as UTF-8.")
+
+
+def check_start_key(key: object) -> None:
+    """Refuse an idempotency key that no start of a person or program may have. Raises InvalidRequest."""
+    check_key(key, "an idempotency key")
+    if is_reserved(str(key)):
+        message = f"idempotency keys that begin with {' or '.join(map(repr, RESERVED_PREFIXES))} are reserved"
+        raise InvalidRequest(
+            message,
+            hint="Schedules and topics start their runs under such keys; choose another beginning.",
+            details=[{"code": "RESERVED_KEY", "pointer": "/idempotencyKey", "message": message}],
+        )
+
+
+def is_reserved(key: str) -> bool:
+    """Is it a key that only schedules and topics start runs with?"""
+    return key.startswith(RESERVED_PREFIXES)
 
 
 def check_moment(at: object, name: str) -> None:

@@ -144,6 +144,13 @@ class RunIsTerminal(AnabranchError):
     hint = "Start a new run."
 
 
+class RunIsOpen(AnabranchError):
+    """The run cannot be deleted: it, or the run that started it, has not ended."""
+
+    code = "RUN_IS_OPEN"
+    hint = "Wait for its end, or cancel it first."
+
+
 class RunFailed(AnabranchError):
     """A result was asked for, and the run has none: it failed. `details` is the run's error."""
 

@@ -1,4 +1,4 @@
-"""`anabranch schedules`: what starts runs by the clock: list, create, delete."""
+"""`anabranch schedules`: what starts runs by the clock: create, list, trigger, backfill, delete."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from anabranch.cli.options import (
     Input,
     Tenant,
     WorkflowName,
+    read_instant,
     read_value,
 )
 from anabranch.cli.output import print_document, print_line, print_table
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 else:
     service = deferred("anabranch.service")
 
-family = typer.Typer(help="Schedules: create, list, delete. Workers start their runs.", no_args_is_help=True)
+family = typer.Typer(
+    help="Schedules: create, list, trigger, backfill, delete. Workers start their runs.", no_args_is_help=True
+)
 
 ScheduleName = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Name or id of a schedule.")]
 
@@ -90,6 +93,57 @@ def list_schedules(
         return
     columns = ("name", "workflow", "cron", "every", "timezone", "enabled", "nextAt", "lastAt")
     print_table((*columns, "lastError"), [[each[column] for column in columns] + [_code(each)] for each in documents])
+
+
+@family.command("trigger")
+def trigger(
+    schedule: ScheduleName,
+    *,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")
+    ] = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Start a run now, beside the occurrences; a worker advances it."""
+    session = open_session(database_url=database_url, tenant=tenant)
+    started = session.ask_house(
+        lambda house: house.schedules.trigger_now(schedule, tenant_id=session.tenant, idempotency_key=key)
+    )
+    if as_json:
+        print_document({"instanceID": started.instance_id, "status": started.status})
+    else:
+        already = "is" if started.created else "was started before and is"
+        print_line(f"run {started.instance_id} {already} {started.status}")
+
+
+@family.command("backfill")
+def backfill(
+    schedule: ScheduleName,
+    *,
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help="The first occurrence is then or later.")],
+    until: Annotated[str, typer.Option("--to", metavar="TIME", help="The last one is before then.")],
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Start the runs of occurrences that have passed and have none; a repeat starts nothing twice."""
+    first, end = read_instant(since, option="--from"), read_instant(until, option="--to")
+    assert first is not None and end is not None, "both are required"
+    session = open_session(database_url=database_url, tenant=tenant)
+    started = session.ask_house(
+        lambda house: house.schedules.backfill(schedule, tenant_id=session.tenant, since=first, until=end)
+    )
+    document = service.backfill_as_json(started)
+    if as_json:
+        print_document(document)
+        return
+    made = sum(each["created"] for each in document["items"])
+    print_line(f"{made} runs are started; {len(started) - made} of {len(started)} occurrences had theirs already")
+    if started:
+        columns = ("occurrenceAt", "instanceID", "created")
+        print_table(columns, [[each[column] for column in columns] for each in document["items"]])
 
 
 @family.command("delete")

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
-from anabranch.asked import check_key, check_limit, check_moment, check_seconds, check_start
+from anabranch.asked import check_key, check_limit, check_moment, check_seconds, check_start, check_start_key
 from anabranch.durable.transport import Transport
 from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
 
@@ -105,7 +105,7 @@ class Client:
         """
         check_start(version=version, retention_days=retention_days)
         if idempotency_key is not None:
-            check_key(idempotency_key, "an idempotency key")
+            check_start_key(idempotency_key)
         check_moment(available_at, "available_at")
         check_moment(deadline_at, "deadline_at")
         run_id = await self._open_transport.start(

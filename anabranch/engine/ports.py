@@ -297,6 +297,13 @@ class Store(Protocol):
         ended. None: another process is at it, so ask again later.
         """
 
+    async def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
+        """Remove an ended run with its log; on record in the same transaction where there is an `actor`.
+
+        False: another process counts or removes runs at this moment, so ask again. Raises NotFound;
+        RunIsOpen for an open run, and for one whose parent is open.
+        """
+
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(
         self,

@@ -21,13 +21,30 @@ _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "prefixItems")
 
 def schema_with_templates(model: type[BaseModel], *, literal: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The schema of a config before its templates are resolved; no template stands for a field named `literal`."""
-    schema = model.model_json_schema(by_alias=True)
+    schema = _without_null_defaults(model.model_json_schema(by_alias=True))
     opened = _opened_inside(schema)
     properties = schema.get("properties", {})
     opened["properties"] = {
         name: field if name in literal else opened["properties"][name] for name, field in properties.items()
     }
     return opened
+
+
+def _without_null_defaults(schema: Any) -> Any:
+    """The schema without `"default": null`: a field that may be left out needs none, and forms would write the null."""
+    if isinstance(schema, list):
+        return [_without_null_defaults(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for name, part in schema.items():
+        if name in ("properties", "$defs"):  # their keys are names of fields, which may be called `default`
+            kept[name] = {key: _without_null_defaults(each) for key, each in part.items()}
+        elif name != "default":
+            kept[name] = _without_null_defaults(part)
+        elif part is not None:
+            kept[name] = part
+    return kept
 
 
 def _opened(schema: Any) -> Any:

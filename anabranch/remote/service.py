@@ -219,6 +219,10 @@ class RemoteService:
         path = ("v1", "runs", instance_id, "cancel")
         return str((await self._do(Request("POST", path, body={"reason": reason}, repeatable=True)))["status"])
 
+    async def delete_run(self, instance_id: str) -> None:
+        """Remove an ended run with its log. Raises RunIsOpen, NotFound."""
+        await self._caller.call(Request("DELETE", ("v1", "runs", instance_id), query={"purge": "true"}))
+
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises RunIsTerminal, TooManySignals.
 

@@ -136,7 +136,8 @@ def _refusal(refusal: ValidationError, model: type[BaseModel]) -> InvalidRequest
 def _message(problem: ErrorDetails, model: type[BaseModel]) -> str:
     if problem["type"] != "extra_forbidden" or len(problem["loc"]) != 1:
         return problem["msg"].removeprefix("Value error, ")
-    meant = did_you_mean(str(problem["loc"][0]), model.model_fields)
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    meant = did_you_mean(str(problem["loc"][0]), known)
     return " ".join(("There is no such field.", *([] if meant is None else [meant])))
 
 

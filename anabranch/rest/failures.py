@@ -30,6 +30,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.DataSourceInUse: 409,
     errors.LimitReached: 409,
     errors.NameTaken: 409,
+    errors.RunIsOpen: 409,
     errors.RunIsTerminal: 409,
     errors.SecretKeyMissing: 409,
     errors.SecretKeyWrong: 409,

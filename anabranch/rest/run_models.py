@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from anabranch.asked import WHOLE_NUMBER_MAX
 from anabranch.engine.rules.events import Status
-from anabranch.rest.models import Answer, DayOrInstant, Instant, Key, Page, Request, Waiting
+from anabranch.rest.models import Answer, DayOrInstant, Instant, Key, Page, Query, Request, Waiting
 from anabranch.rest.workflow_models import Graph
 
 
@@ -33,6 +33,14 @@ class RunPage(Page):
     until: DayOrInstant | None = Field(None, description="Created before then; a date begins in UTC.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Only runs of this version.")
     test: bool = Field(False, description="The test runs instead of the others.")
+
+
+class Deletion(Query):
+    """What is deleted."""
+
+    purge: bool = Field(
+        False, description="Remove an ended run and its log, now. Needs the role `editor`; an open run is 409."
+    )
 
 
 class SeqPage(Page):

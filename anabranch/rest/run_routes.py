@@ -14,6 +14,8 @@ from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
     NotFound,
+    NotPermitted,
+    RunIsOpen,
     RunIsTerminal,
     ShuttingDown,
     StoreUnavailable,
@@ -29,6 +31,7 @@ from anabranch.rest.models import Waiting
 from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.rest.run_models import (
     CancelRun,
+    Deletion,
     Delivered,
     LogPage,
     Run,
@@ -146,8 +149,14 @@ async def cancel_run(call: Call) -> Reply:
 
 
 async def delete_run(call: Call) -> Reply:
-    """The same as cancel: what has run stays readable."""
-    return await cancel_run(call)
+    """The same as cancel: what has run stays readable. With `purge` an ended run is removed: 204."""
+    query: Deletion = call.query
+    if not query.purge:
+        return await cancel_run(call)
+    if not call.principal.role.may(Role.EDITOR):
+        raise NotPermitted(f"to remove a run needs the role {Role.EDITOR}, and the key has {call.principal.role}")
+    await call.house.workflows.delete_run(await _run_id(call), tenant_id=call.tenant_id, actor=call.actor)
+    return Reply(status=204)
 
 
 async def send_signal(call: Call) -> Reply:
@@ -313,12 +322,13 @@ ROUTES = (
         "DELETE",
         "",
         delete_run,
-        "Cancel a run; its log stays.",
+        "Cancel a run; its log stays. Or remove one that has ended.",
         Role.OPERATOR,
-        {200: RunState},
+        {200: RunState, 204: None},
         body=CancelRun,
         body_required=False,
-        errors=(RunIsTerminal,),
+        query=Deletion,
+        errors=(RunIsOpen, RunIsTerminal),
     ),
     _about_run(
         "POST",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from anabranch.rest.models import Answer, Form, Name
+from anabranch.rest.models import Answer, DayOrInstant, Form, Name, Request
 
 
 class ScheduleForm(Form):
@@ -23,6 +23,13 @@ class ScheduleForm(Form):
     input: Any = None
     missed: Literal["skip", "one", "all"] | None = None
     enabled: bool | None = None
+
+
+class Backfill(Request):
+    """A range of time whose occurrences are to have runs."""
+
+    since: DayOrInstant = Field(alias="from", description="From then on; a date begins in UTC.")
+    until: DayOrInstant = Field(alias="to", description="Up to then, and not at it; at the latest now.")
 
 
 class SubscriptionForm(Form):
@@ -44,6 +51,20 @@ class ScheduleSummary(Answer):
     lastAt: AwareDatetime | None
     createdAt: AwareDatetime
     updatedAt: AwareDatetime
+
+
+class BackfilledRun(Answer):
+    """The run of an occurrence."""
+
+    occurrenceAt: AwareDatetime
+    instanceID: str
+    created: bool = Field(description="False: the occurrence had this run already.")
+
+
+class BackfilledRuns(Answer):
+    """The occurrences of the range, in their order, with their runs."""
+
+    items: list[BackfilledRun]
 
 
 class SubscriptionSummary(Answer):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from anabranch.asked import KEY_CHARACTERS_MAX
 from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, ShuttingDown, TooManyPending
+from anabranch.rest.bodies import checked
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models import Page
 from anabranch.rest.routes import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.rest.run_models import StartedRun
 from anabranch.rest.trigger_models import (
+    Backfill,
+    BackfilledRuns,
     PublishedMessage,
     ScheduleForm,
     ScheduleList,
@@ -16,12 +20,13 @@ from anabranch.rest.trigger_models import (
     SubscriptionList,
     SubscriptionSummary,
 )
-from anabranch.service import message_as_json, schedule_as_json, subscription_as_json
+from anabranch.service import backfill_as_json, message_as_json, schedule_as_json, subscription_as_json
 from anabranch.service.access import Role
 
 _MESSAGE_KEY = Header(
     "Idempotency-Key", "A repeated key starts nothing anew, and is answered as the first was.", KEY_CHARACTERS_MAX
 )
+_TRIGGER_KEY = Header("Idempotency-Key", "A repeated key gives the first run.", KEY_CHARACTERS_MAX)
 
 
 # -- schedules ----------------------------------------------------------------------------
@@ -55,6 +60,30 @@ async def delete_schedule(call: Call) -> Reply:
     """Runs that it has started go on."""
     await call.house.schedules.delete_schedule(call.path["schedule"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
+
+
+async def trigger_schedule(call: Call) -> Reply:
+    """Beside its occurrences, which stay as they are; also while it is disabled. 200 where the key was used before."""
+    call.house.readiness.refuse_if_stopping()
+    started = await call.house.schedules.trigger_now(
+        call.path["schedule"], tenant_id=call.tenant_id, idempotency_key=call.headers.get("Idempotency-Key")
+    )
+    return Reply(
+        {"instanceID": started.instance_id, "status": started.status.value},
+        201 if started.created else 200,
+        {"Location": f"/v1/runs/{started.instance_id}"},
+    )
+
+
+async def backfill_schedule(call: Call) -> Reply:
+    """Each occurrence has one run: those that have theirs keep it, so that the call may be repeated."""
+    call.house.readiness.refuse_if_stopping()
+    schedule = await call.house.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
+    asked = checked(call.body, Backfill)
+    started = await call.house.schedules.backfill(
+        schedule.schedule_id, tenant_id=call.tenant_id, since=asked.since, until=asked.until
+    )
+    return Reply(backfill_as_json(started))
 
 
 # -- topics -------------------------------------------------------------------------------
@@ -139,6 +168,28 @@ ROUTES = (
         Role.EDITOR,
         {204: None},
         errors=(NotFound,),
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/schedules/{schedule}/trigger",
+        trigger_schedule,
+        "Start a run of a schedule now.",
+        Role.OPERATOR,
+        {201: StartedRun, 200: StartedRun},
+        headers=(_TRIGGER_KEY,),
+        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/schedules/{schedule}/backfill",
+        backfill_schedule,
+        "Start the runs of occurrences that have passed and have none.",
+        Role.OPERATOR,
+        {200: BackfilledRuns},
+        body=Checked(Backfill),
+        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
         tag="triggers",
     ),
     Route(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anabranch.service.readiness import Readiness
     from anabranch.service.references import References
     from anabranch.service.run_waits import RunWaits
-    from anabranch.service.schedule_documents import schedule_as_json
+    from anabranch.service.schedule_documents import backfill_as_json, schedule_as_json
     from anabranch.service.schedule_service import ScheduleService
     from anabranch.service.step_signals import StepSignals
     from anabranch.service.topic_service import TopicService, message_as_json, subscription_as_json
@@ -44,6 +44,7 @@ else:
             "StepSignals": "anabranch.service.step_signals",
             "TopicService": "anabranch.service.topic_service",
             "WorkflowService": "anabranch.service.workflow_service",
+            "backfill_as_json": "anabranch.service.schedule_documents",
             "message_as_json": "anabranch.service.topic_service",
             "schedule_as_json": "anabranch.service.schedule_documents",
             "subscription_as_json": "anabranch.service.topic_service",
@@ -67,6 +68,7 @@ __all__ = [
     "StepSignals",
     "TopicService",
     "WorkflowService",
+    "backfill_as_json",
     "message_as_json",
     "schedule_as_json",
     "subscription_as_json",

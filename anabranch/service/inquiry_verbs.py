@@ -34,7 +34,7 @@ class InquiryVerbs(DefinitionVerbs):
         """The row alone. Raises NotFound."""
         row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
         if row is None:
-            raise _no_run(instance_id)
+            raise no_run(instance_id)
         return row
 
     async def get_outcome(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class InquiryVerbs(DefinitionVerbs):
         found = await self._store.load([instance_id]) if is_run_id(instance_id) else {}
         loaded = found.get(instance_id)
         if loaded is None or loaded.row.head.tenant_id != tenant_id:
-            raise _no_run(instance_id)
+            raise no_run(instance_id)
         return loaded
 
 
@@ -160,5 +160,6 @@ def _seq(step: dict[str, Any]) -> int:
     return seq
 
 
-def _no_run(instance_id: str) -> NotFound:
+def no_run(instance_id: str) -> NotFound:
+    """The refusal of an id that no run of the tenant has."""
     return NotFound(f"there is no run {instance_id}", hint="`anabranch runs list` shows the runs.")

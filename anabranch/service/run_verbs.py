@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from anabranch.asked import check_key, check_start
+from anabranch.asked import check_key, check_start, check_start_key, is_reserved
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import Event, Status
@@ -25,18 +25,23 @@ from anabranch.errors import (
     InvalidRequest,
     NotFound,
     RunIsTerminal,
+    StoreUnavailable,
     TooManyPending,
     TooManySignals,
     UnknownWorkflow,
     ValueNotStorable,
 )
-from anabranch.service.admission import checked_payload, input_payload, is_key, new_run_id
+from anabranch.service.admission import checked_payload, input_payload, is_key, is_run_id, new_run_id
 from anabranch.service.arrivals import Arrivals
 from anabranch.service.births import root_head
-from anabranch.service.inquiry_verbs import InquiryVerbs
+from anabranch.service.inquiry_verbs import InquiryVerbs, no_run
 from anabranch.service.newest_versions import NewestVersions
 from anabranch.service.pending_limit import PendingLimit
 from anabranch.service.references import References
+
+# 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.
+DELETE_TRIES_MAX = 20
+DELETE_PAUSE_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +97,42 @@ class RunVerbs(InquiryVerbs):
         """Start a run; it is durable when this returns. Times are milliseconds since the epoch.
 
         A key that was used before gives the first run, also where the rest of the request would be refused.
-        Raises NotFound, InvalidInput, InvalidRequest, TooManyPending, StoreUnavailable.
+        Raises NotFound, InvalidInput, InvalidRequest (for reserved keys, too), TooManyPending, StoreUnavailable.
         """
         if idempotency_key is not None:
-            check_key(idempotency_key, "an idempotency key")
+            check_start_key(idempotency_key)
+        return await self._start_asked(
+            workflow,
+            input_,
+            tenant_id=tenant_id,
+            version=version,
+            idempotency_key=idempotency_key,
+            retention_days=retention_days,
+            available_at=available_at,
+            deadline_at=deadline_at,
+        )
+
+    async def start_triggered_run(
+        self, workflow: str, input_: Any, *, tenant_id: str, version: int | None = None, idempotency_key: str
+    ) -> StartedRun:
+        """The same for schedules and topics, under one of the keys that are reserved for them."""
+        assert is_reserved(idempotency_key), "the key of a trigger is one that nobody else can take"
+        return await self._start_asked(
+            workflow, input_, tenant_id=tenant_id, version=version, idempotency_key=idempotency_key
+        )
+
+    async def _start_asked(
+        self,
+        workflow: str,
+        input_: Any,
+        *,
+        tenant_id: str,
+        version: int | None,
+        idempotency_key: str | None,
+        retention_days: int | None = None,
+        available_at: int | None = None,
+        deadline_at: int | None = None,
+    ) -> StartedRun:
         now = self._engine.clock.now()
         start = partial(
             self._start,
@@ -188,6 +225,19 @@ class RunVerbs(InquiryVerbs):
         if row.status is not Status.CANCELLED:
             raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
         return row.status
+
+    async def delete_run(self, instance_id: str, *, tenant_id: str, actor: str | None = None) -> None:
+        """Remove an ended run with its log, before its retention is over; what it has started stays.
+
+        Raises NotFound; RunIsOpen for an open run, and for one whose open parent may still ask how it ended.
+        """
+        if not is_run_id(instance_id):
+            raise no_run(instance_id)
+        for _ in range(DELETE_TRIES_MAX):
+            if await self._store.delete_run(tenant_id=tenant_id, instance_id=instance_id, actor=actor):
+                return
+            await self._engine.clock.sleep(DELETE_PAUSE_MS)
+        raise StoreUnavailable("runs are being counted or removed by another process", hint="Try again in a moment.")
 
     async def send_signal(
         self, instance_id: str, event: str, payload: Any, *, tenant_id: str, key: str | None = None

@@ -5,7 +5,7 @@ Pure. Called by `schedule_service`. A new field of schedules is added here, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from anabranch.engine.saved_triggers import Schedule
 from anabranch.errors import InvalidInput
 from anabranch.service.admission import checked_payload
 from anabranch.service.documents import Problem, check_fields, check_name
+from anabranch.service.run_verbs import StartedRun
 from anabranch.triggers.occurrences import EVERY_MS_MIN, BadTiming, Cron, Missed, check_timezone, next_after
 
 DEFAULT_TIMEZONE = "UTC"
@@ -77,6 +78,16 @@ def read_schedule(document: Any) -> tuple[ScheduleWish, list[Problem]]:
     )
     reader.check_timing(wish)
     return wish, reader.problems
+
+
+def backfill_as_json(started: Sequence[tuple[int, StartedRun]]) -> dict[str, Any]:
+    """Occurrences with the runs that they have, as REST and `--json` show them."""
+    return {
+        "items": [
+            {"occurrenceAt": to_iso(occurrence), "instanceID": run.instance_id, "created": run.created}
+            for occurrence, run in started
+        ]
+    }
 
 
 def schedule_as_json(schedule: Schedule) -> dict[str, Any]:

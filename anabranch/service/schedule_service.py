@@ -8,22 +8,32 @@ Their runs are started by `triggers.Scheduler`.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from anabranch.asked import check_key
+from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.saved_triggers import SavedSchedules, Schedule
 from anabranch.errors import NotFound
 from anabranch.service.admission import is_storable
 from anabranch.service.documents import refused
+from anabranch.service.run_verbs import StartedRun
 from anabranch.service.schedule_documents import ScheduleWish, read_schedule
 from anabranch.service.workflow_service import WorkflowService
-from anabranch.triggers.occurrences import next_after
-from anabranch.triggers.scheduler import timing_of
+from anabranch.triggers.occurrences import MADE_UP_FOR_MAX, next_after, occurrences_between
+from anabranch.triggers.scheduler import occurrence_key, timing_of, trigger_key
 
 # 10,000 schedules per tenant: were all due in one second, the last would start half a minute late on a small machine.
 SCHEDULES_MAX = 10_000
+
+# 1,000 occurrences a call, as many as are made up for at once; whoever wants more calls again.
+BACKFILL_MAX = MADE_UP_FOR_MAX
+
+# 32 starts at once: as many as share a commit well, and most of the lanes are left to the runs themselves.
+STARTS_AT_ONCE_MAX = 32
 
 
 class ScheduleService:
@@ -87,6 +97,57 @@ class ScheduleService:
         known = await self.get_schedule(key, tenant_id=tenant_id)
         await self._saved.delete_schedule(known.schedule_id, tenant_id=tenant_id, actor=actor)
 
+    async def trigger_now(self, key: str, *, tenant_id: str, idempotency_key: str | None = None) -> StartedRun:
+        """Start a run of a schedule now, beside its occurrences, which stay as they are; also while it is disabled.
+
+        A repeated `idempotency_key` gives the first run. Raises what a start raises.
+        """
+        if idempotency_key is not None:
+            check_key(idempotency_key, "an idempotency key")
+        schedule = await self.get_schedule(key, tenant_id=tenant_id)
+        once = str(uuid.uuid4()) if idempotency_key is None else idempotency_key
+        return await self._start(schedule, trigger_key(schedule.schedule_id, once))
+
+    async def backfill(self, key: str, *, tenant_id: str, since: int, until: int) -> list[tuple[int, StartedRun]]:
+        """Start the runs of the occurrences with since ≤ t < until that have none: each with its time and its run.
+
+        They have the keys that the scheduler gives them, so that none has two runs, whoever starts it and
+        however often. Raises InvalidRequest for a range that is empty, reaches into the future or holds
+        more than `BACKFILL_MAX` occurrences; and what a start raises: the same call then goes on.
+        """
+        schedule = await self.get_schedule(key, tenant_id=tenant_id)
+        _check_range(since, until, now=await self._store_now())
+        # In a thread: to count thousands of occurrences takes some tenths of a second.
+        occurrences = await asyncio.to_thread(
+            occurrences_between, timing_of(schedule), since=since, until=until, count_max=BACKFILL_MAX + 1
+        )
+        if len(occurrences) > BACKFILL_MAX:
+            last = to_iso(occurrences[BACKFILL_MAX])
+            text = f"there are more than {BACKFILL_MAX} occurrences; the first {BACKFILL_MAX} are before {last}"
+            raise refused([("TOO_MANY_OCCURRENCES", "/to", text)])
+        places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
+
+        async def start(occurrence: int) -> tuple[int, StartedRun]:
+            async with places:
+                return occurrence, await self._start(schedule, occurrence_key(schedule.schedule_id, occurrence))
+
+        answers = await asyncio.gather(*map(start, occurrences), return_exceptions=True)
+        started: list[tuple[int, StartedRun]] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            started.append(answer)
+        return started
+
+    async def _start(self, schedule: Schedule, key: str) -> StartedRun:
+        return await self._workflows.start_triggered_run(
+            schedule.workflow,
+            schedule.input_,
+            tenant_id=schedule.tenant_id,
+            version=schedule.version,
+            idempotency_key=key,
+        )
+
     async def _read(self, document: Any, tenant_id: str) -> ScheduleWish:
         wish, problems = read_schedule(document)
         try:
@@ -96,6 +157,17 @@ class ScheduleService:
         if problems:
             raise refused(problems)
         return wish
+
+
+def _check_range(since: int, until: int, *, now: int) -> None:
+    problems = []
+    if since >= until:
+        problems.append(("EMPTY_RANGE", "/to", f"{to_iso(until)} is not after {to_iso(since)}"))
+    if until > now:
+        text = f"{to_iso(until)} is in the future: for the database it is {to_iso(now)}"
+        problems.append(("IN_THE_FUTURE", "/to", text))
+    if problems:
+        raise refused(problems)
 
 
 def _awaiting_next(schedule: Schedule, now: int) -> Schedule:

@@ -117,6 +117,11 @@ def due_occurrences(timing: Timing, *, next_at: int, now: int, missed: Missed, a
     return Due(tuple(starts), following)
 
 
+def occurrences_between(timing: Timing, *, since: int, until: int, count_max: int) -> list[int]:
+    """The first `count_max` occurrences with since ≤ t < until, in their order. Raises BadTiming."""
+    return list(islice(takewhile(lambda at: at < until, _occurrences(timing, after=since - 1)), count_max))
+
+
 def _occurrences(timing: Timing, *, after: int) -> Iterator[int]:
     match timing:
         case Interval():

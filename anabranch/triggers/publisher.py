@@ -150,7 +150,7 @@ class Publisher:
             return delivery
         async with places:
             try:
-                run = await self._starter.execute_workflow(
+                run = await self._starter.start_triggered_run(
                     delivery.workflow,
                     message.payload,
                     tenant_id=message.tenant_id,

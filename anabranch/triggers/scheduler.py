@@ -9,6 +9,7 @@ leaves an occurrence that is due again, and whose start finds the run.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -130,7 +131,7 @@ class Scheduler:
     async def _start_run(self, schedule: Schedule, occurrence: int, following: int | None) -> Schedule | None:
         """Start one occurrence and move on; None if it is to be tried again, or somebody else has moved on."""
         try:
-            run = await self._starter.execute_workflow(
+            run = await self._starter.start_triggered_run(
                 schedule.workflow,
                 schedule.input_,
                 tenant_id=schedule.tenant_id,
@@ -175,6 +176,11 @@ def timing_of(schedule: Schedule) -> Timing:
 def occurrence_key(schedule_id: str, occurrence: int) -> str:
     """The idempotency key of an occurrence's run: whoever reads the run sees when it was due."""
     return f"schedule:{schedule_id}:{to_iso(occurrence)}"
+
+
+def trigger_key(schedule_id: str, key: str) -> str:
+    """The idempotency key of a run that somebody started beside the occurrences: hashed, so that every key fits."""
+    return f"schedule:{schedule_id}:now:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _error(code: str, message: str, occurrence: int) -> dict[str, str]:

@@ -24,16 +24,16 @@ class Started(Protocol):
 class Starter(Protocol):
     """Starts runs of workflows of any kind, once per idempotency key."""
 
-    async def execute_workflow(
+    async def start_triggered_run(
         self,
         workflow: str,
         input_: Any,
         *,
         tenant_id: str,
         version: int | None = None,
-        idempotency_key: str | None = None,
+        idempotency_key: str,
     ) -> Started:
-        """Start a run; it is durable when this returns.
+        """Start a run under a key that is reserved for triggers; it is durable when this returns.
 
         Raises NotFound, InvalidInput, InvalidRequest, TooManyPending, StoreUnavailable.
         """

@@ -27,6 +27,32 @@ def test_a_schedule_is_created_listed_and_deleted(anabranch: Command, write: Wri
     assert anabranch("schedules", "delete", "mornings").code == 2
 
 
+def test_a_schedule_is_triggered_and_backfilled(anabranch: Command, write: Write) -> None:
+    anabranch("workflows", "import", write("greeting.json", GREETING))
+    anabranch("schedules", "create", "daily", "greeting", "--cron", "0 0 * * *", "--input", '{"name": "Ada"}')
+
+    started = anabranch("schedules", "trigger", "daily", "--key", "k", "--json").document
+    assert started["status"] == "PENDING"
+    assert "was started before" in anabranch("schedules", "trigger", "daily", "--key", "k").out
+
+    days = ("--from", "2026-05-01", "--to", "2026-05-04T00:00:00Z")
+    filled = anabranch("schedules", "backfill", "daily", *days, "--json").document["items"]
+    assert [each["occurrenceAt"][:10] for each in filled] == ["2026-05-01", "2026-05-02", "2026-05-03"]
+    assert "0 runs are started; 3 of 3" in anabranch("schedules", "backfill", "daily", *days).out
+    assert len(anabranch("runs", "list", "--json").document["items"]) == 4
+
+    refused = anabranch("schedules", "backfill", "daily", "--from", "2026-05-01", "--to", "2999-01-01")
+    assert refused.code == 2
+    assert "IN_THE_FUTURE at /to" in refused.err
+
+
+def test_the_keys_of_schedules_are_reserved(anabranch: Command, write: Write) -> None:
+    anabranch("workflows", "import", write("greeting.json", GREETING))
+    refused = anabranch("runs", "start", "greeting", "--key", "schedule:x")
+    assert refused.code == 2
+    assert "RESERVED_KEY at /idempotencyKey" in refused.err
+
+
 def test_a_schedule_that_makes_no_sense_is_said_with_its_places(anabranch: Command, write: Write) -> None:
     anabranch("migrate")
     refused = anabranch("schedules", "create", "x", "nothing", "--cron", "61 * * * *", "--timezone", "Mars")

@@ -11,9 +11,10 @@ from sqlalchemy import text
 
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store import upkeep
+from anabranch.engine.store import AuditTable, upkeep
 from anabranch.engine.store.dialect import ENDS_SETTLE_MS
 from anabranch.engine.store.state_manager import SqlStore
+from anabranch.errors import NotFound, RunIsOpen
 from tests.conformance.building import (
     NAP_MS,
     TENANT,
@@ -288,3 +289,75 @@ async def test_nobody_waits_for_a_process_that_stands_still_in_its_upkeep(
     assert not await store.fold_counts(limit=10)
     await assert_unchanged(store, row)
     assert (await store.count_runs(tenant_id=TENANT))[row.head.workflow_id or ""] == {Status.COMPLETED: 1}
+
+
+# -- deleting one run -----------------------------------------------------------------------------
+async def test_an_ended_run_is_deleted_with_its_log_and_its_count(store: Store) -> None:
+    orders = await saved(store)
+    doomed, kept = [await ended(store, workflow_id=orders) for _ in range(2)]
+    if isinstance(store, SqlStore):
+        for row in (doomed, kept):
+            await age(store, row)
+        await store.fold_counts(limit=10)
+        assert await counters(store) == 2
+    await store.delete_run(tenant_id=TENANT, instance_id=doomed.head.instance_id)
+    assert await store.get_instance(doomed.head.instance_id) is None
+    assert await store.read_log(doomed.head.instance_id) == []
+    assert await store.get_instance(kept.head.instance_id) is not None
+    assert await store.count_runs(tenant_id=TENANT) == {orders: {Status.COMPLETED: 1}}
+    with pytest.raises(NotFound):
+        await store.delete_run(tenant_id=TENANT, instance_id=doomed.head.instance_id)
+
+
+async def test_an_ended_run_that_no_counter_has_yet_is_deleted_too(store: Store) -> None:
+    orders = await saved(store)
+    row = await ended(store, workflow_id=orders)
+    await store.delete_run(tenant_id=TENANT, instance_id=row.head.instance_id)
+    assert await store.count_runs(tenant_id=TENANT) == {}
+
+
+async def test_open_runs_and_children_of_open_parents_are_not_deleted(store: Store) -> None:
+    parent = await born(store)
+    of_parent = {"parent_id": parent.head.instance_id, "parent_node_id": "n", "parent_scope": "", "parent_waits": False}
+    child = await ended(store, **of_parent)
+    for row in (parent, child):
+        with pytest.raises(RunIsOpen):
+            await store.delete_run(tenant_id=TENANT, instance_id=row.head.instance_id)
+        await assert_unchanged(store, row)
+    await store.append_cancel(tenant_id=TENANT, instance_id=parent.head.instance_id, reason="")
+    await store.delete_run(tenant_id=TENANT, instance_id=parent.head.instance_id)
+    assert await store.get_instance(child.head.instance_id) is not None, "a child goes by itself"
+    await store.delete_run(tenant_id=TENANT, instance_id=child.head.instance_id)
+
+
+@only_sql
+async def test_a_deletion_is_on_record(store: Store) -> None:
+    assert isinstance(store, SqlStore)
+    row = await ended(store, workflow_id=await saved(store))
+    await store.delete_run(tenant_id=TENANT, instance_id=row.head.instance_id, actor="somebody")
+    (entry,) = await AuditTable(store).list_rows(tenant_id=TENANT, limit=10, before=None)
+    assert (entry.actor, entry.action, entry.target) == ("somebody", "run.deleted", row.head.instance_id)
+
+
+@only_postgresql
+async def test_a_deletion_beside_a_sweep_is_to_be_tried_again(store: Store, locker: psycopg.AsyncConnection) -> None:
+    row = await ended(store, workflow_id=await saved(store))
+    await store.fold_counts(limit=10)
+    await locker.execute("SELECT 1 FROM watermarks FOR UPDATE")
+    assert not await store.delete_run(tenant_id=TENANT, instance_id=row.head.instance_id)
+    await locker.commit()
+    assert await store.delete_run(tenant_id=TENANT, instance_id=row.head.instance_id)
+
+
+async def test_runs_are_counted_and_listed_by_version(store: Store) -> None:
+    orders = await saved(store)
+    for version in (1, 2, 2):
+        await ended(store, workflow_id=orders, workflow_version=version)
+    await born(store, workflow_id=orders, workflow_version=2)
+    await ended(store, workflow_id=orders, workflow_version=2, test=True)
+    counts = await store.count_runs_by_version(tenant_id=TENANT, workflow_id=orders)
+    assert {version: sum(of.values()) for version, of in counts.items()} == {1: 1, 2: 3}
+    assert counts[2][Status.COMPLETED] == 2
+    assert await store.count_runs_by_version(tenant_id="other", workflow_id=orders) == {}
+    listed = await store.list_instances(tenant_id=TENANT, limit=10, version=2)
+    assert [row.head.workflow_version for row in listed] == [2, 2, 2]

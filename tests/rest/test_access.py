@@ -43,6 +43,8 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/schedules/{schedule}"): "viewer",
     ("PUT", "/v1/schedules/{schedule}"): "editor",
     ("DELETE", "/v1/schedules/{schedule}"): "editor",
+    ("POST", "/v1/schedules/{schedule}/trigger"): "operator",
+    ("POST", "/v1/schedules/{schedule}/backfill"): "operator",
     ("GET", "/v1/secrets"): "admin",
     ("POST", "/v1/secrets"): "admin",
     ("DELETE", "/v1/secrets/{secret}"): "admin",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -363,3 +364,54 @@ async def test_runs_are_listed_and_counted_by_version(served: Served):
     )
     assert [item["runCounts"] for item in counted["items"]] == [{"COMPLETED": 2}, {"COMPLETED": 1}]
     assert "runCounts" not in (await served.ask("GET", "/v1/workflows/echo/versions")).json["items"][0]
+
+
+async def test_a_run_says_which_worker_advances_it(served: Served):
+    await served.save(chain("slow", {"id": "nap", "type": "delay", "config": {"duration": "1h"}}))
+    await served.save(waiting())
+    parked = await served.start("waiting")
+    run = await served.until(f"/v1/runs/{parked}", lambda run: run["status"] == "WAITING")
+    assert run["worker"] is None
+    released = asyncio.Event()
+    commit = served.house.engine.store.commit
+
+    async def held_back(turns: Any) -> Any:
+        outcome = await commit(turns)
+        await released.wait()
+        return outcome
+
+    served.house.engine.store.commit = held_back  # type: ignore[method-assign]
+    starting = asyncio.create_task(served.start("slow"))
+    held = await served.until("/v1/runs", lambda page: page["items"][0]["name"] == "slow")
+    assert held["items"][0]["worker"] == served.house.engine.worker_id
+    released.set()
+    ended = await served.until(f"/v1/runs/{await starting}", lambda run: run["status"] == "WAITING")
+    assert ended["worker"] is None
+
+
+async def test_an_ended_run_can_be_removed_by_an_editor(served: Served):
+    await served.save(waiting())
+    run = await served.start("waiting", idempotencyKey="k")
+    path = f"/v1/runs/{run}"
+    refused = await served.ask("DELETE", f"{path}?purge=true", role="editor")
+    assert (refused.status, refused.code) == (409, "RUN_IS_OPEN")
+    assert (await served.ask("DELETE", path, role="operator")).json["status"] == "CANCELLED"
+    refused = await served.ask("DELETE", f"{path}?purge=true", role="operator")
+    assert (refused.status, refused.code) == (403, "FORBIDDEN")
+    assert (await served.ask("DELETE", f"{path}?purge=true", role="other")).status == 404
+    assert (await served.ask("DELETE", f"/v1/workflows/waiting/runs/{run}?purge=true", role="editor")).status == 204
+    for gone in (path, f"{path}/log"):
+        assert (await served.ask("GET", gone)).status == 404
+    assert (await served.ask("DELETE", f"{path}?purge=true", role="editor")).status == 404
+    assert await served.start("waiting", idempotencyKey="k") != run, "its key has gone with it"
+
+
+@pytest.mark.parametrize("key", ["schedule:x:2030-01-01", "topic:x"])
+async def test_the_keys_of_schedules_and_topics_are_reserved(served: Served, key: str):
+    await served.save(echo())
+    refused = await served.ask("POST", "/v1/workflows/echo/runs", json={"idempotencyKey": key})
+    assert (refused.status, refused.code) == (422, "INVALID_REQUEST")
+    (problem,) = refused.json["error"]["details"]
+    assert (problem["code"], problem["pointer"]) == ("RESERVED_KEY", "/idempotencyKey")
+    started = await served.ask("POST", "/v1/workflows/echo/runs", json={"idempotencyKey": f"my-{key}"})
+    assert started.status == 201

@@ -32,6 +32,36 @@ async def test_a_schedule_that_makes_no_sense_is_answered_with_its_places(served
     assert {each["pointer"] for each in refused.json["error"]["details"]} == {"/cron", "/workflow"}
 
 
+async def test_a_schedule_is_triggered_now_and_backfilled(served: Served) -> None:
+    await served.save(ECHO)
+    daily = {"name": "daily", "workflow": "echo", "cron": "0 9 * * *", "input": 7, "enabled": False}
+    schedule = (await served.ask("POST", "/v1/schedules", json=daily)).json["scheduleID"]
+    once = {"role": "operator", "headers": {"Idempotency-Key": "k"}}
+    first = await served.ask("POST", "/v1/schedules/daily/trigger", **once)
+    again = await served.ask("POST", f"/v1/schedules/{schedule}/trigger", **once)
+    assert (first.status, again.status) == (201, 200)
+    assert first.headers["Location"] == f"/v1/runs/{again.json['instanceID']}"
+    assert (await served.ended(first.json["instanceID"]))["output"] == {"got": 7}
+
+    backfill = "/v1/schedules/daily/backfill"
+    filled = await served.ask("POST", backfill, json={"from": "2026-05-01", "to": "2026-05-03T09:00:00Z"})
+    assert filled.status == 200, filled.text
+    assert [(each["occurrenceAt"], each["created"]) for each in filled.json["items"]] == [
+        ("2026-05-01T09:00:00.000+00:00", True),
+        ("2026-05-02T09:00:00.000+00:00", True),
+    ]
+    repeated = await served.ask("POST", backfill, json={"from": "2026-05-02", "to": "2026-05-04"}, role="operator")
+    assert [each["created"] for each in repeated.json["items"]] == [False, True]
+    for body, pointer in (
+        ({"from": "2026-05-02", "to": "2026-05-02"}, "/to"),
+        ({"from": "2026-05-02", "to": "2999-01-01"}, "/to"),
+        ({"from": "2026-05-02"}, "/to"),
+        ({"from": "2026-05-02", "to": "2026-05-03", "form": 1}, "/form"),
+    ):
+        refused = await served.ask("POST", backfill, json=body)
+        assert (refused.status, refused.json["error"]["details"][0]["pointer"]) == (422, pointer), body
+
+
 async def test_a_message_starts_one_run_per_subscription_and_key(served: Served) -> None:
     await served.save(ECHO)
     subscribe = {"type": "workflow", "name": "echo"}

@@ -227,6 +227,8 @@ async def test_node_types_come_with_schema_and_handles(served: Served):
     assert types["loop"]["handles"] == ["loop", "done", "error"]
     assert types["start"]["handles"] == ["default"]
     assert types["delay"]["configSchema"]["type"] == "object"
+    assert '"default":null' not in json.dumps(types, separators=(",", ":"))
+    assert types["javascript"]["configSchema"]["properties"]["timeout"]["default"] == 30_000
 
 
 async def all_pages(served: Served, path: str, *, limit: int, **params: str) -> list[dict[str, Any]]:

@@ -212,3 +212,53 @@ def test_a_wait_without_a_timeout_never_times_out():
 def test_a_loop_over_nothing_never_enters_its_body():
     edges = "start>l, l.loop>a, a>l, l.done>b"
     assert warnings(drawn(edges, l=loop(source=[]))) == [("EDGE_NEVER_LIVE", "e1"), ("EDGE_NEVER_LIVE", "e2")]
+
+
+# -- the input and its schema -------------------------------------------------------------
+
+USER = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
+CLOSED = {"type": "object", "properties": {"email": {}, "user": USER}, "additionalProperties": False}
+OPEN = {"type": "object", "properties": {"email": {}, "firstName": {}, "line1": {}, "user": {**USER, "title": "u"}}}
+
+
+def of_input(schema: Any, text: str) -> list[tuple[str, str | None]]:
+    """The hints of what is warned about a node that has this text in its config."""
+    node = {"type": "set", "config": {"values": {"a": text}}}
+    document = drawn("start>a", a=node, workflowOptions={"inputSchema": schema})
+    return [(problem.code, problem.hint) for problem in report(document).warnings]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "hint"),
+    [
+        (CLOSED, "{{ctx.input.phone}}", "It has 'email', 'user'."),
+        (CLOSED, "Dear {{ctx.input.emial}}", "Did you mean 'email'?"),
+        (CLOSED, "{{ctx.input.user.nmae}}", "Did you mean 'name'?"),
+        ({"type": "object", "additionalProperties": False}, "{{ctx.input.a}}", "It has no fields."),
+        (OPEN, "{{ctx.input.emial}}", "Did you mean 'email'?"),
+        (OPEN, "{{ctx.input.firstname}}", "Did you mean 'firstName'?"),
+        (OPEN, "{{ctx.input.user.age}}", "It has 'name'."),
+    ],
+)
+def test_a_field_that_the_input_schema_does_not_have_is_a_warning(schema: Any, text: str, hint: str):
+    assert of_input(schema, text) == [("INPUT_NOT_IN_SCHEMA", hint)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (CLOSED, "{{ctx.input.email}} {{ctx.input.user.name}} {{ctx.input}}"),
+        (CLOSED, "{{ctx.input.phone | default('none')}}"),
+        (CLOSED, "{{ctx.input.email.whatever}}"),
+        (OPEN, "{{ctx.input.phone}}"),
+        (OPEN, "{{ctx.input.lastName}}"),
+        (OPEN, "{{ctx.input.line2}}"),
+        ({**OPEN, "additionalProperties": True}, "{{ctx.input.emial}}"),
+        ({**OPEN, "allOf": [{"properties": {"emial": {}}}]}, "{{ctx.input.emial}}"),
+        ({**CLOSED, "patternProperties": {"^x": {}}}, "{{ctx.input.xyz}}"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": CLOSED}}, "{{ctx.input.phone}}"),
+        ({"type": "array", "items": CLOSED}, "{{ctx.input[0].phone}}"),
+    ],
+)
+def test_where_the_input_may_have_the_field_there_is_silence(schema: Any, text: str):
+    assert of_input(schema, text) == []

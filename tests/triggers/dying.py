@@ -21,9 +21,9 @@ class Doomed:
     def __init__(self) -> None:
         self.office: Office | None = None
 
-    async def execute_workflow(self, *arguments: Any, **options: Any) -> Any:
+    async def start_triggered_run(self, *arguments: Any, **options: Any) -> Any:
         assert self.office is not None
-        await self.office.workflows.execute_workflow(*arguments, **options)
+        await self.office.workflows.start_triggered_run(*arguments, **options)
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -156,11 +156,11 @@ class Unlucky:
         self.is_away = True
         self.office: Office | None = None
 
-    async def execute_workflow(self, *arguments: Any, **options: Any) -> Any:
+    async def start_triggered_run(self, *arguments: Any, **options: Any) -> Any:
         if self.is_away:
             raise StoreUnavailable("the database is away")
         assert self.office is not None
-        return await self.office.workflows.execute_workflow(*arguments, **options)
+        return await self.office.workflows.start_triggered_run(*arguments, **options)
 
 
 async def test_an_outage_hinders_and_loses_nothing(open_office: OpenOffice, time: HandTime) -> None:
@@ -198,8 +198,8 @@ class Interrupted:
         self._office = office
         self._happens = happens
 
-    async def execute_workflow(self, *arguments: Any, **options: Any) -> Any:
-        run = await self._office.workflows.execute_workflow(*arguments, **options)
+    async def start_triggered_run(self, *arguments: Any, **options: Any) -> Any:
+        run = await self._office.workflows.start_triggered_run(*arguments, **options)
         await self._happens()
         return run
 

@@ -11,7 +11,8 @@ import pytest
 from anabranch.engine.store import ScheduleTable
 from anabranch.errors import InvalidRequest, LimitReached, NameTaken, NotFound
 from anabranch.service import schedule_as_json
-from tests.triggers.office import HOUR, MIDNIGHT, MINUTE, TENANT, HandTime, Office
+from anabranch.triggers.scheduler import occurrence_key
+from tests.triggers.office import DAY, HOUR, MIDNIGHT, MINUTE, TENANT, HandTime, Office
 
 HOURLY = {"name": "hourly", "workflow": "report", "cron": "0 * * * *"}
 
@@ -128,3 +129,65 @@ async def test_a_tenant_has_so_many_schedules_and_no_more(office: Office) -> Non
     await saved.save_schedule(known, count_max=1)
     with pytest.raises(LimitReached):
         await saved.save_schedule(replace(known, schedule_id=str(uuid.uuid4()), name="second"), count_max=1)
+
+
+# -- now, and what has passed -------------------------------------------------------------
+async def test_a_schedule_is_triggered_beside_its_occurrences(office: Office, time: HandTime) -> None:
+    schedule = await create(office, {**HOURLY, "input": {"a": 1}, "enabled": False})
+    first = await office.schedules.trigger_now("hourly", tenant_id=TENANT, idempotency_key="k" * 255)
+    again = await office.schedules.trigger_now("hourly", tenant_id=TENANT, idempotency_key="k" * 255)
+    other = await office.schedules.trigger_now("hourly", tenant_id=TENANT)
+    assert (first.created, again.created, other.created) == (True, False, True)
+    assert first.instance_id == again.instance_id != other.instance_id
+    run = await office.workflows.get_run(first.instance_id, tenant_id=TENANT)
+    assert (run["name"], run["input"]) == ("report", {"a": 1})
+    shown = schedule_as_json(await office.schedules.get_schedule("hourly", tenant_id=TENANT))
+    assert shown == schedule, "what is due, and what was started last, stays as it is"
+    with pytest.raises(NotFound):
+        await office.schedules.trigger_now("hourly", tenant_id="other")
+
+
+async def test_a_backfill_gives_each_occurrence_its_one_run(office: Office, time: HandTime) -> None:
+    schedule = await create(office, HOURLY)
+    time.now = MIDNIGHT + 5 * HOUR + MINUTE
+    await office.look()  # one run for what was missed: that of the latest occurrence
+    (own,) = await office.runs()
+    filled = await office.schedules.backfill("hourly", tenant_id=TENANT, since=MIDNIGHT - HOUR, until=time.now)
+    assert [at - MIDNIGHT for at, _ in filled] == [number * HOUR for number in range(-1, 6)]
+    assert [run.created for _, run in filled] == [True] * 6 + [False]
+    assert filled[-1][1].instance_id == own["instanceID"]
+    again = await office.schedules.backfill("hourly", tenant_id=TENANT, since=MIDNIGHT - HOUR, until=time.now)
+    assert [(at, run.instance_id) for at, run in again] == [(at, run.instance_id) for at, run in filled]
+    assert await office.keys() == sorted(occurrence_key(schedule["scheduleID"], at) for at, _ in filled)
+    half = await office.schedules.backfill("hourly", tenant_id=TENANT, since=MIDNIGHT, until=MIDNIGHT + HOUR)
+    assert [at for at, _ in half] == [MIDNIGHT], "the end is not part of the range"
+
+
+async def test_what_is_backfilled_before_it_is_looked_for_is_not_started_again(office: Office, time: HandTime) -> None:
+    await create(office, {**HOURLY, "missed": "all"})
+    time.now = MIDNIGHT + 3 * HOUR
+    await office.schedules.backfill("hourly", tenant_id=TENANT, since=MIDNIGHT + 1, until=time.now)
+    await office.look()
+    assert len(await office.runs()) == 3
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "wrong"),
+    [
+        (HOUR, HOUR, ["EMPTY_RANGE"]),
+        (2 * HOUR, HOUR, ["EMPTY_RANGE"]),
+        (0, 3 * DAY + 1, ["IN_THE_FUTURE"]),
+        (-1_001 * MINUTE, 0, ["TOO_MANY_OCCURRENCES"]),
+    ],
+)
+async def test_a_range_that_makes_no_sense_starts_nothing(
+    office: Office, time: HandTime, since: int, until: int, wrong: list[str]
+) -> None:
+    await create(office, {**HOURLY, "cron": "* * * * *", "enabled": False})
+    time.now = MIDNIGHT + 3 * DAY
+    with pytest.raises(InvalidRequest) as refused:
+        await office.schedules.backfill("hourly", tenant_id=TENANT, since=MIDNIGHT + since, until=MIDNIGHT + until)
+    assert [problem["code"] for problem in refused.value.details] == wrong
+    assert await office.runs() == []
+    most = await office.schedules.backfill("hourly", tenant_id=TENANT, since=MIDNIGHT - 1_000 * MINUTE, until=MIDNIGHT)
+    assert len(most) == 1_000

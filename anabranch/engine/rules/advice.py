@@ -7,17 +7,19 @@ possible run; where the rules here cannot be sure, they keep silent.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from anabranch.engine.rules.events import ELSE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, TIMEOUT_HANDLE
 from anabranch.engine.rules.flow import Flow, NodeSet
 from anabranch.engine.rules.graph import Graph, GraphNode
+from anabranch.engine.rules.known_fields import did_you_mean, slip_of
 from anabranch.engine.rules.loop_config import LOOP_TYPE, is_while, iterations_max
 from anabranch.engine.rules.problems import Problem, quoted
 from anabranch.engine.rules.structure import Structure, loops_around
 from anabranch.engine.rules.template import compile_template, config_templates
+from anabranch.engine.rules.template_path import Path
 from anabranch.errors import TemplateError
 
 # Integers above 2^53 - 1 change silently in JavaScript: "too many to say" is the honest answer there.
@@ -48,6 +50,7 @@ def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
         *_never_live(graph, flow),
         *_parallel_writers(graph, structure, flow),
         *_never_written(graph, structure, flow),
+        *_input_not_in_schema(graph, structure),
     ]
 
 
@@ -199,6 +202,55 @@ def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[P
             yield Problem("VARIABLE_NEVER_WRITTEN", message, f"{node.pointer}/config{pointer}", node_id, hint=hint)
 
 
+def _input_not_in_schema(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    """Templates that read a field of the input which the input schema rules out, or spells in another way."""
+    schema = graph.input_schema
+    if schema is None:
+        return
+    for node_id in structure.order:
+        node = graph.nodes[node_id]
+        told: set[Path] = set()
+        for pointer, path in _paths(node):
+            found = _outside(schema, path[1:]) if path[0] == "input" else None
+            if found is None or found[0] in told:
+                continue
+            steps, hint = found
+            told.add(steps)
+            shown = ".".join(("ctx.input", *steps))
+            message = f"{quoted(node_id)} reads {quoted(shown)}, which the inputSchema does not have"
+            yield Problem("INPUT_NOT_IN_SCHEMA", message, f"{node.pointer}/config{pointer}", node_id, hint=hint)
+
+
+def _outside(schema: Any, path: Path) -> tuple[Path, str] | None:
+    """Where a path leaves the fields that a schema has, and what was probably meant; None if that is not sure.
+
+    It is sure where the schema takes no further fields, and as good as sure where the name is that of one of its
+    fields but for a slip.
+    """
+    for count, step in enumerate(path, start=1):
+        if not isinstance(schema, Mapping):
+            return None
+        fields = schema.get("properties")
+        fields = fields if isinstance(fields, Mapping) else {}
+        if step in fields:
+            schema = fields[step]
+            continue
+        if "patternProperties" in schema:
+            return None
+        if schema.get("additionalProperties") is False:
+            has = f"It has {', '.join(map(quoted, sorted(fields)[:NODES_SHOWN])) or 'no fields'}."
+            return path[:count], did_you_mean(step, fields) or has
+        slip = None if _MORE_FIELDS & schema.keys() else slip_of(step, fields)
+        return None if slip is None else (path[:count], slip)
+    return None
+
+
+# Keywords by which a schema may have fields that its `properties` do not name.
+_MORE_FIELDS = frozenset(
+    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "additionalProperties"}
+)
+
+
 def _given(loops: list[GraphNode]) -> frozenset[str]:
     """Names that the engine gives inside these loops."""
     if not loops:
@@ -209,10 +261,16 @@ def _given(loops: list[GraphNode]) -> frozenset[str]:
 
 def _reads(node: GraphNode) -> Iterator[tuple[str, str]]:
     """(pointer inside config, name in ctx) of every template that needs a name of the context."""
+    for pointer, path in _paths(node):
+        yield pointer, path[0]
+
+
+def _paths(node: GraphNode) -> Iterator[tuple[str, Path]]:
+    """(pointer inside config, path in ctx) of everything that the node's templates need of the context."""
     config = node.config
     if node.type in CODE_TYPES:
         config = {name: value for name, value in config.items() if name != CODE_FIELD}
     for pointer, template in config_templates(config):
         for path in sorted(template.needs):
             if path:
-                yield pointer, path[0]
+                yield pointer, path

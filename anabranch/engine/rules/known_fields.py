@@ -39,6 +39,11 @@ NODE_FIELDS_WITHOUT_EFFECT = frozenset(
 EXTENSION_PREFIX = "x-"
 """Fields of editors and other tools begin with it, at every level; nobody else reads them."""
 
+# As `difflib` measures it: 0.6 finds what was meant among names of which one must be meant; at 0.8 a name of five
+# letters differs in one, and `firstName` and `lastName` are two names.
+CLOSE = 0.6
+A_SLIP = 0.8
+
 _OWNERS = (
     (OPTION_FIELDS, "workflowOptions"),
     (NODE_FIELDS - {"id", "name"}, "a node"),
@@ -65,8 +70,18 @@ def advice_on(name: str, known: Collection[str], *, config_fields: Collection[st
     return did_you_mean(name, known)
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str | None:
+def did_you_mean(name: str, known: Collection[str], *, closeness: float = CLOSE) -> str | None:
     """`Did you mean 'x'?` with the known name that is nearest, upper and lower case aside; None if none is near."""
     by_lower_case = {each.lower(): each for each in sorted(known, reverse=True)}
-    near = get_close_matches(name.lower(), by_lower_case, n=1)
+    near = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=closeness)
     return f"Did you mean {by_lower_case[near[0]]!r}?" if near else None
+
+
+def slip_of(name: str, known: Collection[str]) -> str | None:
+    """The same, where one letter or two are wrong and no digit: `emial`, and neither `lastName` nor `line2`."""
+    digits = _without_letters(name)
+    return did_you_mean(name, [each for each in known if _without_letters(each) == digits], closeness=A_SLIP)
+
+
+def _without_letters(name: str) -> str:
+    return "".join(filter(str.isdigit, name))

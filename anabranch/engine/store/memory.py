@@ -33,7 +33,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.engine.store import memory_upkeep
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.engine.store.memory_records import Change, InstanceRecord, Transaction
-from anabranch.errors import NotFound
+from anabranch.errors import NotFound, RunIsOpen
 
 __all__ = ["Change", "Faults", "InstanceRecord", "MemoryDatabase", "MemoryStore", "Transaction"]
 
@@ -292,6 +292,19 @@ class MemoryStore:
         self.database.remove("remove_expired", expired)
         await self.faults.after("remove_expired")
         return len(expired)
+
+    async def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
+        """See `ports.Store.delete_run`; nobody else is ever at it."""
+        await self.faults.before("delete_run")
+        record = self.database.instances.get(instance_id)
+        if record is None or record.row.head.tenant_id != tenant_id:
+            raise NotFound(f"there is no run {instance_id}")
+        parent_id = record.row.head.parent_id
+        if not record.row.status.is_terminal or (parent_id is not None and self.database.is_open(parent_id)):
+            raise RunIsOpen(f"run {instance_id} or its parent is open")
+        self.database.remove("delete_run", [instance_id])
+        await self.faults.after("delete_run")
+        return True
 
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(

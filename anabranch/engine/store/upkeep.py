@@ -17,8 +17,11 @@ from sqlalchemy import Connection
 
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import upkeep_statements as statements
+from anabranch.engine.store.audit import record_deed
 from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
+from anabranch.engine.store.statements import DELETE_LOG
+from anabranch.errors import NotFound, RunIsOpen
 
 # 10,000 events a transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log goes alone.
 EVENTS_REMOVED_MAX = 10_000
@@ -104,6 +107,41 @@ class Upkeep(SqlRoom):
                 return len(doomed)
 
         return await self.write(remove)
+
+    async def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
+        """Remove an ended run of the tenant with its log; False while another process removes or counts."""
+
+        def delete(connection: Connection) -> bool:
+            asked = {"instance_id": instance_id, "tenant_id": tenant_id}
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return False
+                row = connection.execute(statements.RUN_TO_DELETE, asked).one_or_none()
+                if row is None:
+                    raise NotFound(f"there is no run {instance_id}")
+                if row.completed_at is None:
+                    raise RunIsOpen(f"run {instance_id} is {row.status}")
+                if row.open_parent_id is not None:
+                    message = f"run {instance_id} was started by run {row.open_parent_id}, which is open"
+                    raise RunIsOpen(message, hint="Delete it once that run has ended.")
+                connection.execute(statements.DELETE_ENDED_RUN, asked)
+                connection.execute(DELETE_LOG, {"instance_id": instance_id})
+                if row.completed_at <= counted_until:
+                    _uncount(connection, [row])
+                record_deed(
+                    connection,
+                    actor,
+                    "run.deleted",
+                    tenant_id=tenant_id,
+                    target=instance_id,
+                    details={"name": row.workflow_name, "version": row.workflow_version, "status": row.status},
+                    now=self.dialect.now(connection),
+                )
+                return True
+
+        if not is_uuid(instance_id):
+            raise NotFound(f"there is no run {instance_id}")
+        return await self.write(delete)
 
     @contextmanager
     def _alone(self, connection: Connection) -> Iterator[int | None]:

@@ -114,6 +114,20 @@ def remove_logs(among_ids: str) -> TextClause:
     return text(f"DELETE FROM workflow_instance_logs WHERE {among_ids}")
 
 
+RUN_TO_DELETE = text(f"""
+    SELECT tenant_id, workflow_id, workflow_name, workflow_version, status, test, completed_at,
+        (SELECT p.instance_id FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{IS_OPEN})
+            AS open_parent_id
+    FROM workflow_instances AS i WHERE instance_id = :instance_id AND tenant_id = :tenant_id
+""")
+"""A run of a tenant, and its parent if that is open."""
+
+DELETE_ENDED_RUN = text("""
+    DELETE FROM workflow_instances
+    WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND completed_at IS NOT NULL
+""")
+"""Remove the row of an ended run, by primary key."""
+
 UNCOUNT = text("""
     UPDATE run_counts SET runs = runs - :runs
     WHERE tenant_id = :tenant_id AND workflow_id = :workflow_id AND status = :status

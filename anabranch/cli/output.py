@@ -67,21 +67,25 @@ def print_error(error: AnabranchError, *, as_json: bool) -> None:
         return
     print_note(f"error {error.code}: {' '.join(error.message.split())}")
     for problem in error.details if isinstance(error.details, list) else ():
-        if isinstance(problem, dict) and problem.get("code"):
+        if isinstance(problem, dict) and "message" in problem:
             print_note(f"  {problem_line(problem)}")
     if error.advice:
         print_note(f"hint: {error.advice}")
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
-    """One problem of a workflow or an input: its code, its place, its sentence."""
+    """One problem of a workflow or an input: its code if it has one, its place, its sentence, and what to do."""
+    words = [problem["code"]] if problem.get("code") else []
     if problem.get("nodeID") is not None:
-        place = f" in node {problem['nodeID']}"
+        words.append(f"in node {problem['nodeID']}")
     elif problem.get("edgeID") is not None:
-        place = f" at edge {problem['edgeID']}"
-    else:
-        place = f" at {problem['pointer']}" if problem.get("pointer") else ""
-    return f"{problem['code']}{place}: {problem['message']}"
+        words.append(f"at edge {problem['edgeID']}")
+    elif problem.get("pointer"):
+        words.append(f"at {problem['pointer']}")
+    elif not words:
+        words.append("at the root")
+    hint = f" ({problem['hint']})" if problem.get("hint") else ""
+    return f"{' '.join(words)}: {problem['message']}{hint}"
 
 
 def shown(text: str) -> str:

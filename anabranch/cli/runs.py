@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from anabranch.cli.activation_table import print_activations
 from anabranch.cli.event_lines import event_line
 from anabranch.cli.options import (
     DEFAULT_TENANT,
@@ -25,6 +26,7 @@ from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.place import RunsAndWorkflows, open_place
 from anabranch.engine.rules.events import TERMINALS, Status
+from anabranch.service.run_view import NODES_SHOWN_MAX
 
 family = typer.Typer(help="Runs: list, show, log, start, cancel, signal, watch.", no_args_is_help=True)
 
@@ -100,10 +102,9 @@ def show(
         if run[name] is not None:
             print_line(f"\n{name}:")
             print_document(run[name])
-    if run["nodes"]:
-        print_line("")
-        columns = ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt")
-        print_table(columns, [[node[column] or None for column in columns] for node in run["nodes"]])
+    print_activations(run["nodes"])
+    if len(run["nodes"]) >= NODES_SHOWN_MAX:
+        print_line(f"only the first {NODES_SHOWN_MAX:,} activations are counted here; `runs log` has every event")
 
 
 @family.command("log")

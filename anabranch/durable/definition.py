@@ -104,7 +104,7 @@ def workflow(
 
     `name` has up to 64 characters of `a-z`, `0-9`, `_`, `-`; a changed function gets the next
     `version`. `retention` is how long an ended run is kept, in whole days rounded up, `deadline` how
-    long a run may take (both durations, longer than nothing), `retry` (`{"attempts": 3, "backoff": {…}}`)
+    long a run may take (both durations, longer than nothing), `retry` (`{"maxAttempts": 3, "backoff": {…}}`)
     how often the whole function is tried. Raises InvalidDefinition for a declaration that makes no
     sense, or a version that another function has.
     """

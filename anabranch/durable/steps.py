@@ -23,7 +23,7 @@ from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
 from anabranch.engine.rules.coded.places import StepKind, scope_of_first_attempt
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,
@@ -107,7 +107,7 @@ class Steps:
         """What `fn(*args, **kwargs)` returned: called now, or taken from the log.
 
         `fn` may be async, or not: then it runs in a thread. It is called at least once; what it
-        returns is JSON of at most 1 MB. `retry` is `{"attempts": 3, "backoff": {"kind": "exp", "base":
+        returns is JSON of at most 1 MB. `retry` is `{"maxAttempts": 3, "backoff": {"kind": "exp", "base":
         "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each try. Raises StepError once no other
         try is made.
         """
@@ -362,7 +362,7 @@ def _check_event(name: str, event: str) -> None:
 
 def _policy(name: str, retry: Mapping[str, Any] | None) -> RetryPolicy:
     try:
-        return RetryPolicy.parse_of_code(retry)
+        return RetryPolicy.parse(retry, default=DEFAULT_STEP_RETRY)
     except ValueError as refusal:
         raise InvalidDefinition(f"step {name!r}: {refusal}") from None
 

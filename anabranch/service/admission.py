@@ -33,7 +33,9 @@ async def input_payload(input_: Any, plan: AnyPlan, checks: Checks, *, tenant_id
         problems = await checks.input_problems(tenant_id, plan.input_schema, payload.value, bounded=bounded)
         if problems:
             details = [{"pointer": pointer, "message": message} for pointer, message in problems]
-            raise InvalidInput(f"the input does not fit the workflow's inputSchema: {problems[0][1]}", details=details)
+            pointer, message = problems[0]
+            place = f" at {pointer}" if pointer else ""
+            raise InvalidInput(f"the input does not fit the workflow's inputSchema{place}: {message}", details=details)
     return payload
 
 

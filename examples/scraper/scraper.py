@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 from anabranch import NonRetryable, StepError, workflow
 
 # Five tries: 100 ms, 200 ms, 400 ms, 800 ms after the one before.
-PATIENT = {"attempts": 5, "backoff": {"kind": "exp", "base": "100ms", "max": "10s"}}
+PATIENT = {"maxAttempts": 5, "backoff": {"kind": "exp", "base": "100ms", "max": "10s"}}
 
 
 @workflow(name="scrape")

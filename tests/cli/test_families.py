@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,50 @@ def test_somebodys_text_cannot_move_the_cursor(anabranch: Command, write: Write)
     anabranch("workflows", "import", write("sly.json", sly))
 
     assert "\x1b" not in anabranch("workflows", "list").out
+
+
+def test_a_refused_input_is_told_with_its_place(anabranch: Command, write: Write) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["id"]}
+    file = write("strict.json", {**GREETING, "workflowOptions": {"inputSchema": schema}})
+    anabranch("workflows", "import", file)
+    for command in (("run", file), ("run", "greeting"), ("runs", "start", "greeting")):
+        refused = anabranch(*command, "--input", '{"name": 7}')
+        assert refused.code == 2
+        assert refused.err.startswith("error INVALID_INPUT: the input does not fit the workflow's inputSchema")
+        assert "  at /name: 7 is not of type 'string'" in refused.err
+        assert "  at the root: 'id' is a required property" in refused.err
+
+
+def test_a_problem_is_told_with_what_to_do(anabranch: Command, write: Write) -> None:
+    document = {**GREETING, "inputSchema": {}}
+    document["nodes"] = [{**GREETING["nodes"][1], "type": "sett"}, *GREETING["nodes"][::2]]
+    told = anabranch("validate", write("near.json", document)).out
+    assert "UNKNOWN_TYPE in node greet: " in told and "(Did you mean 'set'?)" in told
+    assert "UNKNOWN_FIELD at /inputSchema: " in told and "('inputSchema' belongs into workflowOptions.)" in told
+
+
+def test_iterations_are_folded_and_failures_come_first(anabranch: Command, write: Write) -> None:
+    each = {"id": "each", "type": "loop", "config": {"source": "{{ctx.input}}", "onItemError": "collect"}}
+    body = {"id": "divide", "type": "set", "config": {"values": {"q": "{{1 / ctx.item}}"}}, "retry": {"maxAttempts": 1}}
+    edges = [("start", None, "each"), ("each", "loop", "divide"), ("divide", None, "each")]
+    document = {
+        "name": "divide",
+        "nodes": [{"id": "start", "type": "start"}, each, body],
+        "edges": [
+            {"upstreamNodeID": source, "sourceHandle": handle, "downstreamNodeID": target}
+            for source, handle, target in edges
+        ],
+    }
+    numbers = [number % 10 for number in range(25)]
+    run = anabranch("run", write("divide.json", document), "--input", json.dumps(numbers), "--json").document
+    shown = anabranch("runs", "show", run["instanceID"]).out
+    failures, nodes = shown[shown.index("3 failed:") :].split("\n\n")
+    assert [line.split()[:4] for line in failures.splitlines()[2:]] == [
+        ["divide", f"each[{number}]", "1", "TEMPLATE_ERROR"] for number in (0, 10, 20)
+    ]
+    assert [line.split()[:4] for line in nodes.splitlines()[1:]] == [
+        ["start", "-", "success", "1"],
+        ["each", "-", "success", "1"],
+        ["divide", "each[*]", "3", "error,"],
+    ]
+    assert "3 error, 22 success" in nodes

@@ -258,6 +258,26 @@ def test_an_unknown_field_says_where_it_belongs_or_how_it_is_spelled(place: str,
     assert (problem.code, problem.hint) == ("UNKNOWN_FIELD", hint)
 
 
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("retry", "'retry' belongs to the node, beside `config`."),
+        ("outputVariable", "'outputVariable' belongs to the node, beside `config`."),
+        ("value", "Did you mean 'values'?"),
+        ("zzz", "It has values."),
+    ],
+)
+def test_an_unknown_field_of_a_config_says_what_was_meant(field: str, hint: str):
+    document = drawn("start>a", a={"type": "set", "config": {"values": {}, field: {}}})
+    (problem,) = report(document).errors
+    assert (problem.code, problem.pointer, problem.hint) == ("CONFIG_INVALID", f"/nodes/1/config/{field}", hint)
+
+
+def test_a_type_in_other_capitals_is_suggested():
+    (problem,) = report(drawn("start>a", a={"type": "HTTPREQUEST"})).errors
+    assert problem.hint == "Did you mean 'httpRequest'?"
+
+
 def test_titles_and_documents_have_a_limit():
     assert report(drawn(FINE, title="x" * TITLE_LENGTH_MAX)).valid
     assert errors(drawn(FINE, title="x" * (TITLE_LENGTH_MAX + 1))) == [("TITLE_TOO_LONG", None)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.retry import ATTEMPTS_MAX, DEFAULT_RETRY, KINDS, RetryPolicy
+from anabranch.engine.rules.retry import ATTEMPTS_MAX, DEFAULT_RETRY, DEFAULT_STEP_RETRY, KINDS, RetryPolicy
 
 
 def _waits(policy: RetryPolicy, count: int) -> list[int]:
@@ -69,7 +69,9 @@ def test_no_wait_is_negative_or_longer_than_maximum_and_jitter(
         ({"maxAttempts": ATTEMPTS_MAX + 1}, "maxAttempts"),
         ({"maxAttempts": True}, "maxAttempts"),
         ({"maxAttempts": "3"}, "maxAttempts"),
-        ({"attempts": 3}, "attempts"),
+        ({"attempts": 0}, "attempts"),
+        ({"attempts": 3, "maxAttempts": 3}, "attempts"),
+        ({"max_attempts": 3}, "did you mean 'maxAttempts'"),
         ({"backoff": []}, "backoff"),
         ({"backoff": {"kind": "random"}}, "kind"),
         ({"backoff": {"kind": []}}, "kind"),
@@ -84,3 +86,12 @@ def test_no_wait_is_negative_or_longer_than_maximum_and_jitter(
 def test_a_policy_out_of_bounds_is_refused_by_the_name_of_its_field(written: Any, field: str) -> None:
     with pytest.raises(ValueError, match=field):
         RetryPolicy.parse(written)
+
+
+@pytest.mark.parametrize("default", [None, DEFAULT_STEP_RETRY], ids=["node", "step"])
+def test_nodes_and_steps_spell_the_number_of_tries_alike(default: RetryPolicy | None) -> None:
+    by_one_name, by_the_other = ({name: 5, "backoff": {"base": "2s"}} for name in ("maxAttempts", "attempts"))
+    policy = RetryPolicy.parse(by_one_name, default=default)
+    assert (policy.max_attempts, policy.base_ms) == (5, 2_000)
+    assert RetryPolicy.parse(by_the_other, default=default) == policy
+    assert RetryPolicy.parse(None, default=default) == (default or DEFAULT_RETRY)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph import Graph, GraphNode
-from anabranch.engine.rules.node_types import NodeType, NodeTypes
+from anabranch.engine.rules.known_fields import NODE_FIELDS, did_you_mean
+from anabranch.engine.rules.node_types import NodeType, NodeTypes, config_fields
 from anabranch.engine.rules.problems import Problem, pointer_to, quoted
 
 if TYPE_CHECKING:
@@ -70,18 +70,27 @@ def handles_of(node: GraphNode, node_type: NodeType) -> frozenset[str]:
 
 def _unknown_type(node: GraphNode, node_types: NodeTypes) -> Problem:
     names = list(node_types.names())
-    near = get_close_matches(node.type, names, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Registered are {', '.join(names)}."
+    hint = did_you_mean(node.type, names) or f"Registered are {', '.join(names)}."
     message = f"nobody registered the node type {quoted(node.type)} of {quoted(node.id)}"
     return Problem("UNKNOWN_TYPE", message, node.pointer + "/type", node.id, hint=hint)
 
 
 def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.ValueSchema) -> Iterator[Problem]:
     place = node.pointer + "/config"
-    misfits = schema.problems(node.config)
+    known = config_fields(node_type)
+    takes_others = node_type.config_schema.get("additionalProperties") is not False
+    unknown = set() if takes_others else node.config.keys() - known
+    for name in sorted(unknown):
+        message = f"the config of {quoted(node.id)}: a {quoted(node.type)} node has no field {quoted(name)}"
+        if name in NODE_FIELDS:
+            hint: str | None = f"{name!r} belongs to the node, beside `config`."
+        else:
+            hint = did_you_mean(name, known) or f"It has {', '.join(sorted(known)) or 'no fields'}."
+        yield Problem("CONFIG_INVALID", message, place + pointer_to(name), node.id, hint=hint)
+    misfits = schema.problems({name: value for name, value in node.config.items() if name not in unknown})
     for pointer, message in misfits:
         yield Problem("CONFIG_INVALID", f"the config of {quoted(node.id)}: {message}", place + pointer, node.id)
-    if misfits:
+    if misfits or unknown:
         return
     answers: list[tuple[str, str, str]] = []
     broken = _attempt(node, lambda: answers.extend(node_type.check(node.config)))

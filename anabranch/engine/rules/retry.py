@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.known_fields import did_you_mean
 
 # 1000 tries: with any sensible backoff more of them outlive every deadline; it is a slip.
 ATTEMPTS_MAX = 1_000
@@ -43,26 +44,19 @@ class RetryPolicy:
     """Fraction by which a wait is lengthened or shortened: 0.2 means between 80 % and 120 %."""
 
     @classmethod
-    def parse(cls, value: Any) -> RetryPolicy:
-        """The policy of `{"maxAttempts": 3, "backoff": {"kind", "base", "max", "jitter"}}`; null is the default.
+    def parse(cls, value: Any, *, default: RetryPolicy | None = None) -> RetryPolicy:
+        """The policy of `{"maxAttempts": 3, "backoff": {"kind", "base", "max", "jitter"}}`, for nodes and steps alike.
 
-        What is left out has its default. Raises ValueError naming the field that is wrong.
+        `attempts` is another name of `maxAttempts`. What is left out, and null, has the `default`, which is that of
+        nodes unless another is given. Raises ValueError naming the field that is wrong.
         """
-        return cls._parse(value, "maxAttempts", DEFAULT_RETRY)
-
-    @classmethod
-    def parse_of_code(cls, value: Any) -> RetryPolicy:
-        """The policy of `{"attempts": 5, "backoff": {…}}`, as code writes it; null is the default of steps.
-
-        What is left out has that default. Raises ValueError naming the field that is wrong.
-        """
-        return cls._parse(value, "attempts", DEFAULT_STEP_RETRY)
-
-    @classmethod
-    def _parse(cls, value: Any, attempts: str, default: RetryPolicy) -> RetryPolicy:
+        default = DEFAULT_RETRY if default is None else default
         if value is None:
             return default
-        fields = _object(value, "retry", (attempts, "backoff"))
+        fields = _object(value, "retry", ("maxAttempts", "backoff"), others=("attempts",))
+        if "attempts" in fields and "maxAttempts" in fields:
+            raise ValueError("retry has both maxAttempts and attempts, which are the same: give one")
+        attempts = "attempts" if "attempts" in fields else "maxAttempts"
         backoff = fields.get("backoff")
         waits = {} if backoff is None else _object(backoff, "retry.backoff", ("kind", "base", "max", "jitter"))
         kind = waits.get("kind", default.kind)
@@ -101,12 +95,14 @@ DEFAULT_STEP_RETRY = RetryPolicy(jitter=0.2)
 """The same, a fifth of it by chance: thousands of runs of one function fail together, and shall not come back so."""
 
 
-def _object(value: Any, place: str, known: tuple[str, ...]) -> Mapping[str, Any]:
+def _object(value: Any, place: str, known: tuple[str, ...], *, others: tuple[str, ...] = ()) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{place} must be an object with {', '.join(known)}")
     for name in value:
-        if name not in known:
-            raise ValueError(f"{place} has no field {str(name)[:64]!r}: it knows {', '.join(known)}")
+        if name not in known and name not in others:
+            meant = did_you_mean(str(name)[:64], known)
+            advice = f"it knows {', '.join(known)}" if meant is None else f"d{meant[1:]}"
+            raise ValueError(f"{place} has no field {str(name)[:64]!r}: {advice}")
     return value
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.engine.rules.coded.places import BODY_NODE_ID
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.plan import Body, PlanNode
-from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 
 CODED_KIND = "coded"
 CODED_TENANT_ID = ""
@@ -46,7 +46,7 @@ def coded_plan(name: str, version: int, options: Mapping[str, Any]) -> CodedPlan
     retry = options.get("retry")
     return CodedPlan(
         body=_body_node(name, version),
-        retry=NO_RETRY if retry is None else RetryPolicy.parse_of_code(retry),
+        retry=NO_RETRY if retry is None else RetryPolicy.parse(retry, default=DEFAULT_STEP_RETRY),
         deadline_ms=_duration(options.get("deadline")),
         retention_ms=_duration(options.get("retention")),
     )

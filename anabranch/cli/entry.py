@@ -7,10 +7,10 @@ act on is one line and a hint, a fault of ours is a line that names the file wit
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from anabranch.cli.on_demand import CommandsOnDemand
-from anabranch.cli.output import print_error, shown
+from anabranch.cli.output import answers_apart, drop_answers, flush_answers, print_error, shown
 from anabranch.deferred import deferred
 from anabranch.errors import (
     AddressUnusable,
@@ -57,6 +57,9 @@ else:
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+# They print a document without being asked to.
+_EXPORT, _OPENAPI = ("workflows", "export"), ("openapi",)
 
 # What was typed or written down has to change before the command can succeed.
 _USAGE_ERRORS = (
@@ -119,14 +122,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit code: 0 done, 1 failed, 2 to be corrected, 130 interrupted."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     _log_to_standard_error()
-    sys.exit(_exit_code_of(arguments))
+    with answers_apart() if _prints_a_document(arguments) else nullcontext():
+        code = _exit_code_of(arguments)
+    sys.exit(code)
+
+
+def _prints_a_document(arguments: Sequence[str]) -> bool:
+    return "--json" in arguments or tuple(arguments[:2]) == _EXPORT or tuple(arguments[:1]) == _OPENAPI
 
 
 def _exit_code_of(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         code = application.main(args=list(arguments), prog_name="anabranch", standalone_mode=False)
-        sys.stdout.flush()
+        flush_answers()
         return code if isinstance(code, int) else 0
     except TyperException as misuse:
         print_error(_usage_error(misuse), as_json=as_json)
@@ -138,7 +147,7 @@ def _exit_code_of(arguments: Sequence[str]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has seen enough (`| head`). Python would complain at exit otherwise.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_answers()
         return EXIT_FAILED
     except Exception as fault:  # noqa: BLE001  # the last border: everything else ends here, in one line
         print_error(_fault(fault), as_json=as_json)

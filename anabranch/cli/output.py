@@ -1,16 +1,19 @@
 """What the commands print: documents for programs, lines and tables for people.
 
 Answers go to standard output, everything about them (errors, hints, warnings) to standard error;
-with `--json` standard output holds exactly one JSON document, the error object included.
+with `--json` standard output holds exactly one JSON document, the error object included, whatever the code
+of users prints meanwhile (`answers_apart`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import orjson
 
@@ -20,9 +23,64 @@ from anabranch.errors import AnabranchError, InvalidRequest
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
+
+_apart: TextIO | None = None
+"""Where answers go while standard output is not theirs."""
+
+
+@contextmanager
+def answers_apart() -> Iterator[None]:
+    """Within, answers alone reach standard output: what anybody else prints goes to standard error.
+
+    That is code of users (handlers, steps, modules that `--import` names), libraries that write to the descriptor,
+    and programs that they start. The descriptor stays redirected afterwards: what a C library has buffered comes out
+    when the process ends. So this is for a process that gives one command and ends.
+    """
+    global _apart
+    before = sys.stdout
+    before.flush()
+    _apart = _duplicate(before) if _is_standard_output(before) else before
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = before
+        answers, _apart = _apart, None
+        answers.flush()
+
+
+def flush_answers() -> None:
+    """Let whoever reads a pipe have what was printed so far."""
+    _answers().flush()
+
+
+def drop_answers() -> None:
+    """Nobody reads them any more: what is still buffered must not be complained about when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _answers().fileno())
+
+
+def _answers() -> TextIO:
+    return sys.stdout if _apart is None else _apart
+
+
+def _is_standard_output(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() == STANDARD_OUTPUT
+    except OSError:  # a stream in memory
+        return False
+
+
+def _duplicate(stream: TextIO) -> TextIO:
+    """The same output under another descriptor, which programs that are started do not inherit."""
+    kept = os.dup(STANDARD_OUTPUT)
+    os.dup2(STANDARD_ERROR, STANDARD_OUTPUT)
+    return open(kept, "w", encoding=stream.encoding, errors=stream.errors)
+
+
 def print_document(value: Any) -> None:
     """One JSON document, indented, keys in their order."""
-    sys.stdout.write(document_text(value))
+    _answers().write(document_text(value))
 
 
 def document_text(value: Any) -> str:
@@ -44,7 +102,7 @@ def write_document(path: Path, value: Any) -> None:
 
 def print_line(text: str) -> None:
     """One line of an answer."""
-    sys.stdout.write(shown(text) + "\n")
+    _answers().write(shown(text) + "\n")
 
 
 def print_note(text: str) -> None:
@@ -57,7 +115,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     cells = [[heading.upper() for heading in columns], *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(columns))]
     for row in cells:
-        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+        _answers().write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
 
 def print_error(error: AnabranchError, *, as_json: bool) -> None:

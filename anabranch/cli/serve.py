@@ -7,7 +7,6 @@ to standard error.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,7 @@ import orjson
 import typer
 
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports
-from anabranch.cli.output import print_line, print_note
+from anabranch.cli.output import flush_answers, print_line, print_note
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
@@ -150,4 +149,4 @@ async def _save_sample(house: House) -> None:
 def _print_ready(line: str, document: Mapping[str, str], *, as_json: bool) -> None:
     """The one line; who waits for it reads a pipe, so it is not left in a buffer."""
     print_line(orjson.dumps(document).decode() if as_json else line)
-    sys.stdout.flush()
+    flush_answers()

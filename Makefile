@@ -17,7 +17,7 @@ PYTEST ?=
 
 COMPILE := uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
-PIP_INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check
+PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check
 
 # Four hours of simulation: more than 100 million steps where two cores make 7,000 a second.
 SOAK_SECONDS ?= 14400
@@ -30,11 +30,11 @@ help: ## list what can be made
 
 setup: $(DEV_READY) ## install everything into .venv (the other targets do it by themselves)
 
-demo: $(READY) ## run the example workflow and watch it
+demo: $(READY) ## run the example workflow and watch it; it waits 20 seconds for a signal of yours
 	$(ANABRANCH) run $(EXAMPLE)/workflow.json --import $(EXAMPLE)/nodes.py --input @$(EXAMPLE)/input.json --watch
 
-dev: $(READY) ## start a server with a page to look at, on http://127.0.0.1:8321 and SQLite in .anabranch
-	$(ANABRANCH) dev
+dev: $(READY) ## start a server with a page to look at and the example, on http://127.0.0.1:8321 and SQLite in .anabranch
+	$(ANABRANCH) dev --import $(EXAMPLE)/nodes.py --workflow $(EXAMPLE)/workflow.json
 
 test: check tools ## run the checks and all tests; installs a browser and Node for some of them where the machine has none
 	$(PYTHON) -m pytest -n $(TEST_WORKERS) $(PYTEST)
@@ -83,11 +83,15 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "anabranch needs Python 3.11 or newer, and $(PYTHON3) is $$($(PYTHON3) --version 2>&1)."; \
 		echo "Install a newer one and name it: make PYTHON3=python3.12 setup"; exit 1; }
-	$(PYTHON3) -m venv $(VENV)
-	$(PIP_INSTALL) --requirement requirements.lock
-	$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
+	@echo "Making a virtual environment in $(VENV)."
+	@$(PYTHON3) -m venv $(VENV)
+	@echo "Installing $$(grep -c == requirements.lock) packages into it; the first time that takes a minute or two."
+	@$(PIP_INSTALL) --requirement requirements.lock
+	@$(PIP_INSTALL) --quiet --no-build-isolation --no-deps --editable .
+	@echo "anabranch is installed: $(ANABRANCH) --help"
 	@touch $@
 
 $(DEV_READY): requirements-dev.lock $(READY)
-	$(PIP_INSTALL) --requirement requirements-dev.lock
+	@echo "Installing what tests and checks need besides: $$(grep -c == requirements-dev.lock) packages in all."
+	@$(PIP_INSTALL) --requirement requirements-dev.lock
 	@touch $@

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.cli.output import print_document, print_line, print_note
+from anabranch.cli.own_name import command
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import from_iso
 
@@ -61,7 +61,7 @@ def print_outcome(outcome: Outcome, *, as_json: bool, place: Sequence[str]) -> N
     elif outcome.error is not None:
         print_note(f"error {outcome.error['code']}: {outcome.error['message']}{_place(outcome.error)}")
     print_line(f"run {outcome.instance_id} is {outcome.status} after {seconds(outcome.took_ms)}")
-    print_line(f"read it again: {shlex.join(['anabranch', 'runs', 'show', outcome.instance_id, *place])}")
+    print_line(f"read it again: {command(['runs', 'show', outcome.instance_id, *place])}")
 
 
 def seconds(milliseconds: int) -> str:

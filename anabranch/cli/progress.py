@@ -19,7 +19,9 @@ from rich.text import Text
 
 from anabranch.cli.event_lines import event_line, shown_name
 from anabranch.cli.outcome import seconds
-from anabranch.engine.rules.events import Event, Status
+from anabranch.cli.output import shown
+from anabranch.cli.own_name import command
+from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.service.run_view import ENDED, log_entry, shown_status
 
 # Ten times a second looks alive; more is only work.
@@ -52,18 +54,23 @@ class _Line:
 class Progress:
     """Shows one run: the first whose events are committed here, or the one it was given."""
 
-    def __init__(self, *, stderr: bool, instance_id: str | None = None) -> None:
+    def __init__(self, *, stderr: bool, instance_id: str | None = None, place: Sequence[str] = ()) -> None:
+        """`place` are the flags with which a command finds the run."""
         self._console = Console(stderr=stderr)
         # A terminal that cannot move its cursor (TERM=dumb: an editor's shell, a CI log) gets plain lines.
         self._is_drawn = self._console.is_terminal and not self._console.is_dumb_terminal
         self._instance_id = instance_id
+        self._place = place
+        self._awaited: set[str] = set()
         self._lines: dict[tuple[str, str], _Line] = {}
         self._status = Status.PENDING
         self._live: Live | None = None
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Take in what is in the log now."""
-        self._instance_id = self._instance_id or instance_id
+        if self._instance_id is None:
+            self._instance_id = instance_id
+            self._say(f"run {instance_id} has begun")
         if instance_id == self._instance_id:
             self._status = status
             for event in events:
@@ -103,7 +110,22 @@ class Progress:
         if not self._is_drawn:
             text = event_line(log_entry(event))
             if text is not None:
-                self._console.out(text, highlight=False)
+                self._say(text)
+        if event.type is EventType.NODE_WAITING:
+            self._tell_how_to_go_on(event)
+
+    def _tell_how_to_go_on(self, event: Event) -> None:
+        """The command that ends a wait; once for each signal, for a loop may wait for one a thousand times."""
+        note = event.payload.value
+        name = note.get("event") if isinstance(note, dict) and note.get("signalSeq") is None else None
+        if isinstance(name, str) and name not in self._awaited and self._instance_id is not None:
+            self._awaited.add(name)
+            how = command(["runs", "signal", self._instance_id, name, *self._place])
+            self._say(f"{shown_name(event.node_id, event.scope)} waits for a signal; to send it: {how}")
+
+    def _say(self, text: str) -> None:
+        """A line of its own, above the table where there is one; never wrapped, so that it can be copied."""
+        self._console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:
         now = time.time() * 1000

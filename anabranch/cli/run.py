@@ -7,7 +7,6 @@ whoever takes it next; `--resume` takes it up again at once.
 from __future__ import annotations
 
 import asyncio
-import shlex
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_note, problem_line
+from anabranch.cli.own_name import command
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Event, Status
@@ -104,7 +104,10 @@ def run(
     # By name a workflow is there already, unless the code that is imported declares it.
     begins = resume is None and (is_file or bool(imports))
     session = open_session(database_url=database_url, tenant=tenant, creates=begins, imports=imports)
-    progress = on_screen.Progress(stderr=as_json, instance_id=resume) if watch else None
+    progress = None
+    if watch:
+        place = same_place(database_url=database_url, tenant=tenant)
+        progress = on_screen.Progress(stderr=as_json, instance_id=resume, place=place)
     assignment = _Assignment(session, target, is_file, document, value, resume, progress)
     try:
         outcome = outcome_of(asyncio.run(_until_stopped(assignment)))
@@ -242,10 +245,10 @@ def _how_to_resume(
 ) -> str | None:
     if assignment.instance_id is None:
         return None
-    words = ["anabranch", "run", "--resume", assignment.instance_id]
+    words = ["run", "--resume", assignment.instance_id]
     for name in imports or ():
         words += ["--import", name]
-    return shlex.join([*words, *same_place(database_url=database_url, tenant=tenant)])
+    return command([*words, *same_place(database_url=database_url, tenant=tenant)])
 
 
 def _print_interrupted(assignment: _Assignment, again: str | None, *, as_json: bool) -> None:

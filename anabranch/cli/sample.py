@@ -53,4 +53,12 @@ SAMPLE: dict[str, Any] = {
         {"id": "e4", "upstreamNodeID": "pause", "downstreamNodeID": "greeted"},
         {"id": "e5", "upstreamNodeID": "known", "downstreamNodeID": "unnamed", "sourceHandle": "else"},
     ],
+    # What a form offers to start it with.
+    "workflowOptions": {
+        "inputSchema": {
+            "type": "object",
+            "properties": {"name": {"type": "string", "description": "Whom to greet."}},
+            "examples": [{"name": "Ada"}],
+        }
+    },
 }

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports
-from anabranch.cli.output import flush_answers, print_line, print_note
+from anabranch.cli.dev_key import find_dev_key
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Imports
+from anabranch.cli.output import flush_answers, print_line, print_note, problem_line
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
 from anabranch.errors import NoApiKey
+from anabranch.intake import read_json_file
 
 if TYPE_CHECKING:
     from anabranch import app, process
@@ -108,22 +110,29 @@ def dev(
     host: Host = None,
     port: Port = None,
     imports: Imports = None,
+    workflows: Annotated[
+        list[Path] | None,
+        typer.Option("--workflow", metavar="FILE", help="Save this drawn workflow at start; may be repeated."),
+    ] = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Server and worker in one for your own machine: prints the URL that signs you in. SQLite in `.anabranch/`.
 
-    Loads `workflows/*.py`. On an empty database it saves a sample workflow.
+    Loads `workflows/*.py`. On an empty database it saves a sample workflow. Its key is the same at each start.
     """
+    documents = [read_json_file(file) for file in workflows or ()]
     found = [str(path) for path in sorted(WORKFLOWS_FOLDER.glob("*.py"))]
     session = _open(host=host, port=port, imports=[*found, *(imports or ())], database_url=database_url)
     settings = session.settings
     listener = process.bind(settings.host, settings.port)
+    key = find_dev_key() if settings.api_key is None else settings.api_key.get_secret_value()
 
     async def ready(house: House) -> None:
-        chosen = None if settings.api_key is None else settings.api_key.get_secret_value()
-        key = house.access.add_own_key(tenant_id=DEFAULT_TENANT, role=access.Role.ADMIN, key=chosen).key
+        house.access.add_own_key(tenant_id=DEFAULT_TENANT, role=access.Role.ADMIN, key=key)
         await _save_sample(house)
+        for document in documents:
+            await _save(house, document)
         url = process.url_of(listener, key=key)
         _print_ready(url, {"url": url, "key": key}, as_json=as_json)
 
@@ -144,6 +153,13 @@ async def _save_sample(house: House) -> None:
     if not await house.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT, limit=1):
         await house.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
         print_note(f'the workflow {SAMPLE["name"]} is there to try: start it with {{"name": "Ada"}}')
+
+
+async def _save(house: House, document: Any) -> None:
+    saved, report = await house.workflows.save_workflow(document, tenant_id=DEFAULT_TENANT, actor=CLI_ACTOR)
+    for warning in report.warnings:
+        print_note(f"warning {problem_line(warning.as_json())}")
+    print_note(f"the workflow {saved.name} is there to try, in version {saved.version}")
 
 
 def _print_ready(line: str, document: Mapping[str, str], *, as_json: bool) -> None:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from anabranch.errors import SettingsError
 from anabranch.secrets.box import KEY_BYTES, parse_key
+from anabranch.secrets.key_files import make_key_file, read_key_file
 
 logger = logging.getLogger("anabranch.secrets")
 
 KEY_FILE = Path(".anabranch/secret.key")
 
-# A key has 44 characters; a file that is longer is something else.
-_FILE_BYTES_MAX = 1_024
+_HOW_TO_GIVE = "Set ANABRANCH_SECRET_KEY."
 
 
 def find_key(setting: str | None, *, embedded: bool, makes: bool) -> bytes | None:
@@ -35,40 +33,13 @@ def find_key(setting: str | None, *, embedded: bool, makes: bool) -> bytes | Non
     if not embedded:
         return None
     if makes and not KEY_FILE.exists():
-        _make(KEY_FILE)
-    return _read(KEY_FILE)
-
-
-def _make(path: Path) -> None:
-    """Write a new key; of two processes at once, one key wins and both use it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(draft, path)  # whole or not at all, and never over another key
-            logger.warning("made the key %s: keep a copy, without it the stored secrets are lost", path)
-    except OSError as refusal:
-        raise SettingsError(f"{path} cannot be made: {refusal.strerror}", hint="Set ANABRANCH_SECRET_KEY.") from None
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_FILE_BYTES_MAX)
-            open_to_others = os.fstat(file.fileno()).st_mode & 0o077
-    except FileNotFoundError:
+        made = make_key_file(KEY_FILE, base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode(), hint=_HOW_TO_GIVE)
+        if made:
+            logger.warning("made the key %s: keep a copy, without it the stored secrets are lost", KEY_FILE)
+    text = read_key_file(KEY_FILE)
+    if text is None:
         return None
-    except OSError as refusal:
-        raise SettingsError(f"{path} cannot be read: {refusal.strerror}") from None
-    if open_to_others:
-        logger.warning("others may read the key %s: `chmod 600 %s`", path, path)
     try:
-        return parse_key(content.decode("ascii", "replace"))
+        return parse_key(text)
     except SettingsError as refusal:
-        raise SettingsError(f"{path}: {refusal.message}", hint="Restore the file from a copy.") from None
+        raise SettingsError(f"{KEY_FILE}: {refusal.message}", hint="Restore the file from a copy.") from None

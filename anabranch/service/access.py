@@ -149,7 +149,7 @@ class AccessService:
         _check_tenant(tenant_id)
         if key is not None and not _CHOSEN_KEY.fullmatch(key):
             raise InvalidRequest("a key is 1 to 255 visible ASCII characters", hint="Leave it out: one is made.")
-        created = CreatedKey(key or _new_key(), _new_key_id(), tenant_id, role)
+        created = CreatedKey(key or new_key(), _new_key_id(), tenant_id, role)
         self._own[_digest(created.key)] = Principal(tenant_id, role, created.key_id)
         return created
 
@@ -160,7 +160,7 @@ class AccessService:
         Raises InvalidRequest: for a tenant that is none, or one that has 1,000 active keys already.
         """
         _check_tenant(tenant_id)
-        created = CreatedKey(_new_key(), _new_key_id(), tenant_id, role)
+        created = CreatedKey(new_key(), _new_key_id(), tenant_id, role)
         row = ApiKey(
             created.key_id, tenant_id, role.value, _digest(created.key), 0, created_by=actor, expires_at=expires_at
         )
@@ -247,7 +247,8 @@ def bearer_key(header: str) -> str | None:
     return key.strip() or None if scheme.lower() == "bearer" else None
 
 
-def _new_key() -> str:
+def new_key() -> str:
+    """The text of a key that nobody can guess."""
     return KEY_PREFIX + secrets.token_urlsafe(KEY_RANDOM_BYTES)
 
 

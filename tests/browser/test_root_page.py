@@ -98,6 +98,55 @@ async def test_a_failed_run_says_what_happened(page: Page, server: Server) -> No
     await expect(page.locator(".run > .problem").last).to_contain_text("inward: EGRESS_REFUSED: 127.0.0.1")
 
 
+async def test_a_long_run_shows_its_result_at_once_and_what_went_wrong_first(page: Page, server: Server) -> None:
+    odd = {"branches": [{"id": "odd", "expression": "{{ctx.item == 599}}"}]}
+    nodes = [
+        {"id": "start", "type": "start"},
+        {
+            "id": "each",
+            "type": "loop",
+            "config": {"source": "{{ctx.input.items}}", "concurrency": 50, "onItemError": "collect"},
+            "outputVariable": "done",
+        },
+        {"id": "odd", "type": "condition", "config": odd},
+        {"id": "bad", "type": "set", "config": {"values": {"no": "{{ctx.item.absent}}"}}},
+        {"id": "end", "type": "end", "config": {"outputParameters": {"count": "{{ctx.done | length}}"}}},
+    ]
+    edges = [
+        {"upstreamNodeID": "start", "downstreamNodeID": "each"},
+        {"upstreamNodeID": "each", "downstreamNodeID": "odd", "sourceHandle": "loop"},
+        {"upstreamNodeID": "odd", "downstreamNodeID": "bad", "sourceHandle": "odd"},
+        {"upstreamNodeID": "each", "downstreamNodeID": "end", "sourceHandle": "done"},
+    ]
+    name = server.call("POST", "/workflows", {"title": "Long", "nodes": nodes, "edges": edges})["name"]
+    run_id = server.start(name, {"items": list(range(600))})
+    await page.goto(f"{server.entrance}#/runs/{run_id}")
+    await expect(page.locator(".run .facts .status")).to_have_text("completed")
+
+    # The result needs no list of nodes: here that never comes.
+    await page.route("**/steps?*", leave_unanswered)
+    await page.reload()
+    await expect(page.locator(".run .block", has_text="Output").locator("pre")).to_contain_text('"count": 600')
+    await page.unroute("**/steps?*")
+    await page.reload()
+
+    await expect(page.locator(".run")).to_contain_text("500 of 1,203 are shown")
+    first = page.locator(".run .nodes > li").first
+    await expect(first).to_contain_text("each[599] › bad")
+    await expect(first.locator(".status")).to_have_text("error")
+    await expect(page.locator(".run .nodes > li .what", has_text="end")).to_have_text("end")
+
+
+async def test_the_form_offers_what_the_workflow_gives_as_an_example(page: Page, server: Server) -> None:
+    options = {"inputSchema": {"type": "object", "examples": [{"name": "Grace"}]}}
+    server.save("Offering", [], workflowOptions=options)
+    await page.goto(server.entrance)
+    card = page.locator(".card", has=page.get_by_role("heading", name="Offering", exact=True))
+    await card.get_by_role("button", name="Start", exact=True).click()
+
+    await expect(card.get_by_label("Input, as JSON")).to_have_value('{\n  "name": "Grace"\n}')
+
+
 async def test_the_key_leaves_the_address_and_stays_in_the_tab(page: Page, server: Server) -> None:
     await page.goto(f"{server.entrance}#/")
     await expect(page.locator("#board")).to_be_visible()

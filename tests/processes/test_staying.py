@@ -227,6 +227,62 @@ def test_dev_without_a_database_url_keeps_everything_in_its_folder(launch: Launc
     assert "effect" in types, "workflows/*.py is loaded without being named"
 
 
+def test_dev_keeps_its_key_over_restarts_for_its_owner_alone(launch: Launch, sqlite_place: Place) -> None:
+    first = launch(sqlite_place, "dev", "--port", "0").ready()
+    assert first.stop() == 0
+
+    second = launch(sqlite_place, "dev", "--port", "0").ready()
+
+    assert second.key == first.key and first.key.startswith("ab_")
+    assert second.ask("GET", "/v1/workflows").status == 200
+    kept = sqlite_place.folder / ".anabranch" / "dev.key"
+    assert (kept.read_text().strip(), kept.stat().st_mode & 0o777) == (first.key, 0o600)
+
+
+def test_a_chosen_key_beats_the_kept_one_and_leaves_it_alone(launch: Launch, sqlite_place: Place) -> None:
+    kept = launch(sqlite_place, "dev", "--port", "0").ready()
+    assert kept.stop() == 0
+
+    chosen = launch(sqlite_place, "dev", "--port", "0", ANABRANCH_API_KEY="chosen").ready()
+
+    assert chosen.key == "chosen"
+    assert chosen.stop() == 0
+    assert launch(sqlite_place, "dev", "--port", "0").ready().key == kept.key
+
+
+def test_a_file_without_a_key_is_a_clear_stop(launch: Launch, sqlite_place: Place) -> None:
+    file = sqlite_place.folder / ".anabranch" / "dev.key"
+    file.parent.mkdir()
+    file.touch(mode=0o600)
+
+    process = launch(sqlite_place, "dev", "--port", "0")
+
+    assert process.ended() == 2
+    assert "dev.key holds no key" in process.text and "Remove the file" in process.text
+
+
+def test_dev_saves_the_drawn_workflows_that_it_is_given_beside_the_sample(launch: Launch, sqlite_place: Place) -> None:
+    file = sqlite_place.folder / "flow.json"
+    file.write_text(json.dumps(chain("flow", effect("only"))))
+    arguments = ("dev", "--port", "0", "--import", EFFECTS, "--workflow", file)
+
+    for _ in range(2):
+        process = launch(sqlite_place, *arguments).ready()
+        saved = {each["name"]: each["version"] for each in process.ask("GET", "/v1/workflows").body["items"]}
+        assert saved == {"hello": 1, "flow": 1}, "what has not changed is no new version"
+        assert process.stop() == 0
+
+
+def test_dev_refuses_a_drawn_workflow_that_is_invalid(launch: Launch, sqlite_place: Place) -> None:
+    file = sqlite_place.folder / "flow.json"
+    file.write_text('{"name": "flow", "nodes": [], "edges": []}')
+
+    process = launch(sqlite_place, "dev", "--port", "0", "--workflow", file)
+
+    assert process.ended() == 2
+    assert "error INVALID_WORKFLOW" in process.text
+
+
 def test_a_worker_opens_no_port(launch: Launch, sqlite_place: Place) -> None:
     worker = launch(sqlite_place, "worker", "--json")
 

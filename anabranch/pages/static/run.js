@@ -10,8 +10,9 @@ import { element, readable, setNote, setStatus, setText, statusBadge, syncList }
 import { RunLog } from "./run_log.js";
 import { now, showAgo, showDuration } from "./times.js";
 
-/** Activations that are loaded; a loop may have had a million of them. The log has them all. */
-const STEPS_MAX = 500;
+/** Activations that are loaded, and that are shown; a loop may have had a million of them. The log has them all. */
+const STEPS_MAX = 3_000;
+const SHOWN_MAX = 500;
 
 /** Without a live connection the run is looked at again this often. */
 const POLL_MS = 2_000;
@@ -98,17 +99,20 @@ export class RunView {
     const path = `/runs/${encodeURIComponent(instanceID)}`;
     try {
       const run = await request(path);
-      const steps = [];
-      let cursor = null;
-      do {
-        const page = await request(withQuery(`${path}/steps`, { limit: PAGE_MAX, cursor }));
-        steps.push(...page.items);
-        cursor = page.nextCursor;
-      } while (cursor !== null && steps.length < STEPS_MAX);
       if (this.#loading !== loading) return;
       this.#run = run;
+      this.#showHead(); // what came of it is there at once, before hundreds of nodes are
+      let cursor = null;
+      let read = 0;
+      do {
+        const page = await request(withQuery(`${path}/steps`, { limit: PAGE_MAX, cursor }));
+        if (this.#loading !== loading) return;
+        for (const step of page.items) this.#steps.set(nodeKey(step), { ...step });
+        read += page.items.length;
+        cursor = page.nextCursor;
+        if (read === page.items.length) this.#showNodes();
+      } while (cursor !== null && read < STEPS_MAX);
       this.#more = cursor !== null;
-      for (const step of steps) this.#steps.set(nodeKey(step), { ...step });
       this.#showHead();
       this.#showNodes();
       if (this.#isOver()) this.#log.refreshSoon();
@@ -173,11 +177,16 @@ export class RunView {
   }
 
   #showNodes() {
-    const steps = [...this.#steps.values()];
+    const known = [...this.#steps.values()];
+    // Where not all fit, those come first that somebody looks for.
+    const steps =
+      known.length > SHOWN_MAX ? known.sort((one, other) => urgency(one) - urgency(other)).slice(0, SHOWN_MAX) : known;
     syncList(this.#seen.nodes, steps, nodeKey, makeNode, updateNode);
     const none = ENDED.has(this.#run.status) ? "No node ran." : "Nothing has begun yet.";
     setNote(this.#seen.nodesEmpty, steps.length > 0 ? null : none);
-    setNote(this.#seen.nodesMore, this.#more ? `The first ${steps.length} are shown; the log has all of them.` : null);
+    const all = `${this.#more ? "more than " : ""}${known.length.toLocaleString()}`;
+    const some = `${steps.length} of ${all} are shown, those that failed or were tried again first; the log has all of them.`;
+    setNote(this.#seen.nodesMore, known.length > steps.length || this.#more ? some : null);
   }
 
   #showAbsence() {
@@ -306,6 +315,14 @@ function updateNode(item, step) {
   setNote(problem, step.error ? describeError(step.error) : null);
   output.hidden = Boolean(step.error);
   setText(output, outputText(step));
+}
+
+/** How soon a node is looked for among many: what failed, what was tried again, what is open, what is in no loop. */
+function urgency({ status, attempt, scope }) {
+  if (status === "error") return 0;
+  if (attempt > 1) return 1;
+  if (!NODES_ENDED.has(status)) return 2;
+  return scope === "" ? 3 : 4;
 }
 
 /** A loop's iteration is named before the node; a step that a program repeats is told by its number. */

@@ -21,7 +21,7 @@ _FILE_SUFFIX = ".py"
 # Whose lines an author need not be shown.
 _OUR_FILES = f"{Path(__file__).parents[1]}{os.sep}"
 _LIBRARY_FILES = f"{Path(traceback.__file__).parent}{os.sep}"
-_INSTALLED = "site-packages"
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def import_user_code(name: str) -> None:
@@ -33,8 +33,8 @@ def import_user_code(name: str) -> None:
     is_file = path.suffix == _FILE_SUFFIX
     if is_file and not path.is_file():
         raise InvalidRequest(f"--import {name}: no such file", hint="Name a .py file, or a module without its suffix.")
-    # As `python FILE` and `python -m MODULE` do, and it stays so: functions import when they are called, too.
-    _look_first_in(path.resolve().parent if is_file else Path.cwd())
+    # It stays so: functions import when they are called, too.
+    _look_in(path.resolve().parent if is_file else Path.cwd())
     try:
         if is_file:
             _import_file(path.resolve())
@@ -44,25 +44,32 @@ def import_user_code(name: str) -> None:
         raise _refusal(name, failure, is_file=is_file) from failure
 
 
-def _look_first_in(folder: Path) -> None:
+def _look_in(folder: Path) -> None:
+    """Before installed packages, as `python FILE` does, but after Python's own modules.
+
+    Libraries are imported after user code too, and a `calendar.py` of a user must not be what they find.
+    """
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+        installed = (number for number, place in enumerate(sys.path) if Path(place).name in _INSTALLED)
+        sys.path.insert(next(installed, len(sys.path)), str(folder))
 
 
 def _import_file(path: Path) -> None:
-    if _is_imported(sys.modules.get(path.stem), path):
+    # A file may have the name of a module of Python, which everybody else must go on finding.
+    name = f"user_{path.stem}" if path.stem in sys.stdlib_module_names else path.stem
+    if _is_imported(sys.modules.get(name), path):
         return  # a neighbour has imported it: a second copy would declare everything twice
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None, "the suffix has a loader"
     module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(path.stem)
-    sys.modules[path.stem] = module  # before it runs: dataclasses and pydantic look their module up
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # before it runs: dataclasses and pydantic look their module up
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[path.stem]
+        del sys.modules[name]
         if before is not None:
-            sys.modules[path.stem] = before
+            sys.modules[name] = before
         raise
 
 
@@ -90,5 +97,5 @@ def _place(failure: BaseException) -> str:
         for frame in traceback.extract_tb(failure.__traceback__)
         if not frame.filename.startswith((_OUR_FILES, _LIBRARY_FILES, "<"))
     ]
-    own = [frame for frame in frames if _INSTALLED not in Path(frame.filename).parts] or frames
+    own = [frame for frame in frames if not set(_INSTALLED).intersection(Path(frame.filename).parts)] or frames
     return f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""

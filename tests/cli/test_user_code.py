@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from anabranch.durable.definition import DECLARED
 from tests.cli.conftest import Command
+from tests.hardening.command_line import EXECUTABLE
 
 NAMES = ("greets", "neighbour", "broken")
 
@@ -106,3 +109,19 @@ def test_what_is_not_there_is_said_to_be_absent(anabranch: Command, imported: st
 @pytest.mark.parametrize("command", ["run", "worker", "serve", "dev"])
 def test_the_help_says_what_is_imported(anabranch: Command, command: str) -> None:
     assert "@workflow" in anabranch(command, "--help").out
+
+
+@pytest.mark.parametrize("name", ["types", "queue", "calendar"])
+def test_a_file_with_the_name_of_a_module_of_python_is_in_nobody_s_way(folder: Path, name: str) -> None:
+    (folder / "code").mkdir()
+    (folder / "code" / f"{name}.py").write_text(GREETS.format(at_import="", at_call="import neighbour"))
+    (folder / "code" / "neighbour.py").write_text("GREETING = 'named'")
+    (folder / "code" / "second.py").write_text(f"import {name}\nassert {str(folder)!r} not in {name}.__file__\n")
+    imports = ("--import", f"code/{name}.py", "--import", "code/second.py")
+
+    # A process of its own: nothing is imported yet that the command needs.
+    done = subprocess.run(
+        [EXECUTABLE, "run", "greets", *imports, "--json"], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, json.loads(done.stdout)["output"]) == (0, "named"), done.stdout + done.stderr

@@ -45,6 +45,7 @@ from anabranch.service import (
     DataService,
     FailedLogins,
     House,
+    OpenRunCounts,
     Readiness,
     References,
     RunWaits,
@@ -141,7 +142,7 @@ class App:
             runner = Runner(
                 code if works else Registry(), children=children, signals=signals, around=current or unsurrounded
             )
-            feed = Feed(Meters(Names(settings.metrics_names)), spans)
+            feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
             traced = node_types if current is None else TracedHandlers(node_types, current)
             telemetry = None if spans is None and not counts else feed
             engine = self._engine(
@@ -180,10 +181,13 @@ class App:
                         waits=waits,
                         readiness=readiness,
                         meters=feed.meters,
+                        open_runs=OpenRunCounts(store=store, clock=engine.clock),
+                        metrics_key=None if settings.metrics_key is None else settings.metrics_key.get_secret_value(),
                     )
             finally:
                 await waits.stop()
                 await engine.stop(grace_s=grace_s)
+                await feed.stop()
                 runner.stop()
 
     async def probe_sandbox(self) -> Mapping[str, str]:

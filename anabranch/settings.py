@@ -170,9 +170,13 @@ class Settings(BaseModel):
     """Where the collector listens for OTLP over HTTP, by default `http://localhost:4318`. Also read from
     `OTLP_ENDPOINT`."""
 
-    metrics_names: Literal["coded", "all"] = "coded"
-    """The names that `/metrics`, which needs no key, shows: of `coded` workflows only, or of `all`, tenants' drawn ones
-    too."""
+    metrics_key: SecretStr | None = Field(default=None, min_length=8)
+    """The key that `/metrics` asks for, as `Authorization: Bearer KEY`; by default none. It is the operator's, no API
+    key: what is counted is of all tenants."""
+
+    metrics_names: Literal["coded", "all"] | None = None
+    """The names that `/metrics` shows: of `coded` workflows only, or of `all`, tenants' drawn ones too. By default all
+    of them in `dev` and where `metrics_key` is set."""
 
     metrics_port: int | None = Field(default=None, ge=0, le=65_535)
     """The TCP port on which a worker serves `/metrics`, `/healthz` and `/readyz`, at the address of `host`; 0 picks a
@@ -230,6 +234,11 @@ class Settings(BaseModel):
     def unfinished_per_tenant_max(self) -> int:
         """Unfinished messages of one tenant."""
         return _share(self.unfinished_max, self.unfinished_max_per_tenant)
+
+    @property
+    def shown_names(self) -> str:
+        """Whose names `/metrics` shows."""
+        return self.metrics_names or ("coded" if self.metrics_key is None else "all")
 
     @property
     def spans_endpoint(self) -> str | None:
@@ -292,7 +301,7 @@ def _setting_name(field: str) -> str:
 
 
 _FIELDS = {_setting_name(field): field for field in Settings.model_fields}
-_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token"})
+_SECRETS = frozenset({"database_url", "secret_key", "api_key", "token", "metrics_key"})
 _VARIABLES = {ENVIRONMENT_PREFIX + name.upper(): field for name, field in _FIELDS.items()}
 # What other programs are told by the same name; ours comes first.
 _SHARED_VARIABLES = {field.upper(): field for field in ("otlp_enabled", "otlp_endpoint")}

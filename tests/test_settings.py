@@ -18,6 +18,18 @@ def load(folder: Path, environ: dict[str, str] | None = None, **flags: Any) -> S
     return Settings.load(environ=environ or {}, folder=folder, **flags)
 
 
+def test_what_one_tenant_may_have_is_half_of_the_limit_for_all_unless_it_is_set() -> None:
+    settings = Settings(held_max=7, pending_max=1, unfinished_max=10, unfinished_max_per_tenant=50)
+    shares = (settings.held_per_tenant_max, settings.pending_per_tenant_max, settings.unfinished_per_tenant_max)
+    assert shares == (4, 1, 10)
+
+
+def test_metrics_name_drawn_workflows_where_they_ask_for_a_key() -> None:
+    assert Settings().shown_names == "coded"
+    assert Settings(metrics_key="of-the-operator").shown_names == "all"
+    assert Settings(metrics_key="of-the-operator", metrics_names="coded").shown_names == "coded"
+
+
 def test_without_any_choice_the_defaults_of_the_manual_hold(tmp_path: Path) -> None:
     settings = load(tmp_path)
 

@@ -136,6 +136,8 @@ def dev(
         url = process.url_of(listener, key=key)
         _print_ready(url, {"url": url, "key": key}, as_json=as_json)
 
+    if settings.metrics_names is None and process.is_loopback(settings.host):
+        settings = settings.model_copy(update={"metrics_names": "all"})  # all workflows are those of who asks
     process.run(process.live(app.build(settings), works=True, listener=listener, makes_key=True, ready=ready))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import InputFilter
@@ -29,6 +29,7 @@ __all__ = [
     "InstanceRow",
     "Loaded",
     "Observer",
+    "OpenRuns",
     "Outcome",
     "Store",
     "TenantRooms",
@@ -124,6 +125,10 @@ class TenantRooms:
     each: int
     of: Mapping[str, int]
     """Of these tenants so many instead; 0: their runs are left out, and take no place in the claim."""
+
+
+OpenRuns: TypeAlias = Mapping[tuple[str, str, Status], int]
+"""How many runs are open, by the workflow's name and kind and the run's status."""
 
 
 # 5 s: time for a worker that knows the code of a run, if there is one, to come before all those that do not. These
@@ -272,6 +277,9 @@ class Store(Protocol):
         """PENDING instances by tenant, due now or later; counting stops when there are `up_to` in all."""
 
     # -- upkeep ---------------------------------------------------------------------------
+    async def count_open(self) -> OpenRuns:
+        """The open runs of all tenants, without test runs. Looks at each of them."""
+
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
         """How many runs of each workflow are in each status, without test runs; exact at one moment.
 

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from hmac import compare_digest
 from itertools import product
 
 from aiohttp import web
@@ -92,7 +93,7 @@ def _application(
     )
     application[METRICS] = metrics
     application.on_response_prepare.append(_sign)
-    application.router.add_get("/metrics", partial(_send_metrics, metrics))
+    application.router.add_get("/metrics", partial(_send_metrics, metrics, house.metrics_key))
     for route in routes:
         # HEAD is GET without the body: caches and probes ask so, and it needs the same role.
         methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
@@ -195,7 +196,11 @@ async def _send(body: bytes, content_type: str, request: web.Request) -> web.Res
     return web.Response(body=body, content_type=content_type)
 
 
-async def _send_metrics(metrics: Metrics, request: web.Request) -> web.Response:
+async def _send_metrics(metrics: Metrics, key: str | None, request: web.Request) -> web.Response:
+    if key is not None:
+        shown = bearer_key(request.headers.get("Authorization", ""))
+        if shown is None or not compare_digest(shown.encode(), key.encode()):
+            raise NotAuthenticated("/metrics asks for the operator's key here (ANABRANCH_METRICS_KEY)")
     return web.Response(body=await metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

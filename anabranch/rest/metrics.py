@@ -1,6 +1,6 @@
 """What Prometheus is told: requests, events, what this process holds, and how its runs went.
 
-Counted per process and never per tenant: `/metrics` needs no key, and its size does not grow with
+Counted per process and never per tenant: `/metrics` may need no key, and its size does not grow with
 what is stored. Names of the process's own begin with `anabranch_`, those of `run_metrics` with
 `workflow_`; units are in the names.
 """
@@ -52,7 +52,9 @@ class Metrics:
         self._events = dict.fromkeys(EventType, 0)
         self.registry.register(_Committed(self._events))
         self.registry.register(_Held(house))
-        self.registry.register(RunMetrics(house))
+        self._house = house
+        self._runs = RunMetrics(house)
+        self.registry.register(self._runs)
         house.engine.observers.add(self)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
@@ -81,6 +83,7 @@ class Metrics:
         Made in a thread, one at a time: as many names as `telemetry.meters` lets through take a third of a second.
         """
         async with self._asked:
+            self._runs.open_runs = await self._house.open_runs.counts()
             return await asyncio.to_thread(generate_latest, self.registry)
 
 

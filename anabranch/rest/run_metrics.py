@@ -12,8 +12,12 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from anabranch.engine.ports import OpenRuns
+from anabranch.engine.rules.events import Status
 from anabranch.service.house import House
 from anabranch.telemetry.meters import Histogram
+
+_STARTED = (Status.RUNNING, Status.WAITING)
 
 
 class RunMetrics(Collector):
@@ -21,6 +25,8 @@ class RunMetrics(Collector):
 
     def __init__(self, house: House) -> None:
         self._house = house
+        self.open_runs: OpenRuns | None = None
+        """What was counted just now; None: the database did not answer."""
 
     def collect(self) -> Iterable[Metric]:
         """Every family, also those that nothing is known of yet."""
@@ -49,22 +55,32 @@ class RunMetrics(Collector):
         for workflow in self._house.meters:
             started.add_metric([workflow.label], workflow.started)
             for status, count in list(workflow.completed.items()):
-                ended.add_metric([workflow.label, status.value], count)
+                ended.add_metric([workflow.label, status.value.lower()], count)
             _add(seconds, [workflow.label], workflow.times)
             for event, count in list(workflow.signals.items()):
                 signals.add_metric([workflow.label, event], count)
-        yield from (started, ended, self._in_flight(), seconds, signals)
+        yield from (started, ended, *self._open(), seconds, signals)
 
-    def _in_flight(self) -> Metric:
-        """What is held now. Others may go on with it, and end it: no count of ours could tell."""
-        family = GaugeMetricFamily(
-            "workflow_runs_in_flight", "Runs that this process advances now.", labels=["workflow"]
+    def _open(self) -> Iterator[Metric]:
+        """What is open in the database, whoever advances it: the same in every process. Nothing while that is away."""
+        in_flight = GaugeMetricFamily(
+            "workflow_runs_in_flight",
+            "Runs in the database that have started and not ended, waiting ones too.",
+            labels=["workflow"],
         )
-        meters = [self._house.meters.of(head) for head in self._house.engine.orchestrator.held.heads]
-        held = Counter(meter.label for meter in meters if meter is not None)
-        for workflow in self._house.meters:
-            family.add_metric([workflow.label], held[workflow.label])
-        return family
+        by_status = GaugeMetricFamily(
+            "anabranch_runs_open", "Runs in the database that have not ended.", labels=["workflow", "status"]
+        )
+        counts = self.open_runs
+        if counts is not None:
+            open_: Counter[tuple[str, Status]] = Counter()
+            for (name, kind, status), runs in counts.items():
+                open_[self._house.meters.label(name, kind), status] += runs
+            for label in sorted(workflow.label for workflow in self._house.meters):
+                in_flight.add_metric([label], sum(open_[label, status] for status in _STARTED))
+                for status in (Status.PENDING, *_STARTED):
+                    by_status.add_metric([label, status.value.lower()], open_[label, status])
+        yield from (in_flight, by_status)
 
     def _of_steps(self) -> Iterator[Metric]:
         labels = ["workflow", "step"]

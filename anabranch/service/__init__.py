@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anabranch.service.house import House
     from anabranch.service.readiness import Readiness
     from anabranch.service.references import References
+    from anabranch.service.run_counts import OpenRunCounts
     from anabranch.service.run_waits import RunWaits
     from anabranch.service.schedule_documents import backfill_as_json, schedule_as_json
     from anabranch.service.schedule_service import ScheduleService
@@ -35,6 +36,7 @@ else:
             "DataService": "anabranch.service.data_service",
             "FailedLogins": "anabranch.service.failed_logins",
             "House": "anabranch.service.house",
+            "OpenRunCounts": "anabranch.service.run_counts",
             "Principal": "anabranch.service.access",
             "Readiness": "anabranch.service.readiness",
             "References": "anabranch.service.references",
@@ -59,6 +61,7 @@ __all__ = [
     "DataService",
     "FailedLogins",
     "House",
+    "OpenRunCounts",
     "Principal",
     "Readiness",
     "References",

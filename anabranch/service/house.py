@@ -5,7 +5,7 @@ Made by the composition root. Doors read it; nobody but the composition root cha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.node_types import NodeTypes
@@ -13,6 +13,7 @@ from anabranch.secrets import Safe
 from anabranch.service.access import AccessService
 from anabranch.service.data_service import DataService
 from anabranch.service.readiness import Readiness
+from anabranch.service.run_counts import OpenRunCounts
 from anabranch.service.run_waits import RunWaits
 from anabranch.service.schedule_service import ScheduleService
 from anabranch.service.topic_service import TopicService
@@ -35,3 +36,6 @@ class House:
     waits: RunWaits
     readiness: Readiness
     meters: Meters
+    open_runs: OpenRunCounts
+    metrics_key: str | None = field(default=None, repr=False)
+    """What `/metrics` asks for; None: nothing."""

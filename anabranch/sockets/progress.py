@@ -143,6 +143,11 @@ class RunProgress:
             output = value if event.type is EventType.INSTANCE_COMPLETED else None
             error = value.value if event.type is EventType.INSTANCE_FAILED else None
             updates += self._end(_STATUS_OF[event.type], output, error)
+        elif event.type is EventType.INSTANCE_RECOVERED:
+            # A status update like any other, but for one more field: who does not know it sees nothing new.
+            recovered = self._moved_to(self.status)
+            recovered.data["recoveries"] = event.payload.value["recoveries"]
+            updates.append(recovered)
         elif event.type is EventType.INPUT_SET:
             self._remember("input", event.payload.value["input"], len(event.payload.raw))
 

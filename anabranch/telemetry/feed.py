@@ -6,9 +6,10 @@ it as long as it holds the run, and here is no list of them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Protocol, TypeAlias
 
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Event, Status
@@ -29,12 +30,36 @@ _NO_NODES: _Nodes = {}
 _RETRIED, _CANCELLED = Way.RETRIED, Way.CANCELLED
 
 
+# 1,000 rows of a log at a time, 32 logs at once: runs that are cancelled past the engine are few. Of more at once only
+# the runs themselves are exported, not the steps that they were in.
+PAGE_ROWS = 1_000
+CLOSING_MAX = 32
+
+# 1 s at the end of a process for what is still being read.
+CLOSE_S_MAX = 1.0
+
+
+class ReadLog(Protocol):
+    """Reads a page of a log."""
+
+    def __call__(self, instance_id: str, *, after_seq: int, limit: int) -> Awaitable[Sequence[Event]]:
+        """Events in the order of their seq."""
+
+
 class Feed:
     """Feeds the meters of a process, and its spans where somebody wants them."""
 
-    def __init__(self, meters: Meters, spans: SpanSink | None = None) -> None:
+    def __init__(self, meters: Meters, spans: SpanSink | None = None, *, read_log: ReadLog | None = None) -> None:
+        """With `read_log` the steps that a run was in when it was cancelled past the engine are exported, too."""
         self.meters = meters
         self.spans = spans
+        self._read_log = read_log
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Export what is known of cancelled runs by now."""
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSE_S_MAX)
 
     def of_run(self, head: InstanceHead, plan: AnyPlan, log: Sequence[Event] = ()) -> FedRun:
         """Who is told of a run that is held here from now on; what is in its log already is not counted again."""
@@ -45,8 +70,16 @@ class Feed:
         FedRun(self, head).count([SignalCame(event, seq, at_ms)])
 
     def cancelled(self, head: InstanceHead, *, at_ms: int) -> None:
-        """Count a run that was ended past the engine."""
-        FedRun(self, head).count([RunEnded(Status.CANCELLED, at_ms)])
+        """Count a run that was ended past the engine, and export what it was in."""
+        end = RunEnded(Status.CANCELLED, at_ms)
+        spans, read_log = self.spans, self._read_log
+        if spans is None or read_log is None or len(self._closing) >= CLOSING_MAX:
+            FedRun(self, head).count([end])
+            return
+        FedRun(Feed(self.meters), head).count([end])
+        closing = asyncio.create_task(_export_cancelled(spans, head, end, read_log), name="spans-of-cancelled")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
 
 class FedRun:
@@ -129,3 +162,21 @@ def _export_run(spans: SpanSink, head: InstanceHead, each: SignalCame | RunBegan
             spans.ended(run_span(head, each))
         case RunBegan():
             return
+
+
+async def _export_cancelled(spans: SpanSink, head: InstanceHead, end: RunEnded, read_log: ReadLog) -> None:
+    """Fold the log: what had ended before was exported by whoever wrote it, what ended with the run is by us."""
+    finishes = Finishes(is_coded=head.kind == CODED_KIND)
+    ended: Sequence[Finished] = []
+    seq = 0
+    try:
+        while rows := await read_log(head.instance_id, after_seq=seq, limit=PAGE_ROWS):
+            finishes.fold(rows[:-1])
+            ended = finishes.fold(rows[-1:])
+            seq = rows[-1].seq
+    except Exception as failure:  # noqa: BLE001 -- the run itself is exported all the same
+        logger.info("the steps of a cancelled run are not exported: %s", failure)
+    for each in ended:
+        if isinstance(each, TryEnded) and each.way is _CANCELLED:
+            spans.ended(try_span(head, each, None))
+    spans.ended(run_span(head, end))

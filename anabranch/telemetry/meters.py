@@ -2,7 +2,7 @@
 
 Counted by `feed`, from the event loop's thread alone; read by the REST door, from any: it takes
 copies of what may grow meanwhile. Their number is bounded, whatever names people invent, and
-`/metrics` needs no key: so names of drawn workflows, which are a tenant's own, are only shown where
+`/metrics` may need no key: so names of drawn workflows, which are a tenant's own, are only shown where
 the operator wants that.
 """
 
@@ -21,6 +21,9 @@ from anabranch.engine.rules.run_state import InstanceHead
 WORKFLOWS_MAX = 500
 STEPS_MAX = 1_000
 EVENTS_MAX = 1_000
+
+# 128 characters of a label, as many as a node's id has at most; names of events and steps may be longer.
+LABEL_CHARACTERS_MAX = 128
 
 OTHER = "other"
 """The label of what is past a limit."""
@@ -42,6 +45,10 @@ class Names(StrEnum):
     """Coded ones, which every tenant sees anyway. Drawn ones are `drawn`, their nodes are shown by type."""
     ALL = "all"
     """All of them, and nodes by their ids."""
+
+
+def _shortened(label: str) -> str:
+    return label[: LABEL_CHARACTERS_MAX - 1] + "…"
 
 
 class Histogram:
@@ -95,6 +102,8 @@ class WorkflowMeter:
         """The meter of a step; past the limit that of all others of this workflow."""
         found = self.steps.get(label)
         if found is None:
+            if len(label) > LABEL_CHARACTERS_MAX:
+                return self.step(_shortened(label))
             if label != OTHER and not self._meters.may_add_step():
                 return self.step(OTHER)
             found = self.steps[label] = StepMeter()
@@ -102,6 +111,8 @@ class WorkflowMeter:
 
     def signalled(self, event: str) -> None:
         """Count a signal; past the limit as another one."""
+        if len(event) > LABEL_CHARACTERS_MAX:
+            event = _shortened(event)
         if event not in self.signals and event != OTHER and not self._meters.may_add_event():
             event = OTHER
         self.signals[event] = self.signals.get(event, 0) + 1
@@ -126,12 +137,17 @@ class Meters:
 
     def of(self, head: InstanceHead) -> WorkflowMeter | None:
         """Where a run counts; None: nowhere, it is a test run."""
-        if head.test:
-            return None
+        return None if head.test else self._named(head.workflow_name, head.kind)
+
+    def label(self, workflow_name: str, kind: str) -> str:
+        """What runs of a workflow that are no test runs count under."""
+        return self._named(workflow_name, kind).label
+
+    def _named(self, workflow_name: str, kind: str) -> WorkflowMeter:
         label = DRAWN
-        if self._shows_all or head.kind == CODED_KIND:
+        if self._shows_all or kind == CODED_KIND:
             # Nobody's names may come to stand among those that are hidden.
-            label = OTHER if head.workflow_name == DRAWN else head.workflow_name
+            label = OTHER if workflow_name == DRAWN else workflow_name
         found = self._workflows.get(label)
         if found is None:
             if len(self._workflows) >= WORKFLOWS_MAX and label != DRAWN:

@@ -51,10 +51,10 @@ class SpanSink(Protocol):
 def run_span(head: InstanceHead, ended: RunEnded) -> Span:
     """`workflow.run`: from when the run might begin to its end."""
     attributes: dict[str, str | int | bool] = {
-        "name": head.workflow_name,
-        "version": head.workflow_version,
+        "workflow.name": head.workflow_name,
+        "workflow.version": head.workflow_version,
         "run_id": head.instance_id,
-        "status": ended.status.value,
+        "status": ended.status.value.lower(),
         "kind": head.kind,
         "tenant_id": head.tenant_id,
     }
@@ -80,7 +80,7 @@ def began_at(head: InstanceHead, ended: RunEnded) -> int:
 def try_span(head: InstanceHead, ended: TryEnded, node_type: str | None) -> Span:
     """`workflow.step`: one try of a step, below its run."""
     attributes: dict[str, str | int | bool] = {
-        "name": head.workflow_name,
+        "workflow.name": head.workflow_name,
         "run_id": head.instance_id,
         "step.name": ended.name,
         "step.kind": ended.kind.value,
@@ -111,7 +111,7 @@ def try_span(head: InstanceHead, ended: TryEnded, node_type: str | None) -> Span
 def signal_span(head: InstanceHead, came: SignalCame) -> Span:
     """`workflow.signal`: the moment in which a signal arrived, below its run."""
     attributes: dict[str, str | int | bool] = {
-        "name": head.workflow_name,
+        "workflow.name": head.workflow_name,
         "run_id": head.instance_id,
         "event": came.event,
     }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.ports import Store
+from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import NotFound
@@ -217,6 +218,22 @@ async def test_pending_instances_are_counted_as_far_as_asked(store: Store) -> No
     assert await store.count_pending(up_to=100) == {TENANT: 4, "another": 1}
     assert await store.count_pending(up_to=5) == {TENANT: 4, "another": 1}
     assert sum((await store.count_pending(up_to=3)).values()) == 3
+
+
+async def test_open_instances_of_all_tenants_are_counted_by_workflow_and_status(store: Store) -> None:
+    assert await store.count_open() == {}
+    await born(store)
+    await born(store, tenant_id="another")
+    await born(store, worker_id=None)
+    await born(store, workflow_name="others", kind=CODED_KIND, turn_changes={"status": Status.WAITING})
+    await born(store, test=True)
+    cancelled = await born(store)
+    await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
+    assert await store.count_open() == {
+        ("orders", "drawn", Status.RUNNING): 2,
+        ("orders", "drawn", Status.PENDING): 1,
+        ("others", CODED_KIND, Status.WAITING): 1,
+    }
 
 
 # -- test runs ------------------------------------------------------------------------------------

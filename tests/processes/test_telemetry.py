@@ -65,7 +65,7 @@ def test_a_worker_is_watched_where_it_is_asked_to(launch: Launch, served: Serve,
     assert worker.url
     assert worker.ask("GET", "/healthz").status == 200
     assert worker.ask("GET", "/readyz").status == 200
-    ended = 'workflow_runs_completed_total{status="COMPLETED",workflow="echo"} 1.0'
+    ended = 'workflow_runs_completed_total{status="completed",workflow="echo"} 1.0'
     until(lambda: ended in worker.ask("GET", "/metrics").body.decode())
     assert 'workflow_runs_started_total{workflow="echo"} 1.0' in server.ask("GET", "/metrics").body.decode()
     for path in ("/", "/v1/workflows", "/openapi.json", "/docs"):

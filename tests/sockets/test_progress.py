@@ -9,8 +9,9 @@ import pytest
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.sockets.progress import CONTEXT_BYTES_MAX, RunProgress
-from tests.engine.conftest import Process, fresh_nodes, make_process, process
+from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process, process
 from tests.engine.drawing import drawn, node
+from tests.engine.nodes import open_gate
 
 __all__ = ["fresh_nodes", "make_process", "process"]
 
@@ -65,6 +66,24 @@ async def test_a_context_over_its_limit_is_not_told(process: Process) -> None:
     loaded = (await process.engine.store.load([run_id]))[run_id]
     end = told(loaded.events, loaded.row.status)[-1]
     assert end["status"] == "COMPLETED" and end["contextData"] is None
+
+
+async def test_a_takeover_is_told_as_a_status_update_that_says_how_often(make_process: MakeProcess) -> None:
+    dead, worker = await make_process(lease_ms=500), await make_process(lease_ms=500)
+    run_id = await dead.run(drawn("long", node("gate", "testGate", config={"gate": "taken-over"})))
+    await dead.log.saw("NODE_DISPATCHED", "gate")
+    dead.crash()
+    await worker.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
+    open_gate("taken-over")
+    await worker.ended(run_id)
+    loaded = (await worker.engine.store.load([run_id]))[run_id]
+
+    statuses = [each for each in told(loaded.events, loaded.row.status) if "nodeID" not in each]
+    assert [each["status"] for each in statuses] == ["RUNNING", "RUNNING", "COMPLETED"]
+    assert [each.get("recoveries") for each in statuses] == [None, 1, None]
+    (recovered,) = [event for event in loaded.events if event.type == "INSTANCE_RECOVERED"]
+    assert statuses[1]["seq"] == recovered.seq
+    assert {*statuses[1]} == {*statuses[0], "recoveries"}
 
 
 def told(events: Any, status: Status) -> list[dict[str, Any]]:

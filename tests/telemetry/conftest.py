@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -124,6 +125,31 @@ class Watched(Place):
             if "le" not in sample.labels
         }
 
+    async def open_runs(self, workflow: str) -> dict[str, float]:
+        """What the gauge of open runs says of a workflow, by status."""
+        return {
+            sample.labels["status"]: sample.value
+            for family in text_string_to_metric_families(await self.metrics())
+            if family.name == "anabranch_runs_open"
+            for sample in family.samples
+            if sample.labels["workflow"] == workflow
+        }
+
+    async def shows(self, sample: tuple[str, ...], value: float | None) -> None:
+        """Return once a sample of runs has this value (None: it is not there); what is open is counted now and then."""
+        await _until(partial(self._has, sample, value))
+
+    async def let_go(self, run_id: str) -> None:
+        """Return when the run is held here no more."""
+
+        async def is_gone() -> bool:
+            return not self.house.engine.orchestrator.holds(run_id)
+
+        await _until(is_gone)
+
+    async def _has(self, sample: tuple[str, ...], value: float | None) -> bool:
+        return (await self.numbers()).get(sample) == value
+
     async def save(self, name: str, *nodes: dict[str, Any]) -> None:
         """Save a drawn workflow of a start and these nodes, one after the other."""
         row = [{"id": "start", "type": "start"}, *nodes]
@@ -137,6 +163,13 @@ class Watched(Place):
         ]
         document = {"name": name, "nodes": row, "edges": edges}
         await self.house.workflows.save_workflow(document, tenant_id="default")
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 0.02)
 
 
 Open = Callable[..., Awaitable[Watched]]

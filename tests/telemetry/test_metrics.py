@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.errors import StoreUnavailable
 from anabranch.telemetry import meters
 from anabranch.telemetry.feed import FedRun
 from anabranch.telemetry.meters import DRAWN, OTHER, Histogram, Meters, Names
@@ -27,8 +28,7 @@ async def test_a_coded_run_is_counted_by_the_names_of_its_workflow_and_steps(ope
 
     numbers = await place.numbers()
     assert numbers["workflow_runs_started_total", "order"] == 1
-    assert numbers["workflow_runs_completed_total", "order", "COMPLETED"] == 1
-    assert numbers["workflow_runs_in_flight", "order"] == 0
+    assert numbers["workflow_runs_completed_total", "order", "completed"] == 1
     assert numbers["workflow_run_duration_seconds_count", "order"] == 1
     assert numbers["workflow_run_duration_seconds_sum", "order"] > 0
     steps = [key[2] for key in numbers if key[0] == "workflow_step_duration_seconds_count"]
@@ -36,6 +36,7 @@ async def test_a_coded_run_is_counted_by_the_names_of_its_workflow_and_steps(ope
     assert all(numbers["workflow_step_duration_seconds_count", "order", step] == 1 for step in steps)
     assert numbers["workflow_signals_total", "order", "paid"] == 1
     assert numbers["workflow_retention_swept_total",] == 0
+    await place.shows(("workflow_runs_in_flight", "order"), 0)
 
 
 async def test_tries_that_are_followed_by_another_are_retries(opened: Open) -> None:
@@ -46,8 +47,8 @@ async def test_tries_that_are_followed_by_another_are_retries(opened: Open) -> N
     numbers = await place.numbers()
     assert numbers["workflow_step_retries_total", "flaky", "work"] == 4
     assert numbers["workflow_step_duration_seconds_count", "flaky", "work"] == 6
-    assert numbers["workflow_runs_completed_total", "flaky", "COMPLETED"] == 1
-    assert numbers["workflow_runs_completed_total", "flaky", "FAILED"] == 1
+    assert numbers["workflow_runs_completed_total", "flaky", "completed"] == 1
+    assert numbers["workflow_runs_completed_total", "flaky", "failed"] == 1
 
 
 async def test_names_of_drawn_workflows_are_not_shown(opened: Open) -> None:
@@ -61,7 +62,7 @@ async def test_names_of_drawn_workflows_are_not_shown(opened: Open) -> None:
     assert "secret" not in await place.metrics()
     numbers = await place.numbers()
     assert numbers["workflow_runs_started_total", DRAWN] == 1
-    assert numbers["workflow_runs_completed_total", DRAWN, "COMPLETED"] == 1
+    assert numbers["workflow_runs_completed_total", DRAWN, "completed"] == 1
     assert numbers["workflow_step_duration_seconds_count", DRAWN, "waitForEvent"] == 1
     assert numbers["workflow_step_duration_seconds_count", DRAWN, "end"] == 1
     assert numbers["workflow_signals_total", DRAWN, ""] == 1
@@ -76,7 +77,7 @@ async def test_names_of_drawn_workflows_are_shown_where_an_operator_wants_that(o
     await place.ended(run)
 
     numbers = await place.numbers()
-    assert numbers["workflow_runs_completed_total", "shop", "COMPLETED"] == 1
+    assert numbers["workflow_runs_completed_total", "shop", "completed"] == 1
     assert numbers["workflow_step_duration_seconds_count", "shop", "secret-node"] == 1
     assert numbers["workflow_signals_total", "shop", "secret-event"] == 1
 
@@ -93,9 +94,9 @@ async def test_what_another_process_writes_to_a_run_is_counted_there_and_only_th
     here, there = await worker.numbers(), await front.numbers()
     assert there["workflow_signals_total", "order", "paid"] == 1
     assert ("workflow_signals_total", "order", "paid") not in here
-    assert there["workflow_runs_completed_total", "order", "CANCELLED"] == 1
-    assert ("workflow_runs_completed_total", "order", "CANCELLED") not in here
-    assert here["workflow_runs_completed_total", "order", "COMPLETED"] == 1
+    assert there["workflow_runs_completed_total", "order", "cancelled"] == 1
+    assert ("workflow_runs_completed_total", "order", "cancelled") not in here
+    assert here["workflow_runs_completed_total", "order", "completed"] == 1
     assert here["workflow_runs_started_total", "order"] == 2
     assert there["workflow_runs_started_total", "order"] == 0
 
@@ -130,14 +131,65 @@ async def test_a_wait_takes_as_long_as_the_log_says_whoever_ends_it(opened: Open
     assert ("workflow_step_duration_seconds_sum", "order", "price") not in numbers
 
 
-async def test_runs_in_flight_are_those_that_are_held_now(opened: Open) -> None:
-    place = await opened()
-    await place.save("long", PAUSE, END)
-    run = await place.start("long")
+async def test_runs_in_flight_have_started_and_not_ended_whoever_holds_them(opened: Open) -> None:
+    worker, front = await opened(metrics_names="all"), await opened(works=False, metrics_names="all")
+    await worker.save("long", WAIT, END)
+    waiting = await worker.start("long")
+    await worker.waiting(waiting)
+    await worker.let_go(waiting)
+    later = (
+        await worker.house.workflows.execute_workflow(
+            "long", {}, tenant_id="default", available_at=worker.house.engine.clock.now() + 3_600_000
+        )
+    ).instance_id
 
-    assert (await place.numbers())["workflow_runs_in_flight", DRAWN] == 1
+    for place in (worker, front):  # it is the database's, and the same in every process
+        numbers = await place.numbers()
+        assert numbers["workflow_runs_in_flight", "long"] == 1, (
+            "one that waits has not ended, one that is due later not begun"
+        )
+        assert await place.open_runs("long") == {"waiting": 1, "pending": 1, "running": 0}
+    for run in (waiting, later):
+        await front.house.workflows.cancel_run(run, tenant_id="default", reason="enough")
+    await front.shows(("workflow_runs_in_flight", "long"), 0)
+    assert await front.open_runs("long") == {"waiting": 0, "pending": 0, "running": 0}
+
+
+async def test_while_the_database_is_away_nothing_is_said_of_open_runs(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = await opened(ORDER)
+    run = await place.start("order")
+    await place.signal(run, "paid")
     await place.ended(run)
-    assert (await place.numbers())["workflow_runs_in_flight", DRAWN] == 0
+
+    async def away() -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(place.house.engine.store, "count_open", away)
+    await place.shows(("workflow_runs_in_flight", "order"), None)
+    assert (await place.numbers())["workflow_runs_completed_total", "order", "completed"] == 1
+
+
+async def test_with_a_key_of_its_own_metrics_are_shown_to_nobody_else_and_name_drawn_workflows(opened: Open) -> None:
+    place = await opened(metrics_key="of-the-operator")
+    await place.save("shop", END)
+    await place.ended(await place.start("shop"))
+    for headers in ({}, {"Authorization": "Bearer of-somebody"}, {"Authorization": "Basic of-the-operator"}):
+        async with place.session.get(f"{place.url}/metrics", headers=headers) as refused:
+            assert refused.status == 401
+            assert (await refused.json())["error"]["code"] == "UNAUTHORIZED"
+    place.session.headers["Authorization"] = "Bearer of-the-operator"
+    assert (await place.numbers())["workflow_runs_completed_total", "shop", "completed"] == 1
+
+
+async def test_names_are_shown_at_most_so_long(opened: Open) -> None:
+    place = await opened(metrics_names="all")
+    await place.save("shop", WAIT, END)
+    run = await place.start("shop")
+    for end in "ab":
+        await place.signal(run, "e" * 200 + end)
+    assert (await place.numbers())["workflow_signals_total", "shop", "e" * (meters.LABEL_CHARACTERS_MAX - 1) + "…"] == 2
 
 
 async def test_test_runs_are_not_counted(opened: Open) -> None:

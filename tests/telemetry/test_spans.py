@@ -18,10 +18,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from anabranch import app
 from anabranch.app import build
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.errors import SettingsError
+from anabranch.engine.store.state_manager import SqlStore
+from anabranch.errors import SettingsError, StoreUnavailable
 from anabranch.handlers import node_type
 from anabranch.settings import Settings
-from anabranch.telemetry import otlp
+from anabranch.telemetry import feed, otlp
 from tests.telemetry.conftest import Collector, Open
 from tests.telemetry.workflows import FLAKY, ORDER, PARENT, TRACING, current_span
 
@@ -53,12 +54,15 @@ async def test_a_coded_run_is_a_trace_of_its_steps_and_signals(opened: Open, col
     (signal,) = await collector.has("workflow.signal")
     assert root.trace_id == run.replace("-", "")
     assert root.parent_id == ""
-    assert root.attributes.items() >= {"name": "order", "version": 1, "run_id": run, "status": "COMPLETED"}.items()
+    assert (
+        root.attributes.items()
+        >= {"workflow.name": "order", "workflow.version": 1, "run_id": run, "status": "completed"}.items()
+    )
     assert {name: step.attributes["step.kind"] for name, step in steps.items()} == {
         "price": "run", "pause": "sleep", "paid": "wait", "ship": "run"
     }  # fmt: skip
-    assert steps["price"].attributes.items() >= {"name": "order", "run_id": run, "step.attempt": 1}.items()
-    assert signal.attributes == {"name": "order", "run_id": run, "event": "paid"}
+    assert steps["price"].attributes.items() >= {"workflow.name": "order", "run_id": run, "step.attempt": 1}.items()
+    assert signal.attributes == {"workflow.name": "order", "run_id": run, "event": "paid"}
     assert {span.parent_id for span in (*steps.values(), signal)} == {root.span_id}
     assert {span.trace_id for span in collector.spans} == {root.trace_id}
     assert len({span.span_id for span in collector.spans}) == 6
@@ -96,7 +100,7 @@ async def test_a_drawn_run_is_a_trace_of_its_nodes(opened: Open, collector: Coll
     run = await place.start("drawing")
     await place.ended(run)
 
-    (root,) = await collector.has("workflow.run", name="drawing", kind="drawn", run_id=run)
+    (root,) = await collector.has("workflow.run", workflow__name="drawing", kind="drawn", run_id=run)
     steps = {step.attributes["step.name"]: step for step in await collector.has("workflow.step", run_id=run, count=4)}
     shown = {name: (step.attributes["step.kind"], step.attributes["step.type"]) for name, step in steps.items()}
     assert shown == {
@@ -117,7 +121,7 @@ async def test_every_try_is_a_span_and_failures_are_errors_without_their_message
     place = await opened(FLAKY, otlp_endpoint=collector.url)
     await place.ended(await place.start("flaky", {"failures": 3}))
 
-    (root,) = await collector.has("workflow.run", status="FAILED")
+    (root,) = await collector.has("workflow.run", status="failed")
     tries = sorted(await collector.has("workflow.step", count=3), key=lambda step: step.attributes["step.attempt"])
     assert [step.attributes["step.status"] for step in tries] == ["retried", "retried", "failed"]
     assert len({step.span_id for step in tries}) == 3
@@ -132,10 +136,10 @@ async def test_a_child_is_below_the_step_that_awaits_it(opened: Open, collector:
     run = await place.start("parent")
     await place.ended(run)
 
-    (parent,) = await collector.has("workflow.run", name="parent")
+    (parent,) = await collector.has("workflow.run", workflow__name="parent")
     (asks,) = await collector.has("workflow.step", step__kind="child")
-    (child,) = await collector.has("workflow.run", name="child")
-    (end,) = await collector.has("workflow.step", name="child", step__name="end")
+    (child,) = await collector.has("workflow.run", workflow__name="child")
+    (end,) = await collector.has("workflow.step", workflow__name="child", step__name="end")
     assert asks.attributes["step.child_id"] == child.attributes["run_id"]
     assert (asks.parent_id, child.parent_id, end.parent_id) == (parent.span_id, asks.span_id, child.span_id)
     assert {span.trace_id for span in collector.spans} == {run.replace("-", "")}
@@ -148,8 +152,8 @@ async def test_a_run_that_nobody_awaits_is_below_the_run_that_started_it(opened:
     await place.save("parent", starts, END)
     await place.ended(await place.start("parent"))
 
-    (parent,) = await collector.has("workflow.run", name="parent")
-    (child,) = await collector.has("workflow.run", name="child")
+    (parent,) = await collector.has("workflow.run", workflow__name="parent")
+    (child,) = await collector.has("workflow.run", workflow__name="child")
     assert (child.parent_id, child.trace_id) == (parent.span_id, parent.trace_id)
 
 
@@ -178,9 +182,46 @@ async def test_what_is_open_when_a_run_is_cancelled_ends_with_it(opened: Open, c
     run = await place.start("long")
     await place.house.workflows.cancel_run(run, tenant_id="default", reason="enough")
 
-    (root,) = await collector.has("workflow.run", status="CANCELLED")
+    (root,) = await collector.has("workflow.run", status="cancelled")
     (hung,) = await collector.has("workflow.step", step__name="hang", step__status="cancelled")
     assert (hung.ended_ms, hung.is_error, root.is_error) == (root.ended_ms, False, False)
+
+
+async def test_a_cancel_of_a_parked_run_closes_the_spans_of_what_it_was_in(
+    opened: Open, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody held it: who cancels it reads from its log, in pages, what was open."""
+    monkeypatch.setattr(feed, "PAGE_ROWS", 2)
+    worker, front = await opened(), await opened(works=False, otlp_endpoint=collector.url)
+    wait = {"id": "ask", "type": "waitForEvent", "config": {"event": "answer"}}
+    await worker.save("asks", {"id": "first", "type": "set", "config": {"values": {}}}, wait, END)
+    run = await worker.start("asks")
+    await worker.waiting(run)
+    await worker.let_go(run)
+    await front.house.workflows.cancel_run(run, tenant_id="default", reason="enough")
+
+    (root,) = await collector.has("workflow.run", workflow__name="asks", status="cancelled")
+    (asked,) = await collector.has("workflow.step")
+    assert asked.attributes.items() >= {"step.name": "ask", "step.kind": "wait", "step.status": "cancelled"}.items()
+    assert (asked.parent_id, asked.ended_ms) == (root.span_id, root.ended_ms)
+    log = await worker.house.workflows.get_events(run, tenant_id="default")
+    assert asked.began_ms == next(event.created_at for event in log if event.node_id == "ask")
+    assert len(collector.spans) == 2, "what had ended before was its worker's to export"
+
+
+async def test_a_cancelled_run_whose_log_cannot_be_read_has_its_own_span(
+    opened: Open, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(SqlStore, "read_log", away)
+    worker, front = await opened(ORDER), await opened(works=False, otlp_endpoint=collector.url)
+    run = await worker.start("order")
+    await worker.waiting(run)
+    await worker.let_go(run)
+    await front.house.workflows.cancel_run(run, tenant_id="default", reason="enough")
+    assert await collector.has("workflow.run", status="cancelled", run_id=run)
 
 
 async def test_the_span_of_a_step_is_current_while_its_function_runs(opened: Open, collector: Collector) -> None:

@@ -20,6 +20,7 @@ from anabranch.engine.ports import (
     InputFilter,
     InstanceRow,
     Loaded,
+    OpenRuns,
     Outcome,
     TenantRooms,
     Turn,
@@ -270,6 +271,12 @@ class MemoryStore:
         return dict(Counter(islice(pending, up_to)))
 
     # -- upkeep ---------------------------------------------------------------------------
+    async def count_open(self) -> OpenRuns:
+        """See `ports.Store.count_open`."""
+        await self.faults.before("count_open")
+        counted = (row for row in self.database.open_rows() if not row.head.test)
+        return Counter((row.head.workflow_name, row.head.kind, row.status) for row in counted)
+
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
         """See `ports.Store.count_runs`."""
         await self.faults.before("count_runs")

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import upkeep_statements as statements
 from anabranch.engine.store.audit import record_deed
@@ -34,6 +35,11 @@ _END_OF_TIME = 2**62
 
 class Upkeep(SqlRoom):
     """The part of `ports.Store` that counts and removes."""
+
+    async def count_open(self) -> OpenRuns:
+        """The open runs of all tenants, without test runs."""
+        found = await self.read(lambda connection: connection.execute(statements.OPEN_OF_ALL).all())
+        return {(name, kind, Status(status)): runs for name, kind, status, runs in found}
 
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
         """How many runs of each workflow are in each status; all from one snapshot."""

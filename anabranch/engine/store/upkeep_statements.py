@@ -72,6 +72,12 @@ ENDED_RUNS = text(f"""
 """)
 """What has ended in a stretch of time and is in no counter yet."""
 
+OPEN_OF_ALL = text(f"""
+    SELECT workflow_name, kind, status, count(*) FROM workflow_instances
+    WHERE {IS_OPEN} AND NOT test GROUP BY workflow_name, kind, status
+""")
+"""The open runs of all tenants by workflow and status: a scan of the open instances."""
+
 OPEN_RUNS = text(f"""
     SELECT workflow_id, status, count(*) FROM workflow_instances
     WHERE {IS_OPEN} AND (tenant_id = :tenant_id AND {_IS_COUNTED}) IS TRUE

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from anabranch.engine.store.state_manager import SqlStore
 from anabranch.engine.telemetry import Telemetry, unsurrounded
 from anabranch.errors import SettingsError
 from anabranch.handlers import Services
+from anabranch.handlers.registry import Registry as NodeTypes
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import LANGUAGES, Sandbox
 from anabranch.migrations import ensure_schema
@@ -95,8 +97,11 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.node_types = load_types(Services(sandbox=Sandbox(unsafe=settings.sandbox_unsafe)))
+
+    @cached_property
+    def node_types(self) -> NodeTypes:
         """Good for checking; those that run have all services, which need an open database."""
+        return load_types(Services(sandbox=Sandbox(unsafe=self.settings.sandbox_unsafe)))
 
     @asynccontextmanager
     async def opened(

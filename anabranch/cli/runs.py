@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,8 +25,13 @@ from anabranch.cli.options import (
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.place import RunsAndWorkflows, open_place
+from anabranch.deferred import deferred
 from anabranch.engine.rules.events import TERMINALS, Status
-from anabranch.service.run_view import NODES_SHOWN_MAX
+
+if TYPE_CHECKING:
+    from anabranch.service import run_view
+else:
+    run_view = deferred("anabranch.service.run_view")
 
 family = typer.Typer(help="Runs: list, show, log, start, cancel, signal, watch.", no_args_is_help=True)
 
@@ -103,8 +108,10 @@ def show(
             print_line(f"\n{name}:")
             print_document(run[name])
     print_activations(run["nodes"])
-    if len(run["nodes"]) >= NODES_SHOWN_MAX:
-        print_line(f"only the first {NODES_SHOWN_MAX:,} activations are counted here; `runs log` has every event")
+    if len(run["nodes"]) >= run_view.NODES_SHOWN_MAX:
+        print_line(
+            f"only the first {run_view.NODES_SHOWN_MAX:,} activations are counted here; `runs log` has every event"
+        )
 
 
 @family.command("log")

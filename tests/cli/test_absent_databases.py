@@ -35,6 +35,8 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "queries run": ("orders",),
     "schedules create": ("nightly", "greeting", "--every", "1h"),
     "schedules list": (),
+    "schedules trigger": ("nightly",),
+    "schedules backfill": ("nightly", "--from", "2026-01-01T00:00:00Z", "--to", "2026-02-01T00:00:00Z"),
     "schedules delete": ("nightly",),
     "topics subscribe": ("orders.*", "greeting"),
     "topics list": (),

@@ -136,6 +136,19 @@ def test_every_text_becomes_one_printable_line(text: str, characters_max: int) -
     line.encode()
 
 
+@pytest.mark.parametrize("code", [*range(0x20), 0x7F])
+def test_no_control_character_of_ascii_reaches_a_terminal(code: int) -> None:
+    row = chained(
+        entry(actor=f"a{chr(code)}b", target=f"a{chr(code)}b", tenant_id=f"a{chr(code)}b", details={"n": chr(code)}),
+        head=AuditHead(0, ""),
+        at=1,
+    )
+    for text in (row.tenant_id, row.actor, row.target, row.details):
+        assert text.isprintable() and text.isascii()
+    assert (row.actor[0], row.actor[-1]) == ("a", "b"), "it is escaped, and nothing beside it is lost"
+    assert len(row.actor) > 3
+
+
 def test_details_beyond_their_limit_are_left_out() -> None:
     row: AuditRow = chained(entry(details={"name": "x" * DETAILS_CHARACTERS_MAX}), head=AuditHead(0, ""), at=1)
     assert row.details == '{"truncated": true}'

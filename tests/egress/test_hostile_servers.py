@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import socket
 import ssl
 import tracemalloc
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from anabranch.egress import FetchResponse, GuardedClient
-from anabranch.egress.request import BODY_BYTES_MAX
+from anabranch.egress.exchange import _inflater
+from anabranch.egress.request import BODY_BYTES_MAX, Request
 from anabranch.errors import AnabranchError, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable, ValueTooLarge
 from tests.egress.servers import client_allowed, dripping, never_holding_up, serving
 
@@ -53,6 +56,19 @@ async def test_a_compressed_body_arrives_decompressed(encoding: str) -> None:
     data = b"many times the same " * 10_000
     async with serving(answering(COMPRESSED[encoding](data), {"Content-Encoding": encoding})) as server:
         assert (await get(client_allowed(server.port), server.url)).body == data
+
+
+@pytest.mark.parametrize("encoding", COMPRESSED)
+@pytest.mark.parametrize("size", [1, 2, 7, 1_000])
+def test_a_compressed_body_may_arrive_in_pieces_of_any_size(encoding: str, size: int) -> None:
+    """Whatever a later piece begins with: only the first one says which form of deflate it is."""
+    data = b"".join(hashlib.sha256(bytes([number])).digest() for number in range(256))
+    compressed = COMPRESSED[encoding](data)
+    inflate = _inflater(cast(Request, SimpleNamespace(target=SimpleNamespace(origin="http://a"))), encoding)
+    assert inflate is not None
+    pieces = [compressed[start : start + size] for start in range(0, len(compressed), size)]
+    assert b"".join(inflate.inflate(piece, BODY_BYTES_MAX) for piece in pieces) == data
+    assert inflate.complete
 
 
 @pytest.fixture(scope="module")

@@ -176,7 +176,7 @@ async def test_a_workflow_that_starts_itself_ends_at_the_limit_of_depth(process:
     run = await process.ended(run_id)
 
     runs = await process.service.list_runs(tenant_id=TENANT, limit=100)
-    assert len(runs) == 1 + DEPTH_MAX
+    assert len(runs) == 1 + DEPTH_MAX == 17, "the root, and 16 below it"
     assert {each["status"] for each in runs} == {"FAILED"}
     assert run["error"]["message"].count("CHILD_FAILED") == DEPTH_MAX - 1
     assert "DEPTH_LIMIT" in run["error"]["message"]

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.engine.rules.template import compile_template
 from anabranch.engine.rules.template_filters import FILTERS
+from anabranch.engine.rules.template_work import Work
 from anabranch.errors import TemplateError, TemplatePathMissing
 
 ROWS = [{"n": 2, "who": {"name": "B"}}, {"n": 1, "who": {"name": "a"}}, {"n": 2, "who": {"name": "b"}}]
@@ -140,3 +141,25 @@ def test_what_a_filter_does_not_take_is_a_template_error(expression: str) -> Non
     with pytest.raises(TemplateError) as refusal:
         resolve(expression)
     assert refusal.value.code == "TEMPLATE_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("expression", "times"),
+    [
+        ("ctx.numbers | sort", 4),
+        ("ctx.rows | sort(attribute='n')", 4),
+        ("ctx.numbers | unique", 1),
+        ("ctx.numbers | min", 1),
+        ("ctx.numbers | max", 1),
+        ("ctx.numbers | join(',')", 1),
+        ("ctx.numbers | tojson", 1),
+    ],
+)
+def test_a_filter_pays_for_what_it_runs_over(expression: str, times: int):
+    """Beside measuring the list, which every one of them does: how much more a filter pays is its own."""
+    numbers = [*range(10_000)]
+    ctx = {"numbers": numbers, "rows": [{"n": number} for number in numbers]}
+    work, measured = Work(), Work()
+    weight = measured.weigh(ctx["rows"] if "rows" in expression else numbers)
+    compile_template(f"{{{{ {expression} }}}}").resolve(ctx, work)
+    assert work.spent >= measured.spent + times * weight

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.saved_triggers import Schedule
 from anabranch.errors import StoreUnavailable
+from anabranch.triggers import Scheduler
 from anabranch.triggers.scheduler import occurrence_key
 from tests.triggers.conftest import OpenOffice
 from tests.triggers.office import DAY, HOUR, MIDNIGHT, MINUTE, SECOND, TENANT, HandTime, Office
@@ -252,3 +253,81 @@ def die_after_a_start(database_url: str, now: int) -> int:
     """Run a process that kills itself after its first start; its exit code."""
     command = [sys.executable, "-m", "tests.triggers.dying", database_url, str(now)]
     return subprocess.run(command, check=False, timeout=120).returncode
+
+
+class Broken:
+    """A starter with a fault, until it is mended."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.office: Office | None = None
+
+    async def execute_workflow(self, *arguments: Any, **options: Any) -> Any:
+        self.tries += 1
+        if self.office is None:
+            raise RuntimeError("a fault")
+        return await self.office.workflows.execute_workflow(*arguments, **options)
+
+
+async def test_a_fault_that_repeats_is_told_once_and_tried_until_it_is_mended(
+    open_office: OpenOffice, time: HandTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    starter = Broken()
+    office = await open_office(starter=starter)
+    await office.draw("report")
+    await office.scheduler.look_once()
+    await office.schedule("hourly", every="1h", missed="skip")
+    time.now = MIDNIGHT + HOUR
+    for _ in range(3):
+        await office.look()
+        time.now += SECOND
+
+    assert starter.tries == 3, "each look tries"
+    told = [record for record in caplog.records if "could not start its run" in record.message]
+    assert len(told) == 1, "who reads the log has read it"
+    assert "a fault" in (((await shown(office, "hourly")).last_error) or {})["message"]
+
+    starter.office = office
+    await office.look()
+    hourly = await shown(office, "hourly")
+    assert (hourly.last_at, hourly.last_error) == (MIDNIGHT + HOUR, None)
+
+
+class Looks:
+    """A clock that lets a scheduler look so many times, and then no more."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.over = asyncio.Event()
+
+    def now(self) -> int:
+        return MIDNIGHT
+
+    async def sleep(self, delay_ms: float) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.over.set()
+            await asyncio.Event().wait()
+
+
+async def test_an_outage_is_told_once_each_time_and_a_fault_of_a_look_stops_nothing(
+    office: Office, time: HandTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = StoreUnavailable("away")
+    answers: list[Exception | None] = [away, away, RuntimeError("a fault"), None, away, away, away, None]
+
+    class Saved:
+        async def due_schedules(self, **options: Any) -> list[Schedule]:
+            answer = answers.pop(0)
+            if answer is not None:
+                raise answer
+            return []
+
+    looks = Looks(len(answers))
+    scheduler = Scheduler(saved=cast(Any, Saved()), starter=office.workflows, clock=cast(Any, looks), store_now=time)
+    await scheduler.start()
+    await looks.over.wait()
+    await scheduler.stop()
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR", "WARNING"]
+    assert answers == []

@@ -23,7 +23,7 @@ PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev test tools check format bench bench-check simulate chaos soak lock clean
+.PHONY: help setup demo dev test tools check format bench bench-check simulate chaos mutants soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
@@ -58,11 +58,14 @@ bench: $(DEV_READY) ## measure speed and growth on both databases, and write ben
 bench-check: $(DEV_READY) ## has the hot path become dearer? counted, so that a slow machine cannot fail it
 	$(PYTHON) -m benchmarks.check
 
-simulate: $(DEV_READY) ## simulate the engine for two minutes on virtual time with all its faults, and hunt the mutants
-	$(PYTHON) -m tests.simulation
+simulate: $(DEV_READY) ## simulate the engine for two minutes on virtual time with all its faults, and hunt the mutants; SEED= repeats
+	$(PYTHON) -m tests.simulation $(if $(SEED),--first-seed $(SEED))
 
-chaos: $(DEV_READY) ## kill and pause real workers, and count what they did; minutes
-	$(PYTHON) -m tests.chaos
+chaos: $(DEV_READY) ## kill and pause real workers, and count what they did; minutes; SEED= repeats
+	$(PYTHON) -m tests.chaos $(if $(SEED),--seed $(SEED))
+
+mutants: $(DEV_READY) ## change lines of the product at random and see whether the tests notice; ten minutes; SEED= repeats
+	$(PYTHON) -m tests.mutants $(if $(SEED),--seed $(SEED))
 
 soak: $(DEV_READY) ## simulate, judge random graphs and kill processes for a night
 	$(PYTHON) -m tests.simulation --seconds $(SOAK_SECONDS)

@@ -84,8 +84,7 @@ class AuditRows(Protocol):
 
 def chained(entry: AuditEntry, *, head: AuditHead, at: int) -> AuditRow:
     """The row that follows `head`, escaped and hashed."""
-    # JSON in ASCII has every control character escaped but this one.
-    details = json.dumps(entry.details, sort_keys=True).replace("\x7f", "\\u007f")
+    details = json.dumps(entry.details, sort_keys=True)  # in ASCII, with every control character escaped
     row = AuditRow(
         head.position + 1,
         escaped(entry.tenant_id, TEXT_CHARACTERS_MAX),

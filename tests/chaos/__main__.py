@@ -1,6 +1,8 @@
 """`python -m tests.chaos [--soak] [--seed N] [--store sqlite|postgresql]`: campaigns on both databases.
 
-Prints what was done; the last line is one JSON object per store.
+Without a seed it draws one, and says which. A seed that fails is written to `seeds.txt`; those are run first for ever.
+(A seed decides what is killed when, and not how the processes interleave: it may have to be run several times to fail
+again.) Prints what was done; the last line is one JSON object with what each store came to.
 """
 
 from __future__ import annotations
@@ -9,10 +11,17 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import secrets
 import sys
+from pathlib import Path
 
 from tests.chaos.campaign import Plan, Report
 from tests.chaos.scenes import on_postgresql, on_sqlite
+
+SEEDS_FILE = Path(__file__).with_name("seeds.txt")
+
+# Short enough to be typed.
+SEED_MAX = 1_000_000_000
 
 SIZES = {
     "ci": {
@@ -49,14 +58,37 @@ async def campaigns(size: str, seed: int, stores: list[str]) -> dict[str, list[R
     return reports
 
 
+def known_seeds() -> list[int]:
+    """Seeds that once failed."""
+    lines = SEEDS_FILE.read_text().splitlines() if SEEDS_FILE.exists() else []
+    return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]
+
+
+def remember_seed(seed: int, why: str) -> None:
+    """Add a seed that failed."""
+    if seed not in known_seeds():
+        with SEEDS_FILE.open("a") as file:
+            file.write(f"{seed}  # {why.splitlines()[0]}\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--soak", action="store_true", help="night size")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="the seed of the campaigns (default: drawn anew)")
     parser.add_argument("--store", choices=["sqlite", "postgresql"], action="append")
     arguments = parser.parse_args()
     stores = arguments.store or ["sqlite", "postgresql"]
-    reports = asyncio.run(campaigns("soak" if arguments.soak else "ci", arguments.seed, stores))
+    size = "soak" if arguments.soak else "ci"
+    drawn = secrets.randbelow(SEED_MAX) if arguments.seed is None else arguments.seed
+    print(f"seed {drawn}; the same again: make chaos SEED={drawn}", flush=True)
+    reports: dict[str, list[Report]] = {store: [] for store in stores}
+    # A seed that was asked for is run by itself: whoever repeats a failure waits for nothing else.
+    for seed in dict.fromkeys([*(known_seeds() if arguments.seed is None else ()), drawn]):
+        for store, found in asyncio.run(campaigns(size if seed == drawn else "ci", seed, stores)).items():
+            reports[store] += found
+            for report in found:
+                if report.violations:
+                    remember_seed(seed, f"{store}: {report.violations[0]}")
     summary = {
         store: {
             "kills": sum(report.kills for report in of_store),

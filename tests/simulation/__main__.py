@@ -1,6 +1,7 @@
 """Simulate many worlds, hunt every mutant, and say what was met: `make simulate`.
 
     python -m tests.simulation                        as many seeds as 120 seconds hold, then all mutants
+    python -m tests.simulation --first-seed 1500000   the same worlds again: it says at its start where it begins
     python -m tests.simulation --seed 42              one world again
     python -m tests.simulation --seed 42 --faults 3,7 with two of its faults only
     python -m tests.simulation --mutant NAME          hunt one mutant
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import secrets
 import sys
 import threading
 import time
@@ -35,7 +37,7 @@ from tests.simulation.hunting import (
 )
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.rarities import EXPECTED
-from tests.simulation.world import CODED_FROM
+from tests.simulation.world import world_seeds
 
 ALL_MUTANTS = (*MUTANTS, *CODED_MUTANTS)
 
@@ -45,8 +47,11 @@ SECONDS = 120.0
 STEPS_MIN = 500_000
 STEPS_MARK = 3_000_000
 
-# Seeds are handed out in small lots, so that the workers end together.
-SEEDS_PER_LOT = 8
+# Worlds of both kinds are handed out in small lots, so that the workers end together.
+WORLDS_PER_LOT = 4
+
+# Where a run begins that is not told where: no two begin at the same place, and a seed stays short enough to be typed.
+FIRST_SEED_MAX = 1_000_000_000
 
 WORKERS = 2
 
@@ -62,11 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.mutant is not None:
         return _one_mutant(options.mutant)
     _prepare()
+    first = secrets.randbelow(FIRST_SEED_MAX) if options.first_seed is None else options.first_seed
+    print(f"worlds from {first} on; the same again: make simulate SEED={first}", flush=True)
     # Forked, so that the prepared cases are shared; before any thread exists.
     with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
         began = time.monotonic()
         tally, room = Tally(), threading.Semaphore(LOTS_AHEAD)
-        for part in pool.imap_unordered(_lot, _lots(options.first_seed, began, options.seconds, tally, room)):
+        for part in pool.imap_unordered(_lot, _lots(first, began, options.seconds, tally, room)):
             tally.merge(part)
             room.release()
         seconds = time.monotonic() - began
@@ -79,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long to soak (default: %(default)s)")
-    parser.add_argument("--first-seed", type=int, default=1, help="where to begin (default: %(default)s)")
+    parser.add_argument("--first-seed", type=int, help="the number of the first world (default: drawn anew)")
     parser.add_argument("--no-mutants", dest="mutants", action="store_false", help="soak only")
     parser.add_argument("--seed", type=int, help="run this world only")
     parser.add_argument("--faults", help="with --seed: only these faults of its plan, or none")
@@ -124,9 +131,8 @@ def _lots(first: int, began: float, seconds: float, tally: Tally, room: threadin
     yield known_seeds()
     while time.monotonic() - began < seconds or tally.steps < STEPS_MIN:
         room.acquire()  # the pool would take all the lots there are at once
-        kind = CODED_FROM if first // SEEDS_PER_LOT % 2 else 0
-        yield list(range(kind + first, kind + first + SEEDS_PER_LOT))
-        first += SEEDS_PER_LOT
+        yield [seed for number in range(first, first + WORLDS_PER_LOT) for seed in world_seeds(number)]
+        first += WORLDS_PER_LOT
 
 
 def _lot(seeds: list[int]) -> Tally:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.simulation.faults import Fault, only
 from tests.simulation.mutants import Mutant
 from tests.simulation.patching import patched
-from tests.simulation.world import CODED_FROM, Outcome, simulate
+from tests.simulation.world import CODED_FROM, Outcome, is_coded, simulate
 
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 
@@ -88,7 +88,7 @@ def hunt(mutant: Mutant, *, steps_max: int = HUNT_STEPS_MAX) -> Catch | None:
     """Run worlds with this defect until one shows it; None if none does within the steps."""
     steps = 0
     with patched(mutant.patches):
-        drawn = [seed for seed in known_seeds() if seed < CODED_FROM]
+        drawn = [seed for seed in known_seeds() if not is_coded(seed)]
         for seed in count(CODED_FROM) if mutant.coded else chain(drawn, count(1)):
             outcome = simulate(seed)
             steps += outcome.steps

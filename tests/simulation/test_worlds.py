@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.faults import Fault
 from tests.simulation.hunting import known_seeds, report, shrink
 from tests.simulation.rarities import EXPECTED
-from tests.simulation.world import CODED_FROM, simulate
+from tests.simulation.world import CODED_FROM, MIXED_FROM, is_coded, simulate, world_seeds
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,6 +72,26 @@ def test_every_promise_is_kept_in_worlds_of_coded_runs(lot: int) -> None:
 def test_a_seed_that_once_broke_a_promise_keeps_them_all(seed: int) -> None:
     outcome = simulate(seed)
     assert not outcome.violations, report(outcome)
+
+
+def test_every_number_has_a_world_of_each_kind_and_the_recorded_seeds_keep_theirs() -> None:
+    numbers = [*range(1, 50), *range(CODED_FROM - 5, CODED_FROM + 50), MIXED_FROM, 10**9]
+    seeds = [seed for number in numbers for seed in world_seeds(number)]
+    assert len(set(seeds)) == 2 * len(numbers)
+    for number in numbers:
+        assert [is_coded(seed) for seed in world_seeds(number)] == [False, True]
+    assert [seed for seed in known_seeds() if is_coded(seed)] == [
+        seed for seed in known_seeds() if CODED_FROM <= seed < MIXED_FROM or (seed > MIXED_FROM and seed % 2)
+    ]
+    assert not is_coded(CODED_FROM - 1) and is_coded(CODED_FROM) and is_coded(MIXED_FROM - 2)
+
+
+@pytest.mark.parametrize("number", [1_500_000, 10**9])
+def test_worlds_far_from_the_first_are_of_both_kinds(number: int) -> None:
+    drawn, coded = (simulate(seed) for seed in world_seeds(number))
+    assert not drawn.violations and not coded.violations
+    assert not any(name.startswith("coded:") for name in drawn.rarities)
+    assert any(name.startswith("coded:") for name in coded.rarities)
 
 
 def test_a_peaceful_world_is_as_the_oracle_says() -> None:

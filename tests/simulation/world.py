@@ -69,8 +69,23 @@ class Outcome:
     """The log of the run that the first violation is about."""
 
 
-# Seeds from here on are those of worlds with coded runs; a soak of hours does not count so far from 1.
+# A seed says which kind its world is of. Below the first number it has drawn runs, from there to the second coded
+# runs; from the second on even seeds have drawn runs, odd ones coded runs, so that there is no end to either.
 CODED_FROM = 1_000_000
+MIXED_FROM = 2_000_000
+
+
+def is_coded(seed: int) -> bool:
+    """Is this the seed of a world with coded runs?"""
+    return seed >= CODED_FROM and (seed < MIXED_FROM or seed % 2 == 1)
+
+
+def world_seeds(number: int) -> tuple[int, int]:
+    """The seeds of the world of this number with drawn runs, and of that with coded runs; no two numbers share one."""
+    if number < CODED_FROM:
+        return number, CODED_FROM + number
+    return 2 * number, 2 * number + 1
+
 
 Choice = Callable[[list[Fault]], list[Fault]]
 """Which faults of a plan are to happen."""
@@ -86,9 +101,9 @@ class _World:
 
     def __init__(self, seed: int, choose: Choice | None) -> None:
         self._seed = seed
-        self._character = character = draw_character(random.Random(f"character {seed}"), coded=seed >= CODED_FROM)
+        self._character = character = draw_character(random.Random(f"character {seed}"), coded=is_coded(seed))
         self._rarities: Counter[str] = Counter()
-        self._loop = SimulatedLoop(seed=seed, in_order=seed >= CODED_FROM)
+        self._loop = SimulatedLoop(seed=seed, in_order=is_coded(seed))
         self._clock = DatabaseClock(self._loop)
         self._judge = Judge(
             cases={(case.name, case.version): case for case in (*character.drawn_cases, *character.coded_cases)},

@@ -45,15 +45,26 @@ def test_a_limit_is_what_is_promised(limit: int, promised: int):
     assert limit == promised
 
 
-def _deep(levels: int) -> str:
-    """An expression of so many levels: a list in a list, and so on, with a number inside."""
-    return "{{ " + "[" * (levels - 1) + "1" + "]" * (levels - 1) + " }}"
+def _deep(level: str, levels: int) -> str:
+    """An expression of so many levels: each is `level` around the next one, and inside is a number."""
+    text = "1"
+    for _ in range(levels - 1):
+        text = level.replace("_", text)
+    return f"{{{{ {text} }}}}"
 
 
-def test_an_expression_may_be_as_deep_as_the_limit_and_no_deeper():
-    assert compile_template(_deep(EXPRESSION_DEPTH_MAX)).is_expression
+@pytest.mark.parametrize(
+    "level",
+    ["[_]", "{'a': _}", "(not _)", "(2 + _)", "(_ + 2)", "(- _)", "(2 and _)", "(_ or 2)", "(_ if 1)", "(1 if _ else 2)",
+     "(2 if 1 else _)", "(2 < _)", "(_ < 2)", "(2 in [_])", "(2 ~ _)", "(_ | string)", "1 | default(_)",
+     "1 | default(boolean=_)", "(_ | default(1))", "ctx.a[_]", "(_).a"],
+)  # fmt: skip
+def test_an_expression_may_be_as_deep_as_the_limit_and_no_deeper(level: str):
+    per_level = 2 if level == "(2 in [_])" else 1
+    levels = (EXPRESSION_DEPTH_MAX - 1) // per_level + 1
+    assert compile_template(_deep(level, levels)).is_expression
     with pytest.raises(TemplateError, match="24 levels"):
-        compile_template(_deep(EXPRESSION_DEPTH_MAX + 1))
+        compile_template(_deep(level, levels + 1))
 
 
 def _within(levels: int, text: str) -> Any:

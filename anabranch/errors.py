@@ -124,6 +124,12 @@ class WorkflowHasRuns(AnabranchError):
     hint = "Wait for them, or delete it with `force`, which cancels them."
 
 
+class SourceTooPowerful(InvalidRequest):
+    """The role of a data source may do more than queries need; nothing was saved."""
+
+    code = "SOURCE_TOO_POWERFUL"
+
+
 class DataSourceInUse(AnabranchError):
     """Saved queries still name the data source."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import print_document, print_line, print_note, print_table
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
 
@@ -38,21 +38,23 @@ def add(
     tenant: Tenant = DEFAULT_TENANT,
     as_json: AsJson = False,
 ) -> None:
-    """Save a data source. A password on the command line stays in the shell's history: pipe the URL in."""
+    """Connect to a data source and save it. A password in a command stays in the history of the shell: use -."""
     session = open_session(database_url=database_url, tenant=tenant, creates=True)
     document = {"name": name, "url": sys.stdin.read(STDIN_CHARACTERS_MAX).strip() if url == "-" else url}
     if replace:
-        source = session.ask_data(
+        saved = session.ask_data(
             lambda data: data.update_source(name, document, tenant_id=session.tenant, actor=CLI_ACTOR), makes_key=True
         )
     else:
-        source = session.ask_data(
+        saved = session.ask_data(
             lambda data: data.create_source(document, tenant_id=session.tenant, actor=CLI_ACTOR), makes_key=True
         )
     if as_json:
-        print_document(data_view.source_as_json(source))
+        print_document(data_view.saved_source_as_json(saved))
     else:
-        print_line(f"data source {source.name} is saved: {source.address}")
+        print_line(f"data source {saved.source.name} is saved: {saved.source.address}")
+        for code, _, message in saved.warnings:
+            print_note(f"warning: {code}: {message}")
 
 
 @family.command("list")

@@ -1,14 +1,15 @@
 """What a database answered, as JSON: the form of each value, names of columns, and how much is let in.
 
-Pure. Called by the drivers' files row by row, so that an answer without end is stopped where its
-limit is and not when it has been read. The forms are documented in `docs/data-queries.md`.
+Pure. Called by the drivers row by row, so that an answer without end is stopped where its limit is and
+not when it has been read. The forms are documented in `docs/data-queries.md`.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -18,6 +19,9 @@ from uuid import UUID
 import orjson
 
 from anabranch.queries.faults import failed, too_large
+
+# 64 KiB of rows travel together: parsing them holds up nobody for a millisecond.
+_CHUNK_BYTES = 65_536
 
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
 
@@ -35,28 +39,56 @@ class Answer:
 
 
 class Collector:
-    """Takes rows one by one. Raises NodeFailure QUERY_TOO_LARGE at the row or byte that is too many."""
+    """Takes rows one by one and sends them on in JSON. Raises NodeFailure at the row that is too much."""
 
-    def __init__(self, columns: Iterable[str], *, rows_max: int, bytes_max: int) -> None:
-        self.rows: list[dict[str, Any]] = []
+    def __init__(
+        self,
+        columns: Iterable[str],
+        *,
+        rows_max: int,
+        bytes_max: int,
+        memory_max: int,
+        send: Callable[[bytes | bytearray], None],
+    ) -> None:
+        self.count = 0
         self._columns = column_names(columns)
         self._rows_max = rows_max
         self._bytes_max = bytes_max
-        self._bytes = 0
+        self._memory_max = memory_max
+        self._send = send
+        self._bytes = self._memory = 0
+        self._row_memory = sys.getsizeof(dict.fromkeys(self._columns))
+        self._waiting = bytearray()
 
     def add(self, values: Sequence[Any]) -> None:
         """One more row."""
-        if len(self.rows) >= self._rows_max:
+        if self.count >= self._rows_max:
             raise too_large(f"more than {self._rows_max} rows; add LIMIT, or select less")
         try:
             row = dict(zip(self._columns, map(json_form, values), strict=True))
             # Counted as text: what is cheap to hold in a database can be long once it is written down.
-            self._bytes += len(orjson.dumps(row))
+            text = orjson.dumps(row)
+            self._memory += self._row_memory + sum(map(_footprint, row.values()))
         except (RecursionError, orjson.JSONEncodeError):
             raise failed("the answer holds a JSON value that is nested too deep") from None
+        self._bytes += len(text)
         if self._bytes > self._bytes_max:
             raise too_large(f"more than {self._bytes_max} bytes; select fewer columns or rows")
-        self.rows.append(row)
+        if self._memory > self._memory_max:
+            raise too_large(f"values that take more than {self._memory_max} bytes of memory; select less")
+        self.count += 1
+        # Copied at once: a result of `dumps` has room for a kilobyte, and thousands of them are slow to get.
+        self._waiting += b"," if self._waiting else b"["
+        self._waiting += text
+        if len(self._waiting) >= _CHUNK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the rows that wait for company."""
+        if self._waiting:
+            self._waiting += b"]"
+            self._send(self._waiting)
+            self._waiting = bytearray()
 
 
 def column_names(columns: Iterable[str]) -> list[str]:
@@ -97,6 +129,14 @@ def json_form(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(json_form(child) for child in value)
     return str(value)
+
+
+def _footprint(value: Any) -> int:
+    """How many bytes of memory a JSON value takes in Python: a few characters of text can be a hundred of these."""
+    size = sys.getsizeof(value)
+    if type(value) is dict:
+        return size + sum(map(_footprint, value.values())) + sum(map(sys.getsizeof, value))
+    return size + sum(map(_footprint, value)) if type(value) is list else size
 
 
 def _not_finite(value: float) -> str:

@@ -1,36 +1,30 @@
 """The query engine: a tenant, a saved query, arguments; the rows.
 
-Called by the `dataQuery` node type and by the service. Puts the rooms of this package together:
-finds the query, looks at its SQL and its source again, binds the arguments, runs it.
+Called by the `dataQuery` node type and by the service. Finds the query, looks at its SQL and its source
+again, binds the arguments, and runs it in a driver process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from anabranch.deferred import deferred
 from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
+from anabranch.queries.drivers.orders import Target
 from anabranch.queries.execution import Executions
 from anabranch.queries.faults import egress_refused, not_allowed, not_found, unreachable
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import ADDRESSES_TRIED_MAX, Limits
 from anabranch.queries.parameters import bind, read_parameters
 from anabranch.queries.ports import HostGuard
+from anabranch.queries.process import DriverProcess
 from anabranch.queries.session import Session, Work
 from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
-from anabranch.queries.sqlite import SqliteSession
 from anabranch.queries.statement import Statement, StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
-
-if TYPE_CHECKING:
-    from anabranch.queries import mysql, postgresql
-else:
-    mysql = deferred("anabranch.queries.mysql")
-    postgresql = deferred("anabranch.queries.postgresql")
 
 
 class QueryEngine:
@@ -50,7 +44,8 @@ class QueryEngine:
         """`{"rows", "rowCount"}` of a tenant's query, given its id or its name.
 
         Raises NodeFailure: QUERY_NOT_FOUND, QUERY_ARGS_INVALID, QUERY_FAILED, QUERY_TIMEOUT,
-        QUERY_TOO_LARGE, SOURCE_REFUSED, EGRESS_REFUSED. No message holds a secret of the source.
+        QUERY_TOO_LARGE, SOURCE_REFUSED, SOURCE_TOO_POWERFUL, EGRESS_REFUSED. No message holds a
+        secret of the source.
         """
         found = await self._saved.find_query(data_query_id, tenant_id=tenant_id)
         if found is None:
@@ -65,24 +60,51 @@ class QueryEngine:
         statement = _statement(query, place.kind)
         work = Work(statement, values, query.writes, query.timeout_ms, self._limits)
         try:
-            answer = await self._executions.run(_pool_key(source, url), lambda: self._open(place, url), work)
+            opening = self._opening(place, url, self._limits.connect_timeout_ms)
+            answer = await self._executions.run(_pool_key(source, url), opening, work)
         except NodeFailure as failure:
             raise url.mask_of(place).failure(failure) from None
         return answer.as_json()
+
+    async def check_source(self, url: ReadyUrl, place: SqliteSource | ServerSource) -> None:
+        """Connect to a source once.
+
+        Raises NodeFailure: SOURCE_TOO_POWERFUL or SOURCE_REFUSED if queries may not run there; another code
+        (EGRESS_REFUSED, QUERY_FAILED, QUERY_TIMEOUT) if that cannot be found out now.
+        """
+        try:
+            await self._executions.check(self._opening(place, url, self._limits.check_timeout_ms))
+        except NodeFailure as failure:
+            raise url.mask_of(place).failure(failure) from None
 
     async def stop(self) -> None:
         """Interrupt what runs and disconnect; may be called twice."""
         await self._executions.stop()
 
-    def _open(self, place: SqliteSource | ServerSource, url: ReadyUrl) -> Session:
-        """A connection; called in a thread. Raises NodeFailure."""
-        if isinstance(place, SqliteSource):
-            return SqliteSession(place)
-        addresses = [] if place.socket_directory is not None else self._addresses(place)
-        place = place.masked(url.mask_of(place, addresses))
-        kind = postgresql.PostgresqlSession if place.kind is SourceKind.POSTGRESQL else mysql.MysqlSession
-        timeout_ms = self._limits.connect_timeout_ms // max(1, len(addresses))
-        return kind(place, addresses, connect_timeout_ms=timeout_ms)
+    def _opening(self, place: SqliteSource | ServerSource, url: ReadyUrl, timeout_ms: int) -> Callable[[], Session]:
+        """Makes the process that connects; called in a thread, where names are resolved. Raises NodeFailure."""
+
+        def open_file(file: SqliteSource) -> Session:
+            return DriverProcess(
+                file.kind, Target(path=str(file.path), connect_timeout_ms=timeout_ms), url.mask_of(file)
+            )
+
+        def open_server(server: ServerSource) -> Session:
+            addresses = [] if server.socket_directory is not None else self._addresses(server)
+            target = Target(
+                host=server.host,
+                addresses=addresses,
+                port=server.port,
+                user=server.user,
+                password=server.password,
+                database=server.database,
+                socket_directory=server.socket_directory,
+                tls=server.tls,
+                connect_timeout_ms=timeout_ms,
+            )
+            return DriverProcess(server.kind, target, url.mask_of(server, addresses))
+
+        return lambda: open_file(place) if isinstance(place, SqliteSource) else open_server(place)
 
     def _addresses(self, place: ServerSource) -> Sequence[str]:
         try:

@@ -2,7 +2,7 @@
 
 Called by `QueryEngine` alone. A pool belongs to one source of one tenant, so a session's state can
 never reach another tenant; between two queries of one tenant the session is made as new. Whoever
-waits here may be cancelled at any moment: then the query is interrupted and its connection dropped.
+waits here may be cancelled at any moment: then the query is interrupted and its process killed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from anabranch.errors import NodeFailure
 from anabranch.queries.answers import Answer
 from anabranch.queries.faults import timed_out
 from anabranch.queries.limits import Limits
@@ -40,26 +39,34 @@ class _Pool:
 class _Job:
     """One execution in its thread; `stop` may be called from outside at any time."""
 
-    def __init__(self, opening: Opening, work: Work, session: Session | None) -> None:
+    def __init__(self, opening: Opening, work: Work | None, session: Session | None) -> None:
+        """Without `work` it only checks the source."""
         self._opening = opening
         self._work = work
         self._lock = threading.Lock()
         self._stopped = False
-        self._is_used = session is not None
         self.session = session
 
     def run(self) -> Answer:
         """The answer; `session` is then one that may be used again, or None."""
+        session = self.session
+        if session is None and not self._stopped:
+            session = self._opening()
+        with self._lock:
+            self.session = session
+            stopped = self._stopped
         try:
-            answer = self._first_or_second_try()
-        except NodeFailure:
-            self._settle(reusable=True)  # a query that fails leaves the connection whole; one that is not says so
-            raise
-        except BaseException:
-            self._settle(reusable=False)
-            raise
-        self._settle(reusable=True)
-        return answer
+            if stopped or session is None:  # while it waited for a thread, or for a name to be resolved
+                raise timed_out(0 if self._work is None else self._work.timeout_ms)
+            if self._work is not None:
+                return session.run(self._work)
+            session.check()
+            return Answer([], 0)
+        finally:
+            if session is not None and (self._stopped or not session.is_reusable):
+                with self._lock:
+                    self.session = None
+                session.close()
 
     def stop(self) -> None:
         """End it, whatever it is doing."""
@@ -67,32 +74,6 @@ class _Job:
             self._stopped = True
             if self.session is not None:
                 self.session.interrupt()
-
-    def _first_or_second_try(self) -> Answer:
-        if self._stopped:  # while it waited for a thread
-            raise timed_out(self._work.timeout_ms)
-        if self._is_used and self.session is not None:
-            try:
-                return self.session.run(self._work)
-            except NodeFailure as failure:
-                # The server closed the connection while nobody looked. What only reads is asked again.
-                if failure.type_name != "SourceUnreachable" or self._work.writes or self._stopped:
-                    raise
-                self.session.close()
-        session = self._opening()
-        with self._lock:
-            self.session = session
-            if self._stopped:
-                raise timed_out(self._work.timeout_ms)
-        return session.run(self._work)
-
-    def _settle(self, *, reusable: bool) -> None:
-        session = self.session
-        if session is None or (reusable and not self._stopped and session.reset()):
-            return
-        with self._lock:
-            self.session = None
-        session.close()
 
 
 class Executions:
@@ -116,12 +97,19 @@ class Executions:
         try:
             async with pool.slots:
                 await self._free_threads.acquire()  # given back by the thread's end, which may come after ours
-                return await self._run(pool, _Job(opening, work, pool.idle.pop() if pool.idle else None), work)
+                job = _Job(opening, work, pool.idle.pop() if pool.idle else None)
+                return await self._run(pool, job, self._limits.connect_timeout_ms, timeout_ms=work.timeout_ms)
         finally:
             pool.users -= 1
             if pool.users == 0:
                 later = asyncio.get_running_loop().call_later
                 pool.closing = later(self._limits.idle_close_ms / 1000, self._close, key, pool)
+
+    async def check(self, opening: Opening) -> None:
+        """Connect once, and refuse what is not for queries. Raises NodeFailure."""
+        await self._free_threads.acquire()
+        alone = _Pool(asyncio.Semaphore(1), is_closed=True)
+        await self._run(alone, _Job(opening, None, None), self._limits.check_timeout_ms, timeout_ms=0)
 
     async def stop(self) -> None:
         """Interrupt what runs and close every connection; may be called twice."""
@@ -139,7 +127,7 @@ class Executions:
         """How many connections are kept for later: for tests and health."""
         return sum(len(pool.idle) for pool in self._pools.values())
 
-    async def _run(self, pool: _Pool, job: _Job, work: Work) -> Answer:
+    async def _run(self, pool: _Pool, job: _Job, connect_timeout_ms: int, *, timeout_ms: int) -> Answer:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._threads, job.run)
         self._under_way[job] = future
@@ -150,18 +138,18 @@ class Executions:
             if not future.cancelled():
                 future.exception()  # looked at: nobody may be left to do so
             if job.session is not None and pool.is_closed:
-                job.session.close()
+                self._let_go(job.session)
             elif job.session is not None:
                 pool.idle.append(job.session)
 
         future.add_done_callback(done)
-        bound_ms = work.timeout_ms + work.limits.connect_timeout_ms + _GRACE_MS
+        bound_ms = timeout_ms + connect_timeout_ms + _GRACE_MS
         try:
             async with asyncio.timeout(bound_ms / 1000):
                 return await asyncio.shield(future)
         except TimeoutError:
             job.stop()
-            raise timed_out(work.timeout_ms) from None
+            raise timed_out(timeout_ms or connect_timeout_ms) from None
         except asyncio.CancelledError:
             job.stop()
             raise
@@ -173,4 +161,11 @@ class Executions:
             pool.closing.cancel()
         pool.is_closed = True
         while pool.idle:
-            pool.idle.pop().close()
+            self._let_go(pool.idle.pop())
+
+    def _let_go(self, session: Session) -> None:
+        """Close it in a thread: it waits until its process is gone."""
+        try:
+            self._threads.submit(session.close)
+        except RuntimeError:  # the threads have been stopped
+            session.close()

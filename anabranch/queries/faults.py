@@ -1,12 +1,13 @@
 """How a query fails: one function per situation, each with its code and whether another try may help.
 
-Raised by the drivers' files and the query engine; the handler lets them through. Messages of
-drivers pass `Mask` before they get here: they like to repeat how they were told to connect.
+Raised by driver processes and the query engine; the handler lets them through. What a driver process
+says passes `Mask` in the service: drivers like to repeat how they were told to connect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 from anabranch.errors import NodeFailure
@@ -19,6 +20,21 @@ _MASKED_LENGTH_MIN = 3
 
 # 1,000 characters of a database's words: some repeat the whole statement.
 _MESSAGE_CHARACTERS_MAX = 1_000
+
+# 5 reasons why a role is refused say enough.
+_POWERS_SHOWN_MAX = 5
+
+# 256 KiB of them leave a driver process: enough that after masking the first 1,000 characters are whole.
+_MESSAGE_SENT_MAX = 262_144
+
+
+class TooPowerful(NodeFailure):
+    """The role of a source may do more than queries need. `what` it may do; `hint`: how a fitting role is made."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__("SOURCE_TOO_POWERFUL", f"{what}. {hint}", type_name="SourceTooPowerful", retryable=False)
+        self.what = what
+        self.hint = hint
 
 
 class Mask:
@@ -40,6 +56,8 @@ class Mask:
 
     def failure(self, failure: NodeFailure) -> NodeFailure:
         """The same failure, its message without the secrets."""
+        if isinstance(failure, TooPowerful):
+            return TooPowerful(self(failure.what), self(failure.hint))
         return NodeFailure(
             failure.code,
             self(str(failure)),
@@ -79,6 +97,24 @@ def too_large(message: str) -> NodeFailure:
     return NodeFailure("QUERY_TOO_LARGE", f"the answer has {message}", type_name="QueryTooLarge", retryable=False)
 
 
+def out_of_memory() -> NodeFailure:
+    """What the database sent did not fit into the memory of the process that reads it."""
+    return too_large("more than fits into the memory that a query may take; select fewer columns or rows")
+
+
+def driver_ended(status: int | None) -> NodeFailure:
+    """The process that talks to the database ended without an answer."""
+    how = "without a word" if status is None else f"by signal {-status}" if status < 0 else f"with status {status}"
+    message = f"the process of the database's driver ended {how}"
+    return NodeFailure("QUERY_FAILED", message, type_name="DriverEnded", retryable=True)
+
+
+def too_powerful(user: str, powers: Sequence[str], hint: str) -> TooPowerful:
+    """The role of the source is not one for queries."""
+    shown = ", ".join(powers[:_POWERS_SHOWN_MAX]) + (", …" if len(powers) > _POWERS_SHOWN_MAX else "")
+    return TooPowerful(f"the role {user} may do more than queries need: {shown}", hint)
+
+
 def source_refused(message: str) -> NodeFailure:
     """The data source is not one that may be used from here."""
     return NodeFailure("SOURCE_REFUSED", message, type_name="SourceRefused", retryable=False)
@@ -97,3 +133,23 @@ def not_found(message: str) -> NodeFailure:
 def args_invalid(message: str) -> NodeFailure:
     """The arguments do not fit the parameters of the query."""
     return NodeFailure("QUERY_ARGS_INVALID", message, type_name="ArgumentsInvalid", retryable=False)
+
+
+def failure_as_json(failure: NodeFailure) -> dict[str, Any]:
+    """A failure as a driver process sends it."""
+    texts = {"message": str(failure)}
+    if isinstance(failure, TooPowerful):
+        texts = {"message": failure.what, "hint": failure.hint}
+    return {
+        "code": failure.code,
+        "type": failure.type_name,
+        "retryable": failure.retryable,
+        **{name: text[:_MESSAGE_SENT_MAX].encode(errors="replace").decode() for name, text in texts.items()},
+    }
+
+
+def failure_of_json(sent: Mapping[str, Any]) -> NodeFailure:
+    """The failure again."""
+    if "hint" in sent:
+        return TooPowerful(sent["message"], sent["hint"])
+    return NodeFailure(sent["code"], sent["message"], type_name=sent["type"], retryable=sent["retryable"])

@@ -1,6 +1,6 @@
 """How much one query may cost: each number with its reason.
 
-Read by every room of this package; `QueryEngine` is given a `Limits` and tests give smaller ones.
+Read by every module of this package; `QueryEngine` is given a `Limits` and tests give smaller ones.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ ROWS_MAX = 10_000
 # clear error of ours before it has filled the memory of the service.
 BYTES_MAX = 10 * 1024 * 1024
 
+# 32 MiB for the values of an answer in the service's memory: text of 10 MiB fits, also in an alphabet
+# that takes three bytes a character; ten million empty lists, which are as much text, do not.
+MEMORY_MAX = 32 * 1024 * 1024
+
 # 25 s: five less than a node's default timeout, so that the database's own answer ("it took too
 # long") comes before the engine's.
 STATEMENT_TIMEOUT_MS = 25_000
@@ -23,6 +27,9 @@ STATEMENT_TIMEOUT_MS_MAX = 600_000
 
 # 10 s to connect: a server that takes longer is down for this attempt.
 CONNECT_TIMEOUT_MS = 10_000
+
+# 5 s to look at a source that is saved: somebody waits for the answer, and it is saved all the same.
+CHECK_TIMEOUT_MS = 5_000
 
 # 2 addresses of a host are tried, and share the time to connect: a name may have dozens, and a
 # driver waits as long for each of them.
@@ -49,7 +56,9 @@ class Limits:
 
     rows_max: int = ROWS_MAX
     bytes_max: int = BYTES_MAX
+    memory_max: int = MEMORY_MAX
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS
+    check_timeout_ms: int = CHECK_TIMEOUT_MS
     connections_per_source: int = CONNECTIONS_PER_SOURCE
     idle_close_ms: int = IDLE_CLOSE_MS
     stop_wait_ms: int = STOP_WAIT_MS

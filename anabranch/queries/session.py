@@ -1,7 +1,7 @@
-"""What every driver's file offers: a connection that runs one query at a time, in a thread.
+"""A connection to a data source as the service holds it: runs one query at a time, in a thread.
 
-Implemented by `sqlite`, `postgresql` and `mysql`; called by `execution` from a worker thread, but
-for `interrupt`, which any thread may call.
+Implemented by `process`; called by `execution` from a worker thread, but for `interrupt`, which any
+thread may call.
 """
 
 from __future__ import annotations
@@ -28,22 +28,20 @@ class Work:
 
 
 class Session(Protocol):
-    """A connection to a data source."""
+    """A connection to a data source; made without connecting, which its first use does."""
+
+    @property
+    def is_reusable(self) -> bool:
+        """Can it run another query? It is as new then."""
 
     def run(self, work: Work) -> Answer:
         """The answer, in a transaction of its own. Raises NodeFailure; the transaction is then undone."""
 
-    def reset(self) -> bool:
-        """Make it as new for the next query; False if it cannot be used again."""
+    def check(self) -> None:
+        """Connect, and refuse a role or a database that is not for queries. Raises NodeFailure."""
 
     def interrupt(self) -> None:
         """End whatever runs, from any thread; the session is closed afterwards."""
 
     def close(self) -> None:
         """Disconnect; never raises."""
-
-
-# The tables by which a database is known as one of anabranch's: whatever name it was reached by.
-OWN_TABLES = ("workflow_instances", "workflow_instance_logs")
-
-OWN_DATABASE = "this database holds anabranch's own tables; such a database is never a data source"

@@ -8,7 +8,7 @@ be turned against us with, so all are refused but the few that are listed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import URL, make_url
@@ -109,7 +109,6 @@ class ServerSource:
     database: str
     socket_directory: str | None
     tls: str
-    mask: Mask = field(repr=False, compare=False)
 
     @property
     def address(self) -> str:
@@ -122,10 +121,6 @@ class ServerSource:
         # The host also as it is looked up: without the dot at its end, in lower case.
         hosts = [self.host, self.host.lower().removesuffix(".")]
         return [*hosts, self.user, self.password, self.database, self.socket_directory or ""]
-
-    def masked(self, mask: Mask) -> ServerSource:
-        """The same source; its driver's messages pass this mask."""
-        return replace(self, mask=mask)
 
 
 def read_source(url: ReadyUrl, places: Places) -> SqliteSource | ServerSource:
@@ -214,8 +209,7 @@ def _server(url: URL, kind: SourceKind, places: Places) -> ServerSource:
     if not isinstance(tls, str) or tls not in _TLS_MODES:
         raise source_refused(f"sslmode is one of {', '.join(sorted(_TLS_MODES))}")
     password = str(url.password or "")
-    mask = Mask([password])
-    return ServerSource(kind, host, port, url.username, password, url.database, socket, tls, mask)
+    return ServerSource(kind, host, port, url.username, password, url.database, socket, tls)
 
 
 def _is_listed(socket: str, directories: Sequence[str]) -> bool:

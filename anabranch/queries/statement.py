@@ -9,7 +9,7 @@ is refused here by name are functions that reach around those walls.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -83,10 +83,6 @@ class Statement:
     pieces: tuple[str | Token, ...]
     parameters: tuple[str, ...]
     """The names, each once, in the order in which they first stand."""
-
-    def render(self, placeholder: Callable[[str], str], *, text: Callable[[str], str] = str) -> str:
-        """The text with each parameter as the driver wants it written, given its name; `text` escapes the rest."""
-        return "".join(text(piece) if isinstance(piece, str) else placeholder(piece.value) for piece in self.pieces)
 
 
 def read_statement(sql: str, kind: SourceKind, *, writes: bool) -> Statement:

@@ -53,6 +53,20 @@ class SourceSummary(Answer):
     updatedAt: AwareDatetime
 
 
+class SourceWarning(Answer):
+    """What could not be found out about a data source."""
+
+    code: str
+    pointer: str
+    message: str
+
+
+class SavedSource(SourceSummary):
+    """A data source that was saved; one that could not be reached has a warning."""
+
+    warnings: list[SourceWarning]
+
+
 class QuerySummary(Answer):
     """A saved query."""
 

@@ -15,6 +15,7 @@ from anabranch.errors import (
     SecretKeyMissing,
     SecretKeyWrong,
     SecretUnknown,
+    SourceTooPowerful,
 )
 from anabranch.rest.data_models import (
     KeyForm,
@@ -23,6 +24,7 @@ from anabranch.rest.data_models import (
     QueryForm,
     QueryList,
     QuerySummary,
+    SavedSource,
     SecretForm,
     SecretList,
     SecretSummary,
@@ -34,7 +36,13 @@ from anabranch.rest.lists import page_by_name
 from anabranch.rest.models import Page
 from anabranch.rest.routes import Body, Call, Checked, Method, Reply, Route
 from anabranch.service.access import Role
-from anabranch.service.data_view import key_as_json, query_as_json, secret_as_json, source_as_json
+from anabranch.service.data_view import (
+    key_as_json,
+    query_as_json,
+    saved_source_as_json,
+    secret_as_json,
+    source_as_json,
+)
 
 
 # -- data sources -------------------------------------------------------------------------
@@ -47,7 +55,8 @@ async def list_sources(call: Call) -> Reply:
 async def create_source(call: Call) -> Reply:
     """The URL is kept sealed where it holds a password, and never comes back."""
     made = await call.house.data.create_source(call.body, tenant_id=call.tenant_id, actor=call.actor)
-    return Reply(source_as_json(made), 201, {"Location": f"/v1/data-sources/{made.data_source_id}"})
+    location = f"/v1/data-sources/{made.source.data_source_id}"
+    return Reply(saved_source_as_json(made), 201, {"Location": location})
 
 
 async def get_source(call: Call) -> Reply:
@@ -60,7 +69,7 @@ async def update_source(call: Call) -> Reply:
     saved = await call.house.data.update_source(
         call.path["source"], call.body, tenant_id=call.tenant_id, actor=call.actor
     )
-    return Reply(source_as_json(saved))
+    return Reply(saved_source_as_json(saved))
 
 
 async def delete_source(call: Call) -> Reply:
@@ -156,7 +165,12 @@ def _route(
     return Route(method, path, serve, summary, needs, answers, body=body, errors=errors, tag="data", **further)
 
 
-_SOURCE_REFUSALS: Sequence[type[AnabranchError]] = (NameTaken, SecretKeyMissing, SecretKeyWrong)
+_SOURCE_REFUSALS: Sequence[type[AnabranchError]] = (
+    NameTaken,
+    SecretKeyMissing,
+    SecretKeyWrong,
+    SourceTooPowerful,
+)
 
 ROUTES = (
     _route("GET", "/v1/data-sources", list_sources, "List the data sources.", Role.VIEWER, {200: SourceList}),
@@ -166,7 +180,7 @@ ROUTES = (
         create_source,
         "Save a data source.",
         Role.ADMIN,
-        {201: SourceSummary},
+        {201: SavedSource},
         *_SOURCE_REFUSALS,
         body=Checked(SourceForm),
     ),
@@ -185,7 +199,7 @@ ROUTES = (
         update_source,
         "Replace a data source.",
         Role.ADMIN,
-        {200: SourceSummary},
+        {200: SavedSource},
         NotFound,
         *_SOURCE_REFUSALS,
         body=Checked(SourceForm),

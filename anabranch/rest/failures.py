@@ -45,6 +45,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.InvalidWorkflow: 422,
     errors.QueryFailed: 422,
     errors.SettingsError: 422,
+    errors.SourceTooPowerful: 422,
     errors.TemplateError: 422,
     errors.ValueNotStorable: 422,
     errors.ValueTooLarge: 422,

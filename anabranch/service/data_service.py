@@ -11,23 +11,33 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
-from anabranch.errors import NodeFailure, NotFound, QueryFailed
+from anabranch.errors import NodeFailure, NotFound, QueryFailed, SourceTooPowerful
 from anabranch.queries.engine import QueryEngine
+from anabranch.queries.faults import TooPowerful
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_MAX
 from anabranch.queries.parameters import ParametersRefused, declaration_of, read_parameters
-from anabranch.queries.sources import Places, read_source
+from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
 from anabranch.service.admission import is_storable
-from anabranch.service.documents import check_fields, check_name, refused
+from anabranch.service.documents import Problem, check_fields, check_name, refused
 
 _SOURCE_FIELDS = frozenset({"name", "url"})
 _QUERY_FIELDS = frozenset({"name", "dataSourceID", "sql", "params", "writes", "timeout"})
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSource:
+    """A data source that was saved, and what could not be found out about it."""
+
+    source: DataSource
+    warnings: Sequence[Problem]
 
 
 class DataService:
@@ -42,11 +52,15 @@ class DataService:
         """Runs them: what the `dataQuery` node type is given."""
 
     # -- sources --------------------------------------------------------------------------
-    async def create_source(self, document: Any, *, tenant_id: str, actor: str | None = None) -> DataSource:
-        """Save `{"name", "url"}`. Raises InvalidRequest, NameTaken, SettingsError (no key for a password)."""
+    async def create_source(self, document: Any, *, tenant_id: str, actor: str | None = None) -> SavedSource:
+        """Connect to `{"name", "url"}`, and save it.
+
+        A source that cannot be reached now is saved with a warning: what it may do is asked whenever a query
+        connects. Raises InvalidRequest, SourceTooPowerful, NameTaken, SettingsError (no key for a password).
+        """
         return await self._save_source(document, tenant_id=tenant_id, data_source_id=str(uuid.uuid4()), actor=actor)
 
-    async def update_source(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> DataSource:
+    async def update_source(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> SavedSource:
         """Replace name and URL. Its queries run on the new URL from their next execution on. Raises NotFound too."""
         known = await self.get_source(key, tenant_id=tenant_id)
         return await self._save_source(document, tenant_id=tenant_id, data_source_id=known.data_source_id, actor=actor)
@@ -106,7 +120,7 @@ class DataService:
 
     async def _save_source(
         self, document: Any, *, tenant_id: str, data_source_id: str, actor: str | None
-    ) -> DataSource:
+    ) -> SavedSource:
         name = _name_of(document, _SOURCE_FIELDS, ("url",))
         try:
             url = await self._urls.resolve(document["url"], tenant_id=tenant_id)
@@ -114,8 +128,22 @@ class DataService:
         except NodeFailure as refusal:
             raise refused([(refusal.code, "/url", str(refusal))]) from None
         stored, sealed = self._urls.put_away(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
+        warnings = await self._check_source(url, place)
         wanted = DataSource(data_source_id, tenant_id, name, place.kind, url.address_of(place), stored, sealed, 0, 0)
-        return await self.saved.save_source(wanted, actor=actor)
+        return SavedSource(await self.saved.save_source(wanted, actor=actor), warnings)
+
+    async def _check_source(self, url: ReadyUrl, place: SqliteSource | ServerSource) -> Sequence[Problem]:
+        """What could not be found out. Raises SourceTooPowerful, or InvalidRequest for anabranch's own database."""
+        try:
+            await self.queries.check_source(url, place)
+        except TooPowerful as refusal:
+            detail = {"code": refusal.code, "pointer": "/url", "message": refusal.what}
+            raise SourceTooPowerful(refusal.what, hint=refusal.hint, details=[detail]) from None
+        except NodeFailure as failure:
+            if failure.code == "SOURCE_REFUSED":
+                raise refused([(failure.code, "/url", str(failure))]) from None
+            return [(failure.code, "/url", f"the source was not checked: {failure}")]
+        return []
 
     async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str, actor: str | None) -> DataQuery:
         name = _name_of(document, _QUERY_FIELDS, ("dataSourceID", "sql"))

@@ -12,6 +12,7 @@ from anabranch.engine.api_keys import ApiKey
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.saved_queries import DataQuery, DataSource
 from anabranch.secrets import SecretEntry
+from anabranch.service.data_service import SavedSource
 
 
 def source_as_json(source: DataSource) -> dict[str, Any]:
@@ -24,6 +25,12 @@ def source_as_json(source: DataSource) -> dict[str, Any]:
         "createdAt": to_iso(source.created_at),
         "updatedAt": to_iso(source.updated_at),
     }
+
+
+def saved_source_as_json(saved: SavedSource) -> dict[str, Any]:
+    """A data source that was just saved, with the warnings about it."""
+    warnings = [{"code": code, "pointer": pointer, "message": message} for code, pointer, message in saved.warnings]
+    return {**source_as_json(saved.source), "warnings": warnings}
 
 
 def query_as_json(query: DataQuery) -> dict[str, Any]:

@@ -100,7 +100,8 @@ class Bench:
 
     async def source(self, url: str, *, name: str = "shop", tenant: str = TENANT) -> str:
         """Save a source; its id."""
-        return (await self.data.create_source({"name": name, "url": url}, tenant_id=tenant)).data_source_id
+        saved = await self.data.create_source({"name": name, "url": url}, tenant_id=tenant)
+        return saved.source.data_source_id
 
     async def ask(
         self,
@@ -173,7 +174,11 @@ class Shop:
     """A PostgreSQL database to ask, and a file and a directory that its server can read and write."""
 
     owner_url: str
+    """Of the superuser who made it: never a source."""
     reader_url: str
+    """Of a role that owns nothing and may change every row."""
+    auditor_url: str
+    """Of a role that may read every table there is (`pg_read_all_data`)."""
     secret_file: Path
     drop_folder: Path
 
@@ -191,12 +196,16 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def postgres_shop(postgres_server: PostgresServer) -> Iterator[Shop]:
-    """A shop owned by a superuser, with a role `reader_…` that is none."""
+    """A shop owned by a superuser, with two roles that are none."""
     owner_url = postgres_server.create()
     parts = urlsplit(owner_url)
-    role, password = f"reader_{os.getpid()}", "open sesame/@:"
-    netloc = f"{role}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"
-    reader_url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
+    password = "open sesame/@:"
+    reader, auditor = (f"{name}_{os.getpid()}" for name in ("reader", "auditor"))
+
+    def url_of(role: str) -> str:
+        netloc = f"{role}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"
+        return urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
+
     _SOCKETS.extend(parse_qs(parts.query).get("host", []))
     folder = Path(tempfile.mkdtemp(prefix="anabranch-shop-"))
     folder.chmod(0o755)
@@ -205,12 +214,14 @@ def postgres_shop(postgres_server: PostgresServer) -> Iterator[Shop]:
     drop_folder.mkdir()
     drop_folder.chmod(0o777)
     with psycopg.connect(owner_url, autocommit=True) as connection:
-        connection.execute(f"DROP ROLE IF EXISTS {role}")
-        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")
-    shop = Shop(owner_url, reader_url, secret_file, drop_folder)
+        for role in (reader, auditor):
+            connection.execute(f"DROP ROLE IF EXISTS {role}")
+            connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")
+        connection.execute(f"GRANT pg_read_all_data TO {auditor}")
+    shop = Shop(owner_url, url_of(reader), url_of(auditor), secret_file, drop_folder)
     shop.restore()
     yield shop
     postgres_server.drop(owner_url)
     with psycopg.connect(postgres_server.admin_url, autocommit=True) as connection:
-        connection.execute(f"DROP ROLE IF EXISTS {role}")
+        connection.execute(f"DROP ROLE IF EXISTS {reader}, {auditor}")
     shutil.rmtree(folder)

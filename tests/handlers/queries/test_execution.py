@@ -28,7 +28,11 @@ class Deaf:
         assert self._released.wait(30)
         return Answer([], 0)
 
-    def reset(self) -> bool:
+    def check(self) -> None:
+        pass
+
+    @property
+    def is_reusable(self) -> bool:
         return False
 
     def interrupt(self) -> None:

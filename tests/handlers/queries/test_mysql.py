@@ -13,7 +13,8 @@ import pytest
 from anabranch.errors import NodeFailure
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import Limits
-from anabranch.queries.mysql import text_of
+from anabranch.queries.drivers.mysql import text_of
+from anabranch.queries.drivers.orders import Order
 from anabranch.queries.parameters import Bound, Document
 from anabranch.queries.session import Work
 from anabranch.queries.statement import read_statement

@@ -163,16 +163,6 @@ async def test_no_more_connections_than_a_source_may_have(shop: Bench, postgres_
     assert found == (4,)
 
 
-async def test_a_superuser_reads_as_one_who_may_only_read(bench: Bench, postgres_shop: Shop) -> None:
-    postgres_shop.restore()
-    await bench.source(postgres_shop.owner_url)
-    answer = await bench.ask("SELECT current_user AS who, (SELECT count(*) FROM orders) AS n")
-    assert answer["rows"] == [{"who": "pg_read_all_data", "n": 3}]
-    with pytest.raises(NodeFailure) as caught:
-        await bench.ask("DELETE FROM orders", writes=True)
-    assert caught.value.code == "SOURCE_REFUSED"
-
-
 class TestIdle:
     """Connections that nobody uses."""
 

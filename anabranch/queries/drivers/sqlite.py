@@ -1,15 +1,14 @@
 """Queries on SQLite files: opened for one query, watched by an authorizer, stopped by a progress handler.
 
-Called by `execution` in a worker thread. The authorizer lets through what it knows and nothing
-else: reading, functions, and in a writing query changes of rows. No tables are made or dropped,
-no other files attached, no settings changed, nothing loaded.
+Runs in a driver process. The authorizer lets through what it knows and nothing else: reading,
+functions, and in a writing query changes of rows. No tables are made or dropped, no other files
+attached, no settings changed, nothing loaded. A query that does not stop is ended with its process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,11 +18,13 @@ from urllib.parse import quote
 import orjson
 
 from anabranch.errors import NodeFailure
-from anabranch.queries.answers import Answer, Collector
+from anabranch.queries.answers import Collector
+from anabranch.queries.drivers.memory import TEMPORARY_FILE_BYTES, Memory, limit_files
+from anabranch.queries.drivers.orders import Order, Target
+from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
+from anabranch.queries.drivers.serve import Send, Started
 from anabranch.queries.faults import failed, not_allowed, source_refused, timed_out, too_large, unreachable
 from anabranch.queries.parameters import Bound, Document
-from anabranch.queries.session import OWN_DATABASE, OWN_TABLES, Work
-from anabranch.queries.sources import SqliteSource
 
 # 1,000 steps of SQLite's machine take well below a millisecond: so late a timeout is noticed.
 _STEPS_BETWEEN_LOOKS = 1_000
@@ -51,38 +52,40 @@ _FUNCTIONS_DENIED = {"load_extension", "readfile", "writefile", "edit", "fts3_to
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 
 
-class SqliteSession:
-    """One connection for one query."""
+class SqliteDriver:
+    """Opens the file for each query: that costs less than making sure of an open one."""
 
-    def __init__(self, source: SqliteSource) -> None:
-        self._source = source
-        self._stopped = threading.Event()
+    def __init__(self, target: Target, memory: Memory) -> None:
+        self._path = target.path
+        self._timeout_ms = target.connect_timeout_ms
         self._deadline = float("inf")
+        memory.limit_answering()
 
-    def run(self, work: Work) -> Answer:
-        """See `Session.run`."""
-        self._deadline = time.monotonic() + work.timeout_ms / 1000
+    def check(self) -> None:
+        """See `Driver.check`: there are no roles."""
+        self._deadline = time.monotonic() + self._timeout_ms / 1000
         try:
-            with contextlib.closing(self._connect(writes=work.writes)) as connection:
+            with contextlib.closing(self._connect(writes=False)) as connection:
                 _refuse_own(connection)
-                return self._run(connection, work)
         except sqlite3.Error as error:
-            raise self._fault(error, work) from None
+            raise _fault(error, bytes_max=0, timeout_ms=self._timeout_ms, writes=False) from None
 
-    def reset(self) -> bool:
-        """See `Session.reset`: opening a file costs less than making sure of an open one."""
-        return False
-
-    def interrupt(self) -> None:
-        """See `Session.interrupt`: the progress handler looks at this."""
-        self._stopped.set()
-
-    def close(self) -> None:
-        """See `Session.close`: nothing is open between queries."""
+    def run(self, order: Order, started: Started, send: Send) -> int:
+        """See `Driver.run`."""
+        self._deadline = time.monotonic() + order.timeout_ms / 1000
+        started()
+        # A query that reads writes nothing but temporary files.
+        limit_files(None if order.writes else TEMPORARY_FILE_BYTES)
+        try:
+            with contextlib.closing(self._connect(writes=order.writes)) as connection:
+                _refuse_own(connection)
+                return self._run(connection, order, send)
+        except sqlite3.Error as error:
+            raise _fault(error, bytes_max=order.bytes_max, timeout_ms=order.timeout_ms, writes=order.writes) from None
 
     def _connect(self, *, writes: bool) -> sqlite3.Connection:
         # Never `rwc`: a query does not make files. The path is the real one, quoted, so nothing in it is an option.
-        uri = f"file:{quote(str(self._source.path))}?mode={'rw' if writes else 'ro'}"
+        uri = f"file:{quote(self._path)}?mode={'rw' if writes else 'ro'}"
         connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
         connection.text_factory = lambda text: text.decode(errors="replace")
         for limit, value in _LIMITS.items():
@@ -99,43 +102,52 @@ class SqliteSession:
             connection.execute(setting)
         return connection
 
-    def _run(self, connection: sqlite3.Connection, work: Work) -> Answer:
+    def _run(self, connection: sqlite3.Connection, order: Order, send: Send) -> int:
         # No value may be longer than the whole answer may be: one row could fill the memory otherwise.
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, work.limits.bytes_max)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, order.bytes_max)
         # Their first use declares them, which looks to the authorizer as if the schema were changed.
         connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()
-        connection.execute("BEGIN IMMEDIATE" if work.writes else "BEGIN")
-        connection.set_authorizer(_authorizer(writes=work.writes))
-        positions = {name: number for number, name in enumerate(work.statement.parameters, start=1)}
-        sql = work.statement.render(lambda name: f"?{positions[name]}")
-        cursor = connection.execute(sql, [_adapted(work.values[name]) for name in positions])
-        names = [column[0] for column in cursor.description or ()]
-        collector = Collector(names, rows_max=work.limits.rows_max, bytes_max=work.limits.bytes_max)
+        connection.execute("BEGIN IMMEDIATE" if order.writes else "BEGIN")
+        connection.set_authorizer(_authorizer(writes=order.writes))
+        positions = {name: number for number, name in enumerate(order.names, start=1)}
+        sql = order.render(lambda name: f"?{positions[name]}")
+        cursor = connection.execute(sql, [_adapted(order.values[name]) for name in positions])
+        collector = Collector(
+            [column[0] for column in cursor.description or ()],
+            rows_max=order.rows_max,
+            bytes_max=order.bytes_max,
+            memory_max=order.memory_max,
+            send=send,
+        )
         for row in cursor:
             collector.add(row)
-        changed = cursor.rowcount
+        gives_rows, changed = cursor.description is not None, cursor.rowcount
         cursor.close()
         connection.set_authorizer(None)
-        connection.execute("COMMIT" if work.writes else "ROLLBACK")
-        return Answer(collector.rows, len(collector.rows) if names else max(changed, 0))
+        connection.execute("COMMIT" if order.writes else "ROLLBACK")
+        collector.flush()
+        return collector.count if gives_rows else max(changed, 0)
 
     def _must_stop(self) -> bool:
-        return self._stopped.is_set() or time.monotonic() > self._deadline
+        return time.monotonic() > self._deadline
 
-    def _fault(self, error: sqlite3.Error, work: Work) -> NodeFailure:
-        code = getattr(error, "sqlite_errorcode", None)
-        primary = None if code is None else code & 0xFF
-        words = str(error)
-        if primary == sqlite3.SQLITE_INTERRUPT:
-            return timed_out(work.timeout_ms)
-        if primary in (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY):
-            advice = "" if work.writes else "; a query that changes rows is declared with `writes: true`"
-            return not_allowed(f"SQLite: {words}{advice}")
-        if primary == sqlite3.SQLITE_TOOBIG:
-            return too_large(f"a value of more than {work.limits.bytes_max} bytes")
-        if primary in _BUSY:
-            return unreachable(f"SQLite: {words}")
-        return failed(f"SQLite: {words}")
+
+def _fault(error: sqlite3.Error, *, bytes_max: int, timeout_ms: int, writes: bool) -> NodeFailure:
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = None if code is None else code & 0xFF
+    words = str(error)
+    if primary == sqlite3.SQLITE_NOMEM:
+        raise MemoryError
+    if primary == sqlite3.SQLITE_INTERRUPT:
+        return timed_out(timeout_ms)
+    if primary in (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY):
+        advice = "" if writes else "; a query that changes rows is declared with `writes: true`"
+        return not_allowed(f"SQLite: {words}{advice}")
+    if primary == sqlite3.SQLITE_TOOBIG:
+        return too_large(f"a value of more than {bytes_max} bytes")
+    if primary in _BUSY:
+        return unreachable(f"SQLite: {words}")
+    return failed(f"SQLite: {words}")
 
 
 def _refuse_own(connection: sqlite3.Connection) -> None:

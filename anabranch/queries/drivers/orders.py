@@ -1,0 +1,73 @@
+"""What a driver process is asked to do, in the form in which it is sent.
+
+Pure. Written by the service (`process`), read by the driver process (`serve`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from anabranch.queries.parameters import Bound, Document
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A database to connect to: a SQLite file (`path`), or a server."""
+
+    path: str = ""
+    host: str = ""
+    addresses: Sequence[str] = ()
+    port: int = 0
+    user: str = ""
+    password: str = ""
+    database: str = ""
+    socket_directory: str | None = None
+    tls: str = ""
+    connect_timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One execution of one query."""
+
+    pieces: Sequence[str | Sequence[str]]
+    """The SQL, cut at its parameters: text, or `[name]`."""
+    verb: str
+    values: Mapping[str, Bound]
+    writes: bool
+    timeout_ms: int
+    rows_max: int
+    bytes_max: int
+    memory_max: int
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The parameters, each once, in the order in which they first stand."""
+        return list(dict.fromkeys(piece[0] for piece in self.pieces if not isinstance(piece, str)))
+
+    def render(self, placeholder: Callable[[str], str]) -> str:
+        """The SQL with each parameter as the driver wants it written, given its name."""
+        return "".join(piece if isinstance(piece, str) else placeholder(piece[0]) for piece in self.pieces)
+
+
+def value_as_json(value: Bound) -> Any:
+    """A bound value, with a mark where JSON has no such type."""
+    if isinstance(value, datetime):
+        return {"datetime": value.isoformat()}
+    if isinstance(value, Document):
+        return {"document": value.value}
+    return value
+
+
+def value_of_json(sent: Any) -> Bound:
+    """The value again."""
+    match sent:
+        case {"datetime": str(text)}:
+            return datetime.fromisoformat(text)
+        case {"document": value}:
+            return Document(value)
+    bound: Bound = sent
+    return bound

@@ -1,8 +1,10 @@
 """SQL text cut into tokens, the way each kind of database cuts it.
 
 Called by `statement` alone. It has to agree with the database about where strings, names and
-comments end: what looks like text here and is code there would be a hole. So a text that leaves
-any doubt (an open quote, an open comment, a form of quoting that is not needed) is refused.
+comments end: what looks like text here and is code there would get past the list of refused functions.
+So a text that leaves any doubt is refused: an open quote or comment, a control character, a form of
+quoting that is not needed, two literals side by side (which servers join, each by rules of its own).
+`tests/handlers/queries/test_borders.py` compares it with real servers.
 """
 
 from __future__ import annotations
@@ -45,12 +47,15 @@ class Unreadable(Exception):
 _LETTER = r"[A-Za-z_\u0080-\U0010ffff]"
 _LETTERS = r"[A-Za-z0-9_$\u0080-\U0010ffff]"
 
-_SPACE = r"(?P<space>[ \t\n\r\f\v]+)"
+_SPACE = r"(?P<space>[ \t\n\r]+)"
 _PARAMETER = rf"(?P<cast>::|:=)|:(?P<parameter>[A-Za-z_][A-Za-z0-9_]*)(?!{_LETTERS})"
 _NUMBER = rf"(?P<number>0[xX][0-9a-fA-F]+|\d[\d_.]*(?:[eE][+-]?\d+)?)(?P<joined>{_LETTER})?"
 _WORD = rf"(?P<word>{_LETTER}{_LETTERS}*)"
 _MARK = r"(?P<mark>.)"
 _PLAIN_STRING = r"(?P<string>'(?:[^']|'')*')"
+# Bits and bytes, with nothing in them that a server would end them at; every other form is refused.
+_BINARY = r"(?P<binary>(?:[xX]'[0-9a-fA-F]*'|[bB]'[01]*')(?!'))"
+_ODD_BINARY = r"(?P<odd>[xXbB]')"
 _QUOTED = r'"(?P<quoted>(?:[^"]|"")*)"'
 _BACKTICKED = r"`(?P<backticked>(?:[^`]|``)*)`"
 
@@ -60,6 +65,8 @@ _PATTERNS = {
         r"(?P<comment>--[^\r\n]*)",
         r"(?P<open_comment>/\*)",
         r"(?P<refused>[uU]&['\"])",
+        _BINARY,
+        _ODD_BINARY,
         r"(?P<escaped>[eE]'(?:[^'\\]|\\.|'')*')",
         _PLAIN_STRING,
         _QUOTED,
@@ -74,6 +81,8 @@ _PATTERNS = {
         _SPACE,
         r"(?P<comment>--[^\n]*)",
         r"(?P<open_comment>/\*)",
+        _BINARY,
+        _ODD_BINARY,
         _PLAIN_STRING,
         _QUOTED,
         _BACKTICKED,
@@ -86,9 +95,11 @@ _PATTERNS = {
     ),
     SourceKind.MYSQL: (
         _SPACE,
-        r"(?P<comment>\#[^\n]*|--(?=[ \t\n\r\f\v]|$)[^\n]*)",
-        r"(?P<refused>/\*M?[!+])",
+        r"(?P<comment>\#[^\n]*|--(?=[ \t\n\r]|\Z)[^\n]*)",
+        r"(?P<refused>/\*M?[!+]|\\)",
         r"(?P<open_comment>/\*)",
+        _BINARY,
+        _ODD_BINARY,
         r"(?P<string>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")",
         _BACKTICKED,
         r"(?P<positional>[?@])",
@@ -98,12 +109,19 @@ _PATTERNS = {
         _MARK,
     ),
 }
+# Everything below a space but tab and line ends, DEL, and the control characters beyond ASCII.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
 def tokens_of(text: str, kind: SourceKind) -> Iterator[Token]:
     """The tokens of a text in order. Raises Unreadable."""
-    position, lexer = 0, _lexer(kind)
+    strange = _CONTROL.search(text)
+    if strange is not None:
+        raise Unreadable(
+            f"the SQL holds a control character (U+{ord(strange[0]):04X}) at character {strange.start() + 1}"
+        )
+    position, lexer, literal_end = 0, _lexer(kind), -1
     while position < len(text):
         found = lexer.match(text, position)
         assert found is not None, "the last alternative matches any character"
@@ -112,8 +130,13 @@ def tokens_of(text: str, kind: SourceKind) -> Iterator[Token]:
             position = _comment_end(text, found.start(), nests=kind is SourceKind.POSTGRESQL)
             continue
         token = _token(found)
-        if token is not None:
-            yield token
+        if token is None:
+            continue
+        is_literal = token.kind == "string" or (token.kind == "parameter" and kind is SourceKind.MYSQL)
+        if is_literal and literal_end >= 0:
+            raise Unreadable(f"two literals stand side by side at character {literal_end}; write `||` or concat()")
+        literal_end = token.end if is_literal else -1
+        yield token
 
 
 @cache
@@ -127,9 +150,9 @@ def _token(found: re.Match[str]) -> Token | None:
     start, end, whole = found.start(), found.end(), found.group()
     if "space" in parts or "comment" in parts:
         return None
-    if "refused" in parts or "positional" in parts or "joined" in parts:
+    if parts.keys() & {"refused", "positional", "joined", "odd"}:
         raise Unreadable(f"`{whole}` at character {start + 1} cannot be used here; parameters are written `:name`")
-    if "string" in parts or "escaped" in parts or "dollar" in parts:
+    if parts.keys() & {"string", "escaped", "dollar", "binary"}:
         return Token("string", whole, start, end)
     for quoting, quote in (("quoted", '"'), ("backticked", "`"), ("bracketed", "]")):
         if quoting in parts:

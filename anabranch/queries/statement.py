@@ -90,8 +90,6 @@ def read_statement(sql: str, kind: SourceKind, *, writes: bool) -> Statement:
     size = len(sql.encode(errors="replace"))
     if size > SQL_BYTES_MAX:
         raise StatementRefused([Refusal("SQL_REFUSED", f"the SQL has {size} bytes; the limit is {SQL_BYTES_MAX}")])
-    if "\x00" in sql:
-        raise StatementRefused([Refusal("SQL_REFUSED", "the SQL holds a NUL character")])
     if _TEMPLATE.search(sql):
         message = (
             "the SQL holds a template; values are bound as parameters: write `:name` in the SQL"

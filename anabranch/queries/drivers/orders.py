@@ -49,8 +49,11 @@ class Order:
         return list(dict.fromkeys(piece[0] for piece in self.pieces if not isinstance(piece, str)))
 
     def render(self, placeholder: Callable[[str], str]) -> str:
-        """The SQL with each parameter as the driver wants it written, given its name."""
-        return "".join(piece if isinstance(piece, str) else placeholder(piece[0]) for piece in self.pieces)
+        """The SQL with each parameter as the driver wants it written, given its name.
+
+        With spaces around it, or `e:name` would become the name `e$1`, or a literal with a prefix.
+        """
+        return "".join(piece if isinstance(piece, str) else f" {placeholder(piece[0])} " for piece in self.pieces)
 
 
 def value_as_json(value: Bound) -> Any:

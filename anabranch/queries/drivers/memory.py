@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 from pathlib import Path
+from typing import Protocol
 
 # 24 MiB until the server has let us in: a TLS handshake takes two, the certificates of a system one.
 CONNECTING_BYTES = 24 << 20
@@ -27,7 +28,17 @@ _FILES_MAX = 64
 _STATM = Path("/proc/self/statm")
 
 
-class Memory:
+class Memory(Protocol):
+    """Says how much a driver may take."""
+
+    def limit_connecting(self) -> None:
+        """Until a server has let us in."""
+
+    def limit_answering(self) -> None:
+        """For a query."""
+
+
+class ProcessMemory:
     """The limits of this process. Made once everything is imported: they count from what is in use then."""
 
     def __init__(self) -> None:
@@ -37,12 +48,12 @@ class Memory:
         self._limit(self._most)
 
     def limit_connecting(self) -> None:
-        """Until a server has let us in."""
+        """See `Memory.limit_connecting`."""
         if self._most:
             self._limit(min(_in_use() + CONNECTING_BYTES, self._most))
 
     def limit_answering(self) -> None:
-        """For a query."""
+        """See `Memory.limit_answering`."""
         self._limit(self._most)
 
     def _limit(self, size: int) -> None:

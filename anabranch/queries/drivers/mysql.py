@@ -56,6 +56,7 @@ _PRIVILEGES_DATABASE = "mysql"
 _GRANT = re.compile(
     r"GRANT (?P<privileges>.+) ON (?:TABLE )?(?P<scope>\*\.\*|`(?:[^`]|``)*`\.(?:\*|`(?:[^`]|``)*`)) TO .*"
 )
+_ROLE = re.compile(r"GRANT (?P<role>`(?:[^`]|``)*`)")
 _PROXY = re.compile(r"GRANT PROXY ON .*", re.IGNORECASE)
 _COLUMNS = re.compile(r"\([^)]*\)")
 
@@ -112,11 +113,18 @@ class MysqlDriver:
                 raise unreachable(f"MySQL: {_words(error)}") from None
             yield connection
         finally:
-            # Under TLS the driver has wrapped the socket, and ours is an empty shell.
-            for one in (getattr(connection, "_sock", None), plain):
-                if one is not None:
-                    with contextlib.suppress(OSError):
-                        one.close()
+            _hang_up(plain, connection)
+
+
+def _hang_up(plain: socket.socket | None, connection: Any) -> None:
+    """Disconnect now: the driver's file object would else keep the socket open for as long as it lives."""
+    # Under TLS the driver has wrapped the socket, and ours is an empty shell.
+    for one in (getattr(connection, "_sock", None), plain):
+        if one is not None:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):
+                one.close()
 
 
 def _refuse_own(connection: Any) -> None:
@@ -141,18 +149,20 @@ def _grants(connection: Any) -> list[str]:
             return [str(row[0]) for row in cursor.fetchall()]
 
         grants = ask("SHOW GRANTS")
-        if not any(" ON " not in grant for grant in grants):
-            return grants  # no role was granted
+        roles = [found["role"] for grant in grants if (found := _ROLE.match(grant))]
+        if not roles:
+            return grants
         try:  # MySQL knows all roles at once
             ask("SET ROLE ALL")
             grants += ask("SHOW GRANTS")
             ask("SET ROLE DEFAULT")
         except pymysql.Error:  # MariaDB knows one, with those that were granted to it
-            now = ask("SELECT COALESCE(CURRENT_ROLE(), 'NONE')")[0]
-            for role in ask("SELECT DISTINCT role_name FROM information_schema.applicable_roles"):
-                ask(f"SET ROLE {_quoted(role)}")
+            cursor.execute("SELECT CURRENT_ROLE()")
+            now = cursor.fetchone()[0]
+            for role in roles:
+                ask(f"SET ROLE {role}")
                 grants += ask("SHOW GRANTS")
-            ask("SET ROLE NONE" if now == "NONE" else f"SET ROLE {_quoted(now)}")
+            ask("SET ROLE NONE" if now is None else f"SET ROLE {_quoted(now)}")
         return grants
 
 
@@ -214,7 +224,7 @@ def _prepare(connection: Any, order: Order) -> None:
 
 def _count(connection: Any, order: Order, send: Send) -> int:
     cursor = SSCursor(connection)
-    cursor._query(text_of(order, connection))
+    cursor.execute(text_of(order, connection))  # without arguments, so that a % is a %
     gives_rows = cursor.description is not None
     collector = Collector(
         [column[0] for column in cursor.description or ()],

@@ -9,10 +9,11 @@ do, and one that may do too much runs nothing.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import psycopg
@@ -95,11 +96,12 @@ _NO_MEMORY = ("out of memory", "cannot allocate memory")
 class PostgresqlDriver:
     """A connection, for one query after the other of one source."""
 
-    def __init__(self, target: Target, memory: Memory) -> None:
+    def __init__(self, target: Target, memory: Memory, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._target = target
         self._memory = memory
+        self._clock = clock
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
-        self._judged_at = 0.0
+        self._judged_at = -math.inf
 
     def check(self) -> None:
         """See `Driver.check`."""
@@ -151,7 +153,7 @@ class PostgresqlDriver:
     ) -> psycopg.Connection[tuple[Any, ...]]:
         try:
             connection.execute(opening.encode())
-            if time.monotonic() < self._judged_at + _JUDGEMENT_SECONDS:
+            if self._clock() < self._judged_at + _JUDGEMENT_SECONDS:
                 return connection
             own_tables, powers = connection.execute(_IDENTITY.encode()).fetchone() or (0, None)
         except (psycopg.Error, OSError) as error:
@@ -162,7 +164,7 @@ class PostgresqlDriver:
             raise source_refused(OWN_DATABASE)
         if powers:
             raise too_powerful(self._target.user, powers, _advice(self._target.database))
-        self._judged_at = time.monotonic()
+        self._judged_at = self._clock()
         return connection
 
     def _renew(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -179,7 +181,7 @@ class PostgresqlDriver:
             with contextlib.suppress(OSError, psycopg.Error):
                 self._connection.close()
             self._connection = None
-        self._judged_at = 0.0
+        self._judged_at = -math.inf
 
     def _fault(self, error: Exception, connection: psycopg.Connection[Any], order: Order) -> NodeFailure:
         words = _first_line(error)

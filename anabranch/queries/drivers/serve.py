@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import orjson
 
 from anabranch.errors import NodeFailure
-from anabranch.queries.drivers.memory import Memory
+from anabranch.queries.drivers.memory import ProcessMemory
 from anabranch.queries.drivers.orders import Order, Target, value_of_json
 from anabranch.queries.drivers.wire import HEAD, Kind, frame
 from anabranch.queries.faults import failed, failure_as_json, out_of_memory
@@ -57,7 +57,7 @@ def serve(connection: int, lifeline: int, kind: str) -> None:
     line = _Line(socket.socket(fileno=connection))
     module, name = _DRIVERS[kind]
     make = getattr(import_module(module), name)
-    memory = Memory()
+    memory = ProcessMemory()
     memory.limit_connecting()
     _, target = line.receive()
     driver = make(Target(**orjson.loads(target)), memory)

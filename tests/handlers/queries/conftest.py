@@ -22,7 +22,9 @@ from anabranch.errors import EgressRefused, HttpUnreachable, NonRetryable
 from anabranch.queries import Places, QueryEngine, SourceUrls
 from anabranch.queries.limits import Limits
 from anabranch.service import DataService
+from tests import tools
 from tests.postgres import PostgresServer
+from tests.servers import MariaServer, running_mariadb
 
 TENANT = "acme"
 
@@ -153,6 +155,14 @@ async def open_bench(engine_url: str, folder: Path, limits: Limits) -> AsyncIter
 
 
 _SOCKETS: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaServer]:
+    """One MariaDB for the whole run, started when the first test asks."""
+    tools.found_or_skip(tools.Kind.MARIADB, tools.mariadb)
+    with running_mariadb() as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,25 +1,26 @@
-"""Queries on MySQL: as far as it goes without a server, and all of it where one is named."""
+"""Queries on MySQL, played by MariaDB: values both ways, limits, accounts, and attacks."""
 
 from __future__ import annotations
 
-import os
+import contextlib
+import itertools
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import pymysql
 import pytest
 
-from anabranch.errors import NodeFailure
-from anabranch.queries.drivers.mysql import text_of
+from anabranch.errors import InvalidRequest, NodeFailure, SourceTooPowerful
+from anabranch.queries.drivers.mysql import powers_of, text_of
 from anabranch.queries.drivers.orders import Order
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.parameters import Bound, Document
 from anabranch.queries.statement import read_statement
-from tests.handlers.queries.conftest import TENANT, Bench
+from tests.handlers.queries.conftest import SHOP, TENANT, Bench
+from tests.servers import MariaServer
 
-SERVER = os.environ.get("ANABRANCH_TEST_MYSQL_URL")
-needs_server = pytest.mark.skipif(SERVER is None, reason="ANABRANCH_TEST_MYSQL_URL names no MySQL server")
+_numbers = itertools.count(1)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +56,179 @@ async def test_a_server_that_is_not_there_is_worth_another_try(bench: Bench) -> 
     assert "sesame" not in str(caught.value)
 
 
-@needs_server
-async def test_a_server_answers(bench: Bench) -> None:
-    assert SERVER is not None
-    host = urlsplit(SERVER).hostname or ""
-    bench.guard.addresses[host] = [host]
-    await bench.source(SERVER)
-    answer = await bench.ask("SELECT :a AS a, 5 % 2 AS b", {"a": "it's 100 %"})
-    assert answer["rows"] == [{"a": "it's 100 %", "b": 1}]
-    with pytest.raises(NodeFailure):
-        await bench.ask("CREATE TABLE stolen (a int)", writes=True)
-    assert await bench.data.list_queries(tenant_id=TENANT)
+@pytest.mark.parametrize(
+    ("grant", "powers"),
+    [
+        ("GRANT USAGE ON *.* TO `a`@`%`", []),
+        ("GRANT SELECT, SHOW VIEW ON *.* TO `a`@`%`", []),
+        ("GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%` WITH GRANT OPTION", []),
+        ("GRANT SELECT (`a`, `b`), INSERT ON `shop`.`t` TO `a`@`%`", []),
+        ("GRANT `r`@`%`,`s`@`%` TO `a`@`%`", []),
+        ("GRANT SELECT ON `mysql`.`user` TO `a`@`%`", []),
+        ("GRANT EXECUTE ON FUNCTION `shop`.`f` TO `a`@`%`", []),
+        ("GRANT FILE ON *.* TO `a`@`%`", ["FILE"]),
+        ("GRANT SELECT, PROCESS, SUPER ON *.* TO `a`@`%`", ["PROCESS", "SUPER"]),
+        ("GRANT ALL PRIVILEGES ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*AB' WITH GRANT OPTION",
+         ["ALL PRIVILEGES", "GRANT OPTION"]),
+        ("GRANT READ_ONLY ADMIN, BINLOG ADMIN, CONNECTION ADMIN, SET USER ON *.* TO `a`@`%`",
+         ["READ_ONLY ADMIN", "BINLOG ADMIN", "CONNECTION ADMIN", "SET USER"]),
+        ("GRANT SYSTEM_VARIABLES_ADMIN,ROLE_ADMIN ON *.* TO `a`@`%`", ["SYSTEM_VARIABLES_ADMIN", "ROLE_ADMIN"]),
+        ("GRANT INSERT, UPDATE ON *.* TO `a`@`%`", ["INSERT", "UPDATE"]),
+        ("GRANT UPDATE ON `mysql`.`global_priv` TO `a`@`%`", ["UPDATE on `mysql`.`global_priv`"]),
+        ("GRANT ALL PRIVILEGES ON `my%`.* TO `a`@`%`", ["ALL PRIVILEGES on `my%`.*"]),
+        ("GRANT INSERT ON `m_sql`.* TO `a`@`%`", ["INSERT on `m_sql`.*"]),
+        ("GRANT INSERT ON `m\\_sql`.* TO `a`@`%`", []),
+        ("GRANT PROXY ON 'root'@'localhost' TO 'a'@'%'", ["PROXY"]),
+    ],
+)  # fmt: skip
+def test_what_an_account_may_do_beyond_its_database_is_seen(grant: str, powers: list[str]) -> None:
+    assert powers_of(grant) == powers
+
+
+@pytest.fixture
+def maria_shop(mariadb: MariaServer) -> Iterator[str]:
+    """A database with a shop, as a URL whose account may read and change its rows."""
+    name, user = f"shop{next(_numbers)}", f"app{next(_numbers)}"
+    mariadb.execute(f"CREATE DATABASE {name}", f"CREATE USER {user}@'%' IDENTIFIED BY 'sesame'")
+    tables = SHOP.replace("PRIMARY KEY", "PRIMARY KEY AUTO_INCREMENT").split(";")[:-1]
+    mariadb.execute(*tables, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO {user}@'%'", database=name)
+    yield mariadb.url(user, "sesame", name)
+    mariadb.execute(f"DROP USER {user}@'%'", f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+async def shop(bench: Bench, maria_shop: str) -> Bench:
+    """A bench with the source `shop`."""
+    bench.guard.addresses["maria.internal"] = ["127.0.0.1"]
+    await bench.source(maria_shop)
+    return bench
+
+
+async def test_rows_are_objects_in_the_order_of_the_query(shop: Bench) -> None:
+    answer = await shop.ask("SELECT id, customer FROM orders WHERE cents > :least ORDER BY id DESC", {"least": 100})
+    assert answer == {"rows": [{"id": 2, "customer": "Grace"}, {"id": 1, "customer": "Ada"}], "rowCount": 2}
+
+
+@pytest.mark.parametrize(
+    ("expression", "form"),
+    [
+        ("9007199254740993", 9007199254740993),
+        ("CAST('1.50' AS decimal(5, 2))", "1.50"),
+        ("CAST('0.5' AS double)", 0.5),
+        ("true", 1),
+        ("NULL", None),
+        ("DATE '2026-01-31'", "2026-01-31"),
+        ("TIMESTAMP '2026-01-31 08:30:00'", "2026-01-31T08:30:00"),
+        ("x'00ff'", "AP8="),
+        ("'it''s \\\\ \"x\"'", 'it\'s \\ "x"'),
+        ("5 % 2", 1),
+    ],
+)
+async def test_every_type_has_its_json_form(shop: Bench, expression: str, form: Any) -> None:
+    assert (await shop.ask(f"SELECT {expression} AS value"))["rows"] == [{"value": form}]
+
+
+async def test_values_are_bound_whatever_they_hold(shop: Bench) -> None:
+    args = {"text": "\\'; DROP TABLE orders; -- %s :id ?", "name": "' OR '1'='1"}
+    answer = await shop.ask("SELECT :text AS text, (SELECT count(*) FROM orders WHERE customer = :name) AS n", args)
+    assert answer["rows"] == [{"text": args["text"], "n": 0}]
+
+
+async def test_a_declared_writer_changes_rows_and_says_how_many(shop: Bench) -> None:
+    assert (await shop.ask("UPDATE orders SET cents = 0 WHERE cents < 1000", writes=True))["rowCount"] == 2
+    assert (await shop.ask("SELECT sum(cents) AS n FROM orders"))["rows"] == [{"n": "1250"}]
+
+
+async def test_a_reading_query_runs_in_a_read_only_transaction(shop: Bench, mariadb: MariaServer) -> None:
+    database = (await shop.ask("SELECT database() AS d"))["rows"][0]["d"]
+    mariadb.execute(
+        f"CREATE FUNCTION {database}.wipe() RETURNS int MODIFIES SQL DATA BEGIN DELETE FROM orders; RETURN 1; END",
+        f"GRANT EXECUTE ON {database}.* TO {(await shop.ask('SELECT user() AS u'))['rows'][0]['u'].split('@')[0]}@'%'",
+        database=database,
+    )
+    with pytest.raises(NodeFailure, match="READ ONLY") as caught:
+        await shop.ask("SELECT wipe()")
+    assert caught.value.type_name == "QueryNotAllowed"
+    assert (await shop.ask("SELECT count(*) AS n FROM orders"))["rows"] == [{"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("SELECT sleep_(50)", "QUERY_FAILED"),
+        ("SELECT repeat('x', 12000000) AS x", "QUERY_TOO_LARGE"),
+        ("SELECT seq FROM seq_1_to_50000", "QUERY_TOO_LARGE"),
+        ("SELECT count(*) FROM seq_1_to_100000000 a, seq_1_to_100000000 b", "QUERY_TIMEOUT"),
+    ],
+)
+async def test_a_query_that_takes_too_much_is_stopped(shop: Bench, sql: str, code: str) -> None:
+    with pytest.raises(NodeFailure) as caught:
+        await shop.ask(sql, timeout="2s")
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT load_file('{file}')",
+        "SELECT 1 --\x01, load_file('{file}')",
+        "SELECT 1 --\x0b\nUNION SELECT load_file('{file}')",
+        "SELECT 'a' 'b', load_file('{file}')",
+        "SELECT * FROM orders INTO OUTFILE '{drop}/stolen'",
+        "SELECT customer FROM orders LIMIT 1 INTO DUMPFILE '{drop}/stolen'",
+        "SELECT /*!50000 load_file('{file}') */ AS x",
+        "SELECT `load_file`('{file}')",
+        "SELECT LOAD_FILE ('{file}')",
+        "LOAD DATA INFILE '{file}' INTO TABLE orders",
+        "SELECT authentication_string FROM mysql.user",
+        "SELECT get_lock('anabranch', 1)",
+        "DELETE FROM orders",
+        "SELECT 1; DELETE FROM orders",
+        "SELECT 1 INTO @x",
+        "CREATE TABLE stolen AS SELECT * FROM staff",
+        "SET GLOBAL general_log = 1",
+        "KILL 1",
+    ],
+)
+async def test_no_attack_gets_through(shop: Bench, mariadb: MariaServer, sql: str) -> None:
+    text = sql.replace("{file}", str(mariadb.secret_file)).replace("{drop}", str(mariadb.drop_folder))
+    rows: Any = []
+    with contextlib.suppress(InvalidRequest, NodeFailure):
+        rows = (await shop.ask(text))["rows"]
+    assert "treasure" not in str(rows) and "*" not in str(rows)
+    assert list(mariadb.drop_folder.iterdir()) == []
+    assert (await shop.ask("SELECT count(*) AS n FROM orders"))["rows"] == [{"n": 3}]
+    assert mariadb.execute("SELECT is_used_lock('anabranch')") == [(None,)]
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [
+        ["GRANT FILE ON *.* TO {user}"],
+        ["GRANT SUPER ON *.* TO {user}"],
+        ["GRANT PROCESS ON *.* TO {user}"],
+        ["GRANT ALL PRIVILEGES ON *.* TO {user}"],
+        ["GRANT CREATE USER ON *.* TO {user}"],
+        ["GRANT UPDATE ON mysql.* TO {user}"],
+        ["CREATE ROLE {role}", "GRANT FILE ON *.* TO {role}", "GRANT {role} TO {user}"],
+        ["CREATE ROLE {role}", "GRANT FILE ON *.* TO {role}", "GRANT {role} TO {user}",
+         "SET DEFAULT ROLE {role} FOR {user}"],
+        ["CREATE ROLE {role}", "CREATE ROLE {role}_2", "GRANT FILE ON *.* TO {role}_2", "GRANT {role}_2 TO {role}",
+         "GRANT {role} TO {user}"],
+    ],
+    ids=lambda grants: "; ".join(grants),
+)  # fmt: skip
+async def test_an_account_that_may_do_too_much_is_refused(
+    bench: Bench, mariadb: MariaServer, maria_shop: str, grants: list[str]
+) -> None:
+    bench.guard.addresses["maria.internal"] = ["127.0.0.1"]
+    source_id = await bench.source(maria_shop)
+    names = {"user": f"{maria_shop.split('//')[1].split(':')[0]}@'%'", "role": f"role{next(_numbers)}"}
+    mariadb.execute(*(grant.format(**names) for grant in grants))
+    with pytest.raises(SourceTooPowerful) as caught:
+        await bench.source(maria_shop, name="again")
+    assert "CREATE USER" in caught.value.advice and "GRANT SELECT" in caught.value.advice
+    with pytest.raises(NodeFailure) as failed:
+        await bench.ask("SELECT count(*) FROM orders")
+    assert (failed.value.code, failed.value.retryable) == ("SOURCE_TOO_POWERFUL", False)
+    assert [each.data_source_id for each in await bench.data.list_sources(tenant_id=TENANT)] == [source_id]

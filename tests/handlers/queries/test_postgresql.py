@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import psycopg
 import pytest
 
-from anabranch.errors import NodeFailure
+from anabranch.errors import NodeFailure, SourceTooPowerful
+from anabranch.queries.drivers.orders import Order, Target
+from anabranch.queries.drivers.postgresql import PostgresqlDriver
 from anabranch.queries.limits import Limits
-from tests.handlers.queries.conftest import Bench, Shop
+from tests.handlers.queries.conftest import TENANT, Bench, Shop
+from tests.postgres import PostgresServer
 
 _OURS = (
     "SELECT (SELECT count(*) FROM pg_stat_activity"
@@ -161,6 +165,100 @@ async def test_no_more_connections_than_a_source_may_have(shop: Bench, postgres_
     with psycopg.connect(postgres_shop.owner_url) as connection:
         found = connection.execute(f"{_OURS})").fetchone()
     assert found == (4,)
+
+
+async def test_a_superuser_is_no_role_for_queries(bench: Bench, postgres_shop: Shop) -> None:
+    with pytest.raises(SourceTooPowerful, match="SUPERUSER") as caught:
+        await bench.source(postgres_shop.owner_url)
+    assert "CREATE ROLE anabranch_queries LOGIN" in caught.value.advice and "GRANT SELECT" in caught.value.advice
+    assert await bench.data.list_sources(tenant_id=TENANT) == []
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [
+        ["ALTER ROLE {role} SUPERUSER"],
+        ["ALTER ROLE {role} CREATEROLE"],
+        ["ALTER ROLE {role} REPLICATION"],
+        ["ALTER ROLE {role} BYPASSRLS"],
+        ["GRANT pg_read_server_files TO {role}"],
+        ["GRANT pg_write_server_files TO {role}"],
+        ["GRANT pg_execute_server_program TO {role}"],
+        ["GRANT pg_signal_backend TO {role}"],
+        ["GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {role}"],
+        ["CREATE ROLE {other} SUPERUSER", "GRANT {other} TO {role}"],
+        ["CREATE ROLE {other} BYPASSRLS", "GRANT {other} TO {role} WITH INHERIT FALSE"],
+        ["CREATE ROLE {other}", "GRANT pg_read_server_files TO {other}", "GRANT {other} TO {role}"],
+        ["CREATE ROLE {other} NOINHERIT", "CREATE ROLE {other}_2", "GRANT pg_signal_backend TO {other}_2",
+         "GRANT {other}_2 TO {other}", "GRANT {other} TO {role} WITH INHERIT FALSE, SET FALSE, ADMIN TRUE"],
+    ],
+    ids=lambda grants: "; ".join(grants),
+)  # fmt: skip
+async def test_a_role_that_may_do_too_much_runs_nothing(
+    bench: Bench, postgres_shop: Shop, postgres_server: PostgresServer, grants: list[str]
+) -> None:
+    role = f"app_{os.getpid()}"
+    other = f"other_{os.getpid()}"
+    parts = urlsplit(postgres_shop.owner_url)
+    url = urlunsplit((parts.scheme, f"{role}:x@{parts.netloc.rpartition('@')[2]}", parts.path, parts.query, ""))
+    with psycopg.connect(postgres_server.admin_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN".encode())
+        try:
+            await bench.source(url)
+            for grant in grants:
+                admin.execute(grant.format(role=role, other=other).encode())
+            with pytest.raises(SourceTooPowerful):
+                await bench.source(url, name="again")
+            with pytest.raises(NodeFailure) as caught:
+                await bench.ask("SELECT 1 AS one")
+            assert (caught.value.code, caught.value.retryable) == ("SOURCE_TOO_POWERFUL", False)
+            assert "CREATE ROLE anabranch_queries" in str(caught.value)
+        finally:
+            await bench.data.queries.stop()
+            admin.execute(f"REVOKE EXECUTE ON FUNCTION pg_read_file(text) FROM {role}".encode())
+            admin.execute(f"DROP ROLE IF EXISTS {role}, {other}, {other}_2".encode())
+
+
+async def test_a_source_that_cannot_be_reached_is_saved_with_a_warning(bench: Bench) -> None:
+    bench.guard.addresses["db.internal"] = ["127.0.0.1"]
+    saved = await bench.data.create_source(
+        {"name": "away", "url": "postgresql://app@db.internal:1/x"}, tenant_id=TENANT
+    )
+    ((code, pointer, message),) = saved.warnings
+    assert (code, pointer) == ("QUERY_FAILED", "/url")
+    assert "the source was not checked" in message
+    assert [each.name for each in await bench.data.list_sources(tenant_id=TENANT)] == ["away"]
+
+
+async def test_a_role_that_became_powerful_is_refused_within_seconds_on_a_connection_that_was_open(
+    postgres_shop: Shop,
+) -> None:
+    """Asked of the driver itself, whose clock the test can turn."""
+    role = f"growing_{os.getpid()}"
+    parts, query = urlsplit(postgres_shop.owner_url), parse_qs(urlsplit(postgres_shop.owner_url).query)
+    target = Target(user=role, database=parts.path[1:], port=5432, socket_directory=query["host"][0], tls="disable",
+                    connect_timeout_ms=5_000)  # fmt: skip
+    now = [1_000.0]
+    driver = PostgresqlDriver(target, _Unlimited(), clock=lambda: now[0])
+    order = Order(["SELECT 1"], "select", {}, False, 5_000, 10, 1_000, 10_000)
+    with psycopg.connect(postgres_shop.owner_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN".encode())
+        try:
+            assert driver.run(order, lambda: None, lambda _: None) == 1
+            admin.execute(f"ALTER ROLE {role} CREATEROLE".encode())
+            now[0] += 6
+            with pytest.raises(NodeFailure, match="CREATEROLE"):
+                driver.run(order, lambda: None, lambda _: None)
+        finally:
+            admin.execute(f"DROP ROLE {role}".encode())
+
+
+class _Unlimited:
+    def limit_connecting(self) -> None:
+        pass
+
+    def limit_answering(self) -> None:
+        pass
 
 
 class TestIdle:

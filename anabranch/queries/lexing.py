@@ -121,7 +121,7 @@ def tokens_of(text: str, kind: SourceKind) -> Iterator[Token]:
         raise Unreadable(
             f"the SQL holds a control character (U+{ord(strange[0]):04X}) at character {strange.start() + 1}"
         )
-    position, lexer, literal_end = 0, _lexer(kind), -1
+    position, lexer, literal_end, word_end = 0, _lexer(kind), -1, -1
     while position < len(text):
         found = lexer.match(text, position)
         assert found is not None, "the last alternative matches any character"
@@ -135,7 +135,10 @@ def tokens_of(text: str, kind: SourceKind) -> Iterator[Token]:
         is_literal = token.kind == "string" or (token.kind == "parameter" and kind is SourceKind.MYSQL)
         if is_literal and literal_end >= 0:
             raise Unreadable(f"two literals stand side by side at character {literal_end}; write `||` or concat()")
+        if token.kind == "string" and word_end == token.start:
+            raise Unreadable(f"a word touches the literal at character {token.start + 1}; put a space between them")
         literal_end = token.end if is_literal else -1
+        word_end = token.end if token.kind == "word" else -1
         yield token
 
 
@@ -167,12 +170,13 @@ def _token(found: re.Match[str]) -> Token | None:
 
 
 def _comment_end(text: str, start: int, *, nests: bool) -> int:
+    if not nests:  # the first end is the end, also that of `/*/`
+        end = text.find("*/", start + 2)
+        if end >= 0:
+            return end + 2
     depth = 0
-    for edge in _COMMENT_EDGE.finditer(text, start):
-        if edge.group() == "*/":
-            depth -= 1
-        elif nests or depth == 0:
-            depth += 1
+    for edge in _COMMENT_EDGE.finditer(text, start) if nests else ():
+        depth += 1 if edge.group() == "/*" else -1
         if depth == 0:
             return edge.end()
     raise Unreadable(f"the comment that begins at character {start + 1} is not closed")

@@ -16,7 +16,6 @@ from anabranch.queries.drivers.orders import Order, Target
 from anabranch.queries.drivers.postgresql import PostgresqlDriver
 from anabranch.queries.limits import Limits
 from tests.handlers.queries.conftest import TENANT, Bench, Shop
-from tests.postgres import PostgresServer
 
 _OURS = (
     "SELECT (SELECT count(*) FROM pg_stat_activity"
@@ -194,14 +193,12 @@ async def test_a_superuser_is_no_role_for_queries(bench: Bench, postgres_shop: S
     ],
     ids=lambda grants: "; ".join(grants),
 )  # fmt: skip
-async def test_a_role_that_may_do_too_much_runs_nothing(
-    bench: Bench, postgres_shop: Shop, postgres_server: PostgresServer, grants: list[str]
-) -> None:
+async def test_a_role_that_may_do_too_much_runs_nothing(bench: Bench, postgres_shop: Shop, grants: list[str]) -> None:
     role = f"app_{os.getpid()}"
     other = f"other_{os.getpid()}"
     parts = urlsplit(postgres_shop.owner_url)
     url = urlunsplit((parts.scheme, f"{role}:x@{parts.netloc.rpartition('@')[2]}", parts.path, parts.query, ""))
-    with psycopg.connect(postgres_server.admin_url, autocommit=True) as admin:
+    with psycopg.connect(postgres_shop.owner_url, autocommit=True) as admin:
         admin.execute(f"CREATE ROLE {role} LOGIN".encode())
         try:
             await bench.source(url)

@@ -121,7 +121,7 @@ class Executions:
             await asyncio.wait(list(self._under_way.values()), timeout=self._limits.stop_wait_ms / 1000)
         # A thread that has not noticed the interruption in time is left behind.
         is_quiet = all(future.done() for future in self._under_way.values())
-        await asyncio.to_thread(self._threads.shutdown, wait=is_quiet, cancel_futures=True)
+        await asyncio.to_thread(self._threads.shutdown, wait=is_quiet)
 
     def connections_open(self) -> int:
         """How many connections are kept for later: for tests and health."""

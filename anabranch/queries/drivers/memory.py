@@ -6,7 +6,6 @@ whatever library reads it. Linux only: elsewhere the process is unlimited, but s
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 from pathlib import Path
@@ -63,7 +62,7 @@ class ProcessMemory:
 
 def _in_use() -> int:
     """The address space that is taken now."""
-    return int(_STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return int(_STATM.read_text().split()[0]) * resource.getpagesize()
 
 
 def limit_files(size: int | None) -> None:

@@ -49,7 +49,7 @@ _OWN = "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATA
 # What an account may hold on all databases at once. Everything else reaches beyond its own (FILE, PROCESS,
 # SUPER and its finer parts, CREATE USER, replication), or writes to the database that says who may do what.
 _HARMLESS = frozenset({
-    "USAGE", "SELECT", "SHOW DATABASES", "SHOW VIEW", "SHOW CREATE ROUTINE", "SHOW_ROUTINE", "EXECUTE",
+    "USAGE", "SELECT", "SHOW DATABASES", "SHOW VIEW", "SHOW CREATE ROUTINE", "SHOW ROUTINE", "EXECUTE",
     "LOCK TABLES", "CREATE TEMPORARY TABLES", "REFERENCES",
 })  # fmt: skip
 _PRIVILEGES_DATABASE = "mysql"
@@ -181,7 +181,7 @@ def powers_of(grant: str) -> list[str]:
     if is_global and "WITH GRANT OPTION" in grant[found.end("scope") :]:
         privileges.append("GRANT OPTION")
     where = "" if is_global else f" on {scope}"
-    return [f"{each}{where}" for each in privileges if each.upper() not in _HARMLESS]
+    return [f"{each}{where}" for each in privileges if each.upper().replace("_", " ") not in _HARMLESS]
 
 
 def _covers_privileges(scope: str) -> bool:

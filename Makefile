@@ -67,8 +67,8 @@ chaos: $(DEV_READY) ## kill and pause real workers, and count what they did; min
 mutants: $(DEV_READY) ## change lines of the product at random and see whether the tests notice; ten minutes; SEED= repeats
 	$(PYTHON) -m tests.mutants $(if $(SEED),--seed $(SEED))
 
-borders: $(DEV_READY) tools ## compare how saved SQL is cut with real servers, on 100,000 texts each; minutes
-	ANABRANCH_BORDER_TEXTS=100000 $(PYTHON) -m pytest -q -s tests/handlers/queries/test_borders.py
+borders: $(DEV_READY) tools ## compare how saved SQL is cut with real servers, on 100,000 texts each; minutes; SEED= varies
+	$(if $(SEED),ANABRANCH_BORDER_SEED=$(SEED) )ANABRANCH_BORDER_TEXTS=100000 $(PYTHON) -m pytest -q -s tests/handlers/queries/test_borders.py
 
 soak: $(DEV_READY) ## simulate, judge random graphs and kill processes for a night
 	$(PYTHON) -m tests.simulation --seconds $(SOAK_SECONDS)

@@ -75,6 +75,7 @@ class Progress:
             self._status = status
             for event in events:
                 self._take(event)
+            self._tell_how_to_go_on(events)
 
     def on_screen(self) -> AbstractContextManager[object]:
         """While this is entered the table is on the screen; on what cannot draw one there is none."""
@@ -111,17 +112,19 @@ class Progress:
             text = event_line(log_entry(event))
             if text is not None:
                 self._say(text)
-        if event.type is EventType.NODE_WAITING:
-            self._tell_how_to_go_on(event)
 
-    def _tell_how_to_go_on(self, event: Event) -> None:
-        """The command that ends a wait; once for each signal, for a loop may wait for one a thousand times."""
-        note = event.payload.value
-        name = note.get("event") if isinstance(note, dict) and note.get("signalSeq") is None else None
-        if isinstance(name, str) and name not in self._awaited and self._instance_id is not None:
-            self._awaited.add(name)
-            how = command(["runs", "signal", self._instance_id, name, *self._place])
-            self._say(f"{shown_name(event.node_id, event.scope)} waits for a signal; to send it: {how}")
+    def _tell_how_to_go_on(self, events: Sequence[Event]) -> None:
+        """The commands that end the waits among these events; one for each signal: a loop may wait a thousand times."""
+        arrived = {_signal_of(event) for event in events if event.type is EventType.SIGNAL_RECEIVED}
+        for event in events:
+            place = (event.node_id, event.scope)
+            if event.type is not EventType.NODE_WAITING or self._lines[place].state != "waiting":
+                continue
+            name = _signal_of(event)
+            if name is not None and name not in arrived | self._awaited and self._instance_id is not None:
+                self._awaited.add(name)
+                how = command(["runs", "signal", self._instance_id, name, *self._place])
+                self._say(f"{shown_name(*place)} waits for a signal; to send it: {how}")
 
     def _say(self, text: str) -> None:
         """A line of its own, above the table where there is one; never wrapped, so that it can be copied."""
@@ -141,3 +144,10 @@ class Progress:
         summary = ", ".join(f"{count} {state}" for state, count in counts.items())
         table.add_row(Text(f"{self._status}", style="bold"), summary)
         return table
+
+
+def _signal_of(event: Event) -> str | None:
+    """The signal that an event is about, if one alone: a wait that has taken its signal already is about none."""
+    note = event.payload.value
+    name = note.get("event") if isinstance(note, dict) and note.get("signalSeq") is None else None
+    return name if isinstance(name, str) else None

@@ -187,3 +187,16 @@ def test_ctrl_c_works_while_an_absent_database_is_waited_for(write: Write, folde
         process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 130
+
+
+def test_a_wait_is_told_with_the_command_that_ends_it_unless_its_signal_is_there(
+    anabranch: Command, write: Write
+) -> None:
+    anabranch("workflows", "import", write("waiting.json", WAITING))
+    run_id = anabranch("runs", "start", "waiting", "--json").document["instanceID"]
+    anabranch("runs", "signal", run_id, "go")
+
+    printed = anabranch("run", "--resume", run_id, "--watch")
+
+    assert printed.code == 0
+    assert "to send it" not in printed.out

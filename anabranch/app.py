@@ -259,6 +259,7 @@ class App:
             held_per_tenant_max=settings.held_per_tenant_max,
             recoveries_max=settings.recovery_limit,
             sweep_interval_ms=settings.sweep_interval_ms,
+            log_limit=settings.log_limit,
             works=works,
             only=only,
         )

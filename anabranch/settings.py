@@ -25,6 +25,7 @@ from dotenv import dotenv_values
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit, parse_log_limit
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.errors import SettingsError
 
@@ -52,6 +53,10 @@ def _duration(value: Any) -> int:
 
 def _hosts(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _log_limit(value: Any) -> Any:
+    return parse_log_limit(value) if isinstance(value, str | int) else value
 
 
 Milliseconds = Annotated[int, BeforeValidator(_duration)]
@@ -145,6 +150,11 @@ class Settings(BaseModel):
 
     max_retention_days: int = Field(default=365, ge=1, le=3_650)
     """The longest time that an ended run may ask to be kept, 1 to 3,650 days."""
+
+    log_limit: Annotated[LogLimit, BeforeValidator(_log_limit)] = LOG_LIMIT
+    """How large the log of one run may become before the run is FAILED with LOG_TOO_LARGE: a size of its payloads, 64KB
+    to 4GB, a number of rows, `100 rows` to `100000000 rows`, or both, `64MB,1000000 rows`. Of what is left out the
+    default stays."""
 
     sweep_interval_ms: Milliseconds = Field(default=300_000, ge=1_000, le=86_400_000)
     """How often a worker looks for ended runs whose retention is over, to remove them; a duration, 1 s to 24 h."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.handling import HandlerRegistry, Helpers
+from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ports import InstanceHead, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.compile import compile_plan
@@ -170,9 +171,12 @@ class Driver:
         """Take parked instances over: nothing of what they were in memory counts any more."""
         if not parked:
             return
-        claimed = await self.store.claim(worker_id=WORKER, limit=len(parked), lease_ms=LEASE_MS, only=list(parked))
+        claimed = await self.store.claim(
+            worker_id=WORKER, limit=len(parked), lease_ms=LEASE_MS, only=list(parked), weight_max=2**62
+        )
         assert len(claimed) == len(parked), "what is due can be claimed"
         for one in claimed:
             row, run = one.loaded.row, parked[one.loaded.row.head.instance_id]
-            state = fold(run.state.plan, row.head, one.loaded.events)
+            events = [event async for page in pages_of(self.store, one.loaded) for event in page]
+            state = fold(run.state.plan, row.head, events)
             run.holding = Holding(state, row.version, WORKER, self.now + LEASE_MS)

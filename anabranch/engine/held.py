@@ -19,6 +19,7 @@ from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus, TimersDue
 from anabranch.engine.rules.turn import Draft, Holding
 from anabranch.engine.task_worker import TaskWorker
@@ -208,15 +209,19 @@ class HeldInstances:
         """What the held instances were born with. Any thread may ask."""
         return [held.holding.state.head for held in list(self._held.values())]
 
-    def add(self, held: Held, *, log: Sequence[Event] = ()) -> None:
-        """Hold it, in place of what was held under its id; `log` is what others have written of it."""
+    def telemetry_of(self, head: InstanceHead, plan: AnyPlan) -> RunTelemetry | None:
+        """Who is to be told of a run that is about to be held; None where nobody counts."""
+        return None if self._telemetry is None else self._telemetry.of_run(head, plan)
+
+    def add(self, held: Held) -> None:
+        """Hold it, in place of what was held under its id."""
         stale = self._held.get(held.holding.instance_id)
         if stale is not None:
             self.let_go(stale)
         self._held[held.holding.instance_id] = held
         self._of_tenant[held.holding.state.head.tenant_id] += 1
-        if self._telemetry is not None:
-            held.telemetry = self._telemetry.of_run(held.holding.state.head, held.holding.state.plan, log)
+        if held.telemetry is None:
+            held.telemetry = self.telemetry_of(held.holding.state.head, held.holding.state.plan)
         self.enqueue(held)
 
     def tell_written(self, held: Held | None, holding: Holding, events: Sequence[Event]) -> None:

@@ -53,7 +53,7 @@ class Notices(Protocol):
         """A commit of turns was answered."""
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """A signal of that name, or else a cancel, was appended to a run whoever holds it; its row after that."""
+        """A signal of that name, or else the end of a run, was appended to it whoever holds it; its row after that."""
 
     def released(self) -> None:
         """Runs were handed over to whoever claims them."""

@@ -30,6 +30,7 @@ from anabranch.engine.prompting import Prompt
 from anabranch.engine.queues import ResultQueue, TaskQueue
 from anabranch.engine.recovery import POLL_MS, Recovery
 from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.turn import BATCH_TURNS_MAX
 from anabranch.engine.task_worker import TaskWorker
@@ -55,6 +56,8 @@ class EngineOptions:
     recoveries_max: int = RECOVERIES_MAX
     batch_turns_max: int = BATCH_TURNS_MAX
     """Turns in one commit."""
+    log_limit: LogLimit = LOG_LIMIT
+    """How large the log of one run may become; a run whose log is full ends."""
     poll_ms: int = POLL_MS
     """How far apart the looks for due work and for foreign changes are; hints shorten them."""
     sweep_interval_ms: int = 300_000
@@ -121,6 +124,7 @@ class Engine:
             lease_ms=options.lease_ms,
             recoveries_max=options.recoveries_max,
             batch_turns_max=options.batch_turns_max,
+            log_limit=options.log_limit,
             telemetry=telemetry,
         )
         self._handover = Handover(
@@ -136,6 +140,7 @@ class Engine:
             held_max=options.held_max,
             held_per_tenant_max=self._held_per_tenant_max,
             known_code=known_code,
+            log_limit=options.log_limit,
             only=options.only,
             poll_ms=options.poll_ms,
         )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from anabranch.engine.hint_line import Notices
 from anabranch.engine.ports import Clock, InstanceRow, Observer, Outcome, Turn
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.log_limit import LOG_TOO_LARGE
 from anabranch.engine.telemetry import Telemetry
 
 logger = logging.getLogger("anabranch.engine")
@@ -52,14 +53,15 @@ class StoreNews:
         self._hints.committed(turns, outcome)
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """A signal of that name, or else a cancel, was appended to a run whoever holds it."""
+        """A signal of that name, or else the end of a run, was appended to it whoever holds it."""
         self._hints.appended(row, signal=signal)
         if self._telemetry is None:
             return
         if signal is not None:
             self._telemetry.signalled(row.head, signal, seq=row.last_seq, at_ms=self._clock.now())
         elif row.completed_at is not None:
-            self._telemetry.cancelled(row.head, at_ms=row.completed_at)
+            code = LOG_TOO_LARGE if row.status is Status.FAILED else None
+            self._telemetry.ended(row.head, row.status, code=code, at_ms=row.completed_at)
 
     def released(self) -> None:
         """Runs were handed over to whoever claims them."""

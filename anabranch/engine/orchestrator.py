@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from anabranch.engine.adoption import Adoption
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.failures import as_refused, who_did
 from anabranch.engine.held import NAMES_TOLD_MAX, Answer, Birth, Held, HeldInstances, why_orphaned
@@ -19,8 +20,8 @@ from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
 from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.log_limit import LogLimit
 from anabranch.engine.rules.states import AnyPlan, new_state
 from anabranch.engine.rules.stimuli import (
     Adopted,
@@ -60,6 +61,7 @@ class Orchestrator:
         lease_ms: int,
         recoveries_max: int,
         batch_turns_max: int,
+        log_limit: LogLimit,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
@@ -69,6 +71,7 @@ class Orchestrator:
         self._lease_ms = lease_ms
         self._recoveries_max = recoveries_max
         self._batch_turns_max = batch_turns_max
+        self._log_limit = log_limit
         self._held = HeldInstances(clock, task_worker, telemetry)
         self._unclear = Rereader(
             store=store,
@@ -139,7 +142,9 @@ class Orchestrator:
         """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
-        holding = Holding(new_state(plan, head), 0, self.worker_id if started.begin else None, 0)
+        holding = Holding(
+            new_state(plan, head, log_limit=self._log_limit), 0, self.worker_id if started.begin else None, 0
+        )
         born: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
         held = Held(holding, inbox=[started], born=born, extended_at=self._clock.monotonic())
         self._held.add(held)
@@ -151,17 +156,28 @@ class Orchestrator:
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
-    def adopt(self, claimed: Claimed, plan: AnyPlan, *, asked_at: float) -> None:
-        """Take over an instance that a claim has just given us."""
-        row = claimed.loaded.row
+    def begin_adoption(self, claimed: Claimed, plan: AnyPlan) -> Adoption:
+        """An instance that a claim has just given us, to be taken over once its log is folded."""
+        head = claimed.loaded.row.head
+        state = new_state(plan, head, log_limit=self._log_limit)
+        return Adoption(claimed, state, self._held.telemetry_of(head, plan))
+
+    def adopt(self, adoption: Adoption, *, asked_at: float) -> None:
+        """Take over an instance whose log is folded; its lease was last extended by a request at `asked_at`."""
+        claimed, row = adoption.claimed, adoption.claimed.loaded.row
         known = self._held.get(row.head.instance_id)
         if known is not None and known.holding.version >= row.version:
             return  # our own lease had run out, and a re-read has met this claim before its answer came: it goes on
         counts = claimed.lapsed and not self._unclear.was_away_at(claimed.lapsed_at)
-        state = fold(plan, row.head, claimed.loaded.events)
-        holding = Holding(state, row.version, self.worker_id, row.available_at or self._clock.now() + self._lease_ms)
-        held = Held(holding, inbox=[Adopted(counts, self._recoveries_max)], owes_all=True, extended_at=asked_at)
-        self._held.add(held, log=claimed.loaded.events)
+        lease_until = row.available_at or self._clock.now() + self._lease_ms
+        held = Held(
+            Holding(adoption.state, row.version, self.worker_id, lease_until),
+            inbox=[Adopted(counts, self._recoveries_max)],
+            owes_all=True,
+            extended_at=asked_at,
+            telemetry=adoption.telemetry,
+        )
+        self._held.add(held)
 
     def receive_result(self, instance_id: str, result: NodeResult | StepReport) -> None:
         """A task worker or the body of a coded run reports; results for what is not held any more are dropped."""

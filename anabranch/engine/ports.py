@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.turn import Outcome, Turn
 from anabranch.engine.rules.values import Payload
@@ -52,14 +53,57 @@ class InstanceRow:
     """Held: the end of the lease. Not held: when it may be claimed (None: only a foreign stimulus wakes it)."""
     started_at: int | None = None
     completed_at: int | None = None
+    log_bytes: int = 0
+    """JSON bytes of all payloads in the log; 0 for runs that had ended before this was counted."""
+
+    @property
+    def log_weight(self) -> int:
+        """What the log takes in memory, about."""
+        return self.log_bytes + ROW_WEIGHT * self.last_seq
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A row and its events after some seq, read in one snapshot: `events[-1].seq == row.last_seq`."""
+    """A row and its events after some seq, read in one snapshot.
+
+    `events[-1].seq == row.last_seq`, but for a log that is too large to be read at once (`WHOLE_LOG_WEIGHT_MAX`): of
+    that there are no events, and whoever needs them reads it page by page.
+    """
 
     row: InstanceRow
     events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationPage:
+    """Activations of one run, in the order in which they began: the first row of each and its latest.
+
+    Payloads are those of errors, and of outputs where they were asked for; every other one is empty.
+    """
+
+    events: Sequence[Event]
+    """In seq order."""
+    times: Mapping[int, int]
+    """When the rows were written that steps of a coded run followed, by seq."""
+    next_seq: int | None
+    """The next page has the activations that began after this; None: there is none."""
+
+
+NO_ACTIVATIONS = ActivationPage((), {}, None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunReading:
+    """What is shown of one run, all of one moment, without its log."""
+
+    row: InstanceRow
+    born: Event
+    """INPUT_SET."""
+    end: Event | None
+    """The last row, once the run has ended."""
+    note: Event | None
+    """What an open coded run says of itself, unless it has come to something since."""
+    activations: ActivationPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +175,12 @@ OpenRuns: TypeAlias = Mapping[tuple[str, str, Status], int]
 """How many runs are open, by the workflow's name and kind and the run's status."""
 
 
+# 4 MB: a log up to this is read in one statement together with others; most have some kilobytes.
+WHOLE_LOG_WEIGHT_MAX = 4 * 1_048_576
+
+# 32 MB of logs a claim: what becomes of them in memory is a few times that, and 500 usual logs stay far below.
+CLAIM_WEIGHT_MAX = 32 * 1_048_576
+
 # 5 s: time for a worker that knows the code of a run, if there is one, to come before all those that do not. These
 # then find out that nobody does, and write it down.
 CODE_GRACE_MS = 5_000
@@ -177,8 +227,13 @@ class Store(Protocol):
         steal: bool = False,
         known_code: Sequence[tuple[str, int]] | None = None,
         rooms: TenantRooms | None = None,
+        weight_max: int = CLAIM_WEIGHT_MAX,
+        large: bool = True,
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
+
+        Takes no further one once the logs of those taken weigh `weight_max`; a single log may weigh more. Without
+        `large` instances are left whose log cannot be read at once (see `Loaded`).
 
         The claim raises the version although it appends no event: a worker that lost its lease
         without knowing must lose its next commit too. Rows another claim holds locked are
@@ -211,12 +266,27 @@ class Store(Protocol):
 
     # -- foreign stimuli ------------------------------------------------------------------
     async def append_signal(
-        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None, awaited: bool = False
+        self,
+        *,
+        tenant_id: str,
+        instance_id: str,
+        event: str,
+        payload: Payload,
+        key: str | None,
+        awaited: bool = False,
+        log_limit: LogLimit = LOG_LIMIT,
     ) -> ForeignResult:
         """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional.
 
         An instance that nobody holds becomes available now. A repeated key writes nothing.
         Raises TooManySignals past the limit of unconsumed signals; one that is `awaited` is consumed at once.
+        One that the log has no room for is not written, and ends the run: see `fail_full`.
+        """
+
+    async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ForeignResult:
+        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance whoever holds it and close it; unconditional.
+
+        Its parent is woken and its children are cancelled, as by `append_cancel`.
         """
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
@@ -227,7 +297,7 @@ class Store(Protocol):
 
     # -- reading --------------------------------------------------------------------------
     async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
-        """Rows with their events after `after_seq`, each pair from one snapshot, however long the logs are."""
+        """Rows with their events after `after_seq`, each pair from one snapshot; see `Loaded` for large logs."""
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         """The row alone. With a tenant, another tenant's reads as absent."""
@@ -241,8 +311,32 @@ class Store(Protocol):
     async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
         """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
 
-    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
-        """Events in seq order."""
+    async def read_log(
+        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Event]:
+        """At most `limit` events in seq order; no further one once their payloads have `bytes_max`."""
+
+    async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
+        """What is shown of a run, with its first activations; none of their outputs is read."""
+
+    async def read_activations(
+        self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> tuple[InstanceRow, ActivationPage] | None:
+        """A row with a page of activations that began after a seq, with their outputs.
+
+        No further activation once the outputs have `bytes_max`.
+        """
+
+    async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
+        """The NODE_COMPLETED rows of these nodes at the root scope, in seq order."""
+
+    async def read_signal_waits(
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+    ) -> list[Event]:
+        """The rows after a seq that are about signals and the waits for them, in seq order.
+
+        Of waits that were open before (node id, scope) the end too.
+        """
 
     async def list_instances(
         self,

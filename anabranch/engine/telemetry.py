@@ -11,13 +11,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeAlias
 
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
 
 
 class RunTelemetry(Protocol):
     """Hears of one run as long as this process holds it, and is forgotten with it. Must not block or raise."""
+
+    def read(self, events: Sequence[Event]) -> None:
+        """These events are next in the log; whoever wrote them has counted them."""
 
     def wrote(self, events: Sequence[Event]) -> None:
         """These events are in the log, in its order, and this process has written them."""
@@ -26,14 +29,14 @@ class RunTelemetry(Protocol):
 class Telemetry(Protocol):
     """Hears of all runs of a process. Must not block or raise."""
 
-    def of_run(self, head: InstanceHead, plan: AnyPlan, log: Sequence[Event] = ()) -> RunTelemetry:
-        """Who is told of a run that is held here from now on; `log` is what others have written of it."""
+    def of_run(self, head: InstanceHead, plan: AnyPlan) -> RunTelemetry:
+        """Who is told of a run that is held here from now on."""
 
     def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
         """This process has appended a signal to a run that it does not hold."""
 
-    def cancelled(self, head: InstanceHead, *, at_ms: int) -> None:
-        """This process has ended a run that it does not hold."""
+    def ended(self, head: InstanceHead, status: Status, *, code: str | None, at_ms: int) -> None:
+        """This process has ended a run that it does not hold; `code` is its error's, if it failed."""
 
 
 AroundTry: TypeAlias = Callable[[str, str, str, int], AbstractContextManager[None]]

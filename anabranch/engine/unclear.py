@@ -8,12 +8,19 @@ everything else is decided again on what is stored.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from anabranch.engine.held import Birth, Held, HeldInstances
-from anabranch.engine.ports import Clock, Loaded, Observer, Store
-from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.states import new_state
+from anabranch.engine.log_pages import pages_of
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Observer, Store
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.log_limit import ROW_WEIGHT
+from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import TailLoaded
 from anabranch.engine.rules.turn import Draft, Holding, was_written
 from anabranch.engine.task_worker import TaskWorker
@@ -24,6 +31,20 @@ logger = logging.getLogger("anabranch.engine")
 # 250 ms between tries while the store is away: soon enough to lose no lease over a short
 # restart, rare enough not to disturb one.
 STORE_RETRY_MS = 250
+
+
+_Unclear: TypeAlias = tuple[Held, Draft | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the store has of a run now."""
+
+    row: InstanceRow
+    state: AnyState | None
+    """None: the run is not advanced here any more."""
+    tail: Sequence[Event]
+    """What nobody here has seen yet, or is not known to be written."""
 
 
 class Rereader:
@@ -85,59 +106,85 @@ class Rereader:
 
     async def reread(self, unclear: Sequence[tuple[Held, Draft | None]]) -> None:
         """Go on from what is stored, each with its draft of unknown fate, if there is one."""
-        while unclear:
+        for some in _by_weight(unclear):
+            await self._reread_together(some)
+
+    async def _reread_together(self, unclear: Sequence[_Unclear]) -> None:
+        """The same for those whose logs are read with one statement."""
+        left = deque(unclear)
+        while left:
             try:
-                loaded = await self._store.load([held.holding.instance_id for held, _ in unclear])
+                loaded = await self._store.load([held.holding.instance_id for held, _ in left])
+                while left:
+                    held, draft = left[0]
+                    if self._held.still_has(held):
+                        await self._refold_or_let_go(held, draft, loaded.get(held.holding.instance_id))
+                    left.popleft()
             except StoreUnavailable as failure:
                 self.note_failure(failure)
                 if self.stopping:
-                    for held, _ in unclear:
+                    for held, _ in left:
                         self._held.let_go(held)  # whoever takes it next reads what became of it
                     return
                 await self._clock.sleep(STORE_RETRY_MS)
-                unclear = [pair for pair in unclear if self._held.still_has(pair[0])]
-                continue
-            for held, draft in unclear:
-                if self._held.still_has(held):
-                    self._refold_or_let_go(held, draft, loaded.get(held.holding.instance_id))
-            return
+                left = deque(pair for pair in left if self._held.still_has(pair[0]))
 
-    def _refold_or_let_go(self, held: Held, draft: Draft | None, loaded: Loaded | None) -> None:
+    async def _refold_or_let_go(self, held: Held, draft: Draft | None, loaded: Loaded | None) -> None:
         try:
-            self._refold(held, draft, loaded)
+            read = None if loaded is None else await self._read(held, draft, loaded)
+            if self._held.still_has(held):
+                self._refold(held, draft, read)
+        except StoreUnavailable:
+            raise
         except Exception:
             # One instance's trouble must not become its neighbours'; its lease lapses, and it is taken up again.
             logger.exception("a run could not be read anew", extra={"instance_id": held.holding.instance_id})
             self._held.let_go(held)
 
-    def _refold(self, held: Held, draft: Draft | None, loaded: Loaded | None) -> None:
+    async def _read(self, held: Held, draft: Draft | None, loaded: Loaded) -> _Read | None:
+        """Fold the log, if the run is ours to go on with; None if its rows were removed meanwhile."""
+        old, row = held.holding, loaded.row
+        # A birth that was offered twice may be stored as the first one was decided, by a plan that is not ours.
+        has_our_plan = row.head.workflow_version == old.state.head.workflow_version
+        is_ours = row.worker_id == self._worker_id and not row.status.is_terminal and has_our_plan
+        state = _anew(old.state, row.head) if is_ours else None
+        seen, read_up_to = _seen(old, draft), 0
+        tail: list[Event] = []
+        async for page in pages_of(self._store, loaded):
+            read_up_to = page[-1].seq
+            if page[-1].seq > seen:
+                tail += [event for event in page if event.seq > seen]
+            if state is not None:
+                for event in page:
+                    evolve(state, event)
+        return _Read(row, state, tail) if read_up_to == row.last_seq else None
+
+    def _refold(self, held: Held, draft: Draft | None, read: _Read | None) -> None:
         old = held.holding
         written = False
-        if draft is not None and draft.turn is not None and loaded is not None:
-            written = was_written(draft.turn, loaded.events)
+        if draft is not None and draft.turn is not None and read is not None:
+            written = was_written(draft.turn, read.tail)
         if draft is not None and draft.turn is not None and written:
             self._held.tell_written(held, old, draft.turn.events)
             held.tell_asked(draft)
             held.forget_answered(draft)
         elif draft is not None:
             held.inbox[:0] = draft.stimuli
-        if loaded is None:
+        if read is None:
             if held.born is None:
                 self._held.let_go(held)  # its rows were removed
             else:
-                held.holding = Holding(new_state(old.state.plan, old.state.head), 0, old.worker_id, 0)
+                held.holding = Holding(_anew(old.state, old.state.head), 0, old.worker_id, 0)
             return
-        row = loaded.row
-        self._tell_unseen(held, draft, loaded)
+        row = read.row
+        if read.tail:  # observers here see the rows that they have not seen: a turn found written, a foreign write
+            self._observer.committed(row.head.instance_id, read.tail, row.status)
         if held.born is not None:
             held.tell_birth(Birth(row.head.instance_id, row.status, created=True))
-        # A birth that was offered twice may be stored as the first one was decided, by a plan that is not ours.
-        has_our_plan = row.head.workflow_version == old.state.head.workflow_version
-        if row.worker_id != self._worker_id or row.status.is_terminal or not has_our_plan:
+        if read.state is None:
             self._held.let_go(held)
             return
-        state = fold(old.state.plan, row.head, loaded.events)
-        held.holding = Holding(state, row.version, self._worker_id, row.available_at or old.lease_until)
+        held.holding = Holding(read.state, row.version, self._worker_id, row.available_at or old.lease_until)
         held.extended_at = max(held.extended_at, self._extended_at(held.holding.lease_until))
         held.owes_all = True
         held.inbox.insert(0, TailLoaded())
@@ -152,18 +199,35 @@ class Rereader:
         left_s = (lease_until - self._clock.now()) / 1000
         return self._clock.monotonic() - max(0.0, self._lease_ms / 1000 - left_s)
 
-    def _tell_unseen(self, held: Held, draft: Draft | None, loaded: Loaded) -> None:
-        """Observers here see the rows that they have not seen: a turn found written, a foreign write."""
-        seen = held.holding.state.last_seq
-        if draft is not None and draft.turn is not None and draft.turn.events:
-            seen = draft.turn.events[0].seq - 1
-        news = [event for event in loaded.events if event.seq > seen]
-        if news:
-            self._observer.committed(held.holding.instance_id, news, loaded.row.status)
-
     def _stop_unawaited(self, held: Held) -> None:
         state = held.holding.state
         for dispatch in list(held.performing):
             if not state.owes(dispatch):
                 held.performing.discard(dispatch)
                 self._task_worker.stop_job(state.head.instance_id, dispatch)
+
+
+def _anew(state: AnyState, head: InstanceHead) -> AnyState:
+    """The state that a run of this head begins with, decided about as this one was."""
+    return new_state(state.plan, head, log_limit=state.log_limit)
+
+
+def _seen(holding: Holding, draft: Draft | None) -> int:
+    """The last row that observers here were told of."""
+    if draft is not None and draft.turn is not None and draft.turn.events:
+        return draft.turn.events[0].seq - 1
+    return holding.state.last_seq
+
+
+def _by_weight(unclear: Sequence[_Unclear]) -> Iterator[Sequence[_Unclear]]:
+    """In parts whose logs together are not too large to be read at once."""
+    part: list[_Unclear] = []
+    weight = 0
+    for held, draft in unclear:
+        state = held.holding.state
+        if weight >= CLAIM_WEIGHT_MAX:
+            yield part
+            part, weight = [], 0
+        part.append((held, draft))
+        weight += state.log_bytes + ROW_WEIGHT * state.last_seq
+    yield part

@@ -5,21 +5,24 @@ The middle floor of the façade, on top of `definition_verbs`; `run_verbs` stand
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.ports import InputFilter, InstanceRow, Loaded
+from anabranch.engine.log_pages import log_pages
+from anabranch.engine.ports import InputFilter, InstanceRow, RunReading
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.instance import InstanceHead, merged_ends
+from anabranch.engine.rules.plan import Plan
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.admission import check_input_filters, is_run_id
 from anabranch.service.definition_verbs import DefinitionVerbs
-from anabranch.service.run_view import activations, log_entry, run_details, run_outcome, run_summary
+from anabranch.service.run_view import NODES_SHOWN_MAX, activations, log_entry, run_details, run_outcome, run_summary
 from anabranch.service.widgets import shape
 
-_LOG_PAGE = 1_000
+# 4 MB of payloads a page of a log or of activations; one that has more of them ends early.
+PAGE_BYTES_MAX = 4 * 1_048_576
+
+_STEPS_PAGE = 1_000
 
 
 class InquiryVerbs(DefinitionVerbs):
@@ -27,8 +30,7 @@ class InquiryVerbs(DefinitionVerbs):
 
     async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""
-        loaded = await self._loaded(instance_id, tenant_id)
-        return run_details(loaded.row, loaded.events)
+        return run_details(await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX))
 
     async def get_run_status(self, instance_id: str, *, tenant_id: str) -> InstanceRow:
         """The row alone. Raises NotFound."""
@@ -96,40 +98,47 @@ class InquiryVerbs(DefinitionVerbs):
     ) -> tuple[list[dict[str, Any]], int | None]:
         """At most `limit` events after `after_seq`, and the seq to go on after; None: there are no more now.
 
-        Reads no more of the log than that. Raises NotFound.
+        Reads no more of the log than that, and ends early once their payloads have `PAGE_BYTES_MAX`. Raises NotFound.
         """
         await self.get_run_status(instance_id, tenant_id=tenant_id)
-        events = await self._store.read_log(instance_id, after_seq=after_seq, limit=limit + 1)
+        events = await self._store.read_log(instance_id, after_seq=after_seq, limit=limit + 1, bytes_max=PAGE_BYTES_MAX)
         page = [log_entry(event) for event in events[:limit]]
-        return page, page[-1]["seq"] if len(events) > limit else None
+        is_last = len(events) <= limit and sum(len(event.payload.raw) for event in events) < PAGE_BYTES_MAX
+        return page, None if is_last else page[-1]["seq"]
 
     async def get_events(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[Event]:
         """The same as stored events. Raises NotFound."""
         await self.get_run_status(instance_id, tenant_id=tenant_id)
-        events: list[Event] = []
-        while True:
-            page = await self._store.read_log(instance_id, after_seq=after_seq, limit=_LOG_PAGE)
-            events += page
-            if len(page) < _LOG_PAGE:
-                return events
-            after_seq = page[-1].seq
+        pages = log_pages(self._store, instance_id, after_seq=after_seq)
+        return [event async for page in pages for event in page]
 
     async def get_steps(self, instance_id: str, *, tenant_id: str) -> list[dict[str, Any]]:
-        """Every activation with timings, output and error. Raises NotFound."""
-        loaded = await self._loaded(instance_id, tenant_id)
-        return activations(loaded.events, loaded.row.status)
+        """Every activation with timings, output and error, read page by page. Raises NotFound."""
+        steps: list[dict[str, Any]] = []
+        after_seq: int | None = 0
+        while after_seq is not None:
+            page, after_seq = await self.get_steps_page(
+                instance_id, tenant_id=tenant_id, limit=_STEPS_PAGE, after_seq=after_seq
+            )
+            steps += page
+        return steps
 
     async def get_steps_page(
         self, instance_id: str, *, tenant_id: str, limit: int, after_seq: int = 0
     ) -> tuple[list[dict[str, Any]], int | None]:
         """At most `limit` activations whose first event is after `after_seq`, and where to go on after; None: the end.
 
-        The whole log is read for it: how an activation ended may stand anywhere in it. Raises NotFound.
+        Ends early once their outputs have `PAGE_BYTES_MAX`. Raises NotFound.
         """
-        steps = await self.get_steps(instance_id, tenant_id=tenant_id)
-        first = bisect_right(steps, after_seq, key=_seq)
-        page = steps[first : first + limit]
-        return page, page[-1]["seq"] if len(steps) > first + limit else None
+        found = (
+            await self._store.read_activations(instance_id, after_seq=after_seq, limit=limit, bytes_max=PAGE_BYTES_MAX)
+            if is_run_id(instance_id)
+            else None
+        )
+        if found is None or found[0].head.tenant_id != tenant_id:
+            raise no_run(instance_id)
+        row, page = found
+        return activations(page, row.status), page.next_seq
 
     async def get_run_status_for_widget(
         self, instance_id: str, widget_type: str, widget_config: Mapping[str, Any] | None, *, tenant_id: str
@@ -138,26 +147,29 @@ class InquiryVerbs(DefinitionVerbs):
 
         Raises NotFound, and InvalidRequest with JSON pointers for a type or config that makes no sense.
         """
-        loaded = await self._loaded(instance_id, tenant_id)
-        run = run_details(loaded.row, loaded.events)
-        head = loaded.row.head
-        if loaded.row.status is not Status.COMPLETED and head.kind == "drawn":
-            state = fold(await self._engine.plans.plan_of(head), head, loaded.events)
-            run["output"] = state.output() if isinstance(state, InstanceState) else None
+        found = await self._read(instance_id, tenant_id, activations_max=0)
+        run = run_details(found)
+        if found.row.status is not Status.COMPLETED:
+            run["output"] = await self._output_so_far(found.row.head)
         return shape(run, widget_type, widget_config)
 
     # -- within ---------------------------------------------------------------------------
-    async def _loaded(self, instance_id: str, tenant_id: str) -> Loaded:
-        found = await self._store.load([instance_id]) if is_run_id(instance_id) else {}
-        loaded = found.get(instance_id)
-        if loaded is None or loaded.row.head.tenant_id != tenant_id:
+    async def _read(self, instance_id: str, tenant_id: str, *, activations_max: int) -> RunReading:
+        found = (
+            await self._store.read_run(instance_id, activations_max=activations_max) if is_run_id(instance_id) else None
+        )
+        if found is None or found.row.head.tenant_id != tenant_id:
             raise no_run(instance_id)
-        return loaded
+        return found
 
-
-def _seq(step: dict[str, Any]) -> int:
-    seq: int = step["seq"]
-    return seq
+    async def _output_so_far(self, head: InstanceHead) -> Any:
+        """What the End nodes that were reached at the root of a drawn run collected."""
+        plan = await self._engine.plans.plan_of(head)
+        if not isinstance(plan, Plan):
+            return None
+        ends = {node.id: node.end_name for node in plan.root.nodes if node.is_end}
+        reached = await self._store.read_outputs(head.instance_id, list(ends))
+        return merged_ends([(ends[event.node_id], event.payload.value) for event in reached])
 
 
 def no_run(instance_id: str) -> NotFound:

@@ -15,7 +15,7 @@ from typing import Any
 from anabranch.asked import check_key, check_start, check_start_key, is_reserved
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.node_types import NodeTypes
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
@@ -68,7 +68,7 @@ class RunVerbs(InquiryVerbs):
     ) -> None:
         super().__init__(engine=engine, node_types=node_types, references=references)
         self.retention_days_max = retention_days_max
-        self._arrivals = Arrivals(engine.plans, self._log_after)
+        self._arrivals = Arrivals(engine.store)
         self._newest = NewestVersions()
         self._pending_limit = PendingLimit(
             store=engine.store, clock=engine.clock, runs_max=pending_max, runs_per_tenant_max=pending_per_tenant_max
@@ -271,6 +271,7 @@ class RunVerbs(InquiryVerbs):
             event=event,
             payload=body,
             key=key,
+            log_limit=self._engine.options.log_limit,
         )
         try:
             result = await append()
@@ -290,6 +291,3 @@ class RunVerbs(InquiryVerbs):
         if answer is None:
             raise RunIsTerminal(f"run {row.head.instance_id} is {row.status.value} already")
         return answer
-
-    async def _log_after(self, row: InstanceRow, seq: int) -> list[Event]:
-        return await self.get_events(row.head.instance_id, tenant_id=row.head.tenant_id, after_seq=seq)

@@ -6,15 +6,15 @@ are ISO 8601 with an offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, is_mark, latest_row_before
+from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
+from anabranch.engine.rules.coded.places import BODY_NODE_ID, latest_row_before
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.definition_notes import is_definition
-from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.instants import to_iso
 
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
@@ -68,17 +68,17 @@ def run_outcome(row: InstanceRow, last: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def run_details(row: InstanceRow, events: Sequence[Event]) -> dict[str, Any]:
-    """A run with its input, how it ended, and its first 1,000 activations. `events` is the whole log."""
-    first, last = events[0], events[-1]
-    traced = {"graph": _graph(events)} if row.head.kind == CODED_KIND else {}
+def run_details(run: RunReading) -> dict[str, Any]:
+    """A run with its input, how it ended, and the activations that were read of it."""
+    row, page = run.row, run.activations
+    traced = {"graph": _graph(page.events)} if row.head.kind == CODED_KIND else {}
     return {
         **run_summary(row),
-        "input": first.payload.value["input"],
-        "output": last.payload.value if last.type is EventType.INSTANCE_COMPLETED else None,
-        "error": last.payload.value if last.type is EventType.INSTANCE_FAILED else None,
-        "note": last.payload.value if last.type is EventType.INSTANCE_CANCELLED else _note(events),
-        "nodes": [brief(step) for step in activations(events, row.status)[:NODES_SHOWN_MAX]],
+        "input": run.born.payload.value["input"],
+        "output": _end_of(run, EventType.INSTANCE_COMPLETED),
+        "error": _end_of(run, EventType.INSTANCE_FAILED),
+        "note": _end_of(run, EventType.INSTANCE_CANCELLED) if run.note is None else _note(run.note),
+        "nodes": [brief(step) for step in activations(page, row.status)],
         **traced,
     }
 
@@ -91,12 +91,10 @@ def shown_status(event: Event) -> str | None:
     return NODE_STATUS.get(event.type) if event.node_id != BODY_NODE_ID else None
 
 
-def activations(events: Iterable[Event], status: Status) -> list[dict[str, Any]]:
-    """Every activation that was reached, in the order of its first event, with timings, output and error."""
+def activations(page: ActivationPage, status: Status) -> list[dict[str, Any]]:
+    """The activations of a page, in the order of their first events, with timings, error, and output if it was read."""
     steps: dict[tuple[str, str], dict[str, Any]] = {}
-    times: dict[int, int] = {}
-    for event in events:
-        times[event.seq] = event.created_at
+    for event in page.events:
         shown = shown_status(event)
         if shown is None:
             continue
@@ -107,7 +105,7 @@ def activations(events: Iterable[Event], status: Status) -> list[dict[str, Any]]
                 "scope": event.scope,
                 "status": shown,
                 "attempt": event.attempt,
-                "startedAt": _iso_or_none(_began_at(event, times)),
+                "startedAt": _iso_or_none(_began_at(event, page.times)),
                 "endedAt": None,
                 "output": None,
                 "error": None,
@@ -155,15 +153,13 @@ def _began_at(first: Event, times: Mapping[int, int]) -> int | None:
     return None if row is None else times.get(row)
 
 
-def _note(events: Sequence[Event]) -> Any:
-    """The last note; why a coded run could not go on is none any more once it has."""
-    for event in reversed(events):
-        if event.type is EventType.SYSTEM_SET:
-            is_over = events[-1].type in TERMINALS and "dueAt" in event.payload.value
-            return None if is_definition(event) or is_over else event.payload.value
-        if event.output_variable is not None and is_mark(event.output_variable):
-            return None
-    return None
+def _end_of(run: RunReading, event_type: EventType) -> Any:
+    return run.end.payload.value if run.end is not None and run.end.type is event_type else None
+
+
+def _note(note: Event) -> Any:
+    """What a coded run says of itself: why it could not go on. A test run's definition is none."""
+    return None if is_definition(note) else note.payload.value
 
 
 def _graph(events: Sequence[Event]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from anabranch.engine.ports import ChangeHints, Loaded, Store
+from anabranch.engine.log_pages import log_pages
+from anabranch.engine.ports import ChangeHints, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.errors import NotFound, StoreUnavailable
 from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client, Membership
@@ -28,9 +29,6 @@ LOOK_S = 0.5
 
 # 4 reads at once: a thousand watched runs that move elsewhere must not take all connections to the database.
 READS_AT_ONCE = 4
-
-# 2,000 events are folded in some milliseconds; then the event loop has its turn.
-EVENTS_AT_ONCE = 2_000
 
 
 class SleepingTimer(Timer, Protocol):
@@ -169,12 +167,17 @@ class Announcer:
         await asyncio.shield(opening)
 
     async def _open(self, room: Room) -> None:
-        loaded = await self._load(room.instance_id, after_seq=0)
-        if loaded is None:
+        progress = RunProgress(room.instance_id)
+        async with self._reads:
+            row = await self._store.get_instance(room.instance_id)
+            if row is not None:
+                async for page in log_pages(self._store, room.instance_id, up_to=row.last_seq):
+                    progress.take(page, None)
+        if row is None or progress.seq < row.last_seq:
             raise NotFound(f"there is no run {room.instance_id}")
-        room.progress = RunProgress(room.instance_id)
-        await _fold(room.progress, loaded.events, loaded.row.status)
-        room.open_at(loaded.row.version)
+        progress.take((), row.status)
+        room.progress = progress
+        room.open_at(row.version)
 
     def _opening_done(self, room: Room, task: asyncio.Task[None]) -> None:
         del self._openings[room]
@@ -201,7 +204,7 @@ class Announcer:
         while room in self._unread and self._rooms.get(room.instance_id) is room:
             self._unread.discard(room)
             try:
-                loaded = await self._load(room.instance_id, after_seq=room.progress.seq)
+                await self._read_tail(room)
             except StoreUnavailable as failure:
                 logger.info("%s", failure.message, extra={"instance_id": room.instance_id})
                 self._unread.add(room)  # until the next look
@@ -209,26 +212,34 @@ class Announcer:
             except Exception:
                 logger.exception("a watched run could not be read", extra={"instance_id": room.instance_id})
                 return
-            if loaded is None:
-                room.run_removed()
-            else:
-                room.take_tail(loaded)
             await self._timer.sleep(BATCH_S)  # hints may come faster than anybody can watch
 
-    async def _load(self, instance_id: str, *, after_seq: int) -> Loaded | None:
+    async def _read_tail(self, room: Room) -> None:
+        instance_id, after_seq = room.instance_id, room.progress.seq
         async with self._reads:
-            return (await self._store.load([instance_id], after_seq=after_seq)).get(instance_id)
+            row = await self._store.get_instance(instance_id)
+            if row is not None:
+                async for page in log_pages(self._store, instance_id, after_seq=after_seq, up_to=row.last_seq):
+                    room.take_rows(page, of=row.last_seq - after_seq)
+        if row is None:
+            room.run_removed()
+        else:
+            room.take_row(row)
 
     async def _replay(self, membership: Membership, seq: int, status: Status, *, since: int) -> None:
         """Send a new member what it has missed, up to the `seq` of its snapshot; what came since follows."""
         instance_id = membership.room.instance_id
+        progress, missed = RunProgress(instance_id), list[Update]()
         try:
             async with self._reads:
-                events = await self._store.read_log(instance_id, limit=seq)
+                async for page in log_pages(self._store, instance_id, up_to=seq):
+                    missed += (update for update in progress.take(page, None) if update.seq > since)
+                    if len(missed) > UPDATES_BEHIND_MAX:
+                        break  # a snapshot is sent instead
         except StoreUnavailable:
             membership.room.release(membership)
             raise
-        missed = [update for update in await _fold(RunProgress(instance_id), events, status) if update.seq > since]
+        missed += (update for update in progress.take((), status) if update.seq > since)
         membership.is_behind = len(missed) > UPDATES_BEHIND_MAX
         singly = len(missed) <= SINGLE_UPDATES_PER_S
         messages = list(map(Message.of, missed)) if singly else Message.batches(instance_id, missed)
@@ -244,13 +255,3 @@ class Announcer:
                 logger.info("watched runs cannot be looked at: %s", failure.message)
             except Exception:
                 logger.exception("looking at watched runs went wrong; tried again")
-
-
-async def _fold(progress: RunProgress, events: Sequence[Event], status: Status) -> list[Update]:
-    """Take a log that may be long, leaving the event loop to others now and then; what it told watchers."""
-    updates: list[Update] = []
-    for begin in range(0, len(events), EVENTS_AT_ONCE):
-        if begin:
-            await asyncio.sleep(0)
-        updates += progress.take(events[begin : begin + EVENTS_AT_ONCE], None)
-    return updates + progress.take((), status)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from anabranch.engine.ports import Loaded
+from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, Status
 from anabranch.sockets.allowance import Allowance
 from anabranch.sockets.clients import Client, Membership
@@ -104,11 +104,22 @@ class Room:
         self.is_open = True
         self.wake()
 
-    def take_tail(self, loaded: Loaded) -> None:
-        """The log after what was known when it was read, and the row as it was then."""
-        self.version = loaded.row.version
-        if loaded.row.last_seq >= self.progress.seq:
-            self._tell(self.progress.take(loaded.events, loaded.row.status))
+    def take_rows(self, events: Sequence[Event], *, of: int) -> None:
+        """Rows of the log after what was known when they were read, of so many.
+
+        Where these are too many to be told one after the other, everybody is told how things stand after them.
+        """
+        updates = self.progress.take(events, None)
+        if of <= BATCH_UPDATES_MAX:
+            self._tell(updates)
+        else:
+            self._fall_behind()
+
+    def take_row(self, row: InstanceRow) -> None:
+        """The run as it was after the rows that were read."""
+        self.version = row.version
+        if row.last_seq >= self.progress.seq:
+            self._tell(self.progress.take((), row.status))
         self.wake()
 
     def run_removed(self) -> None:
@@ -189,15 +200,19 @@ class Room:
         self._next_batch_at = began + BATCH_S
         memberships = list(self.members.values())
         if len(updates) > BATCH_UPDATES_MAX:
-            for membership in memberships:
-                membership.is_behind = True
-            self.wake()
+            self._fall_behind()
             return
         messages = list(map(Message.of, updates)) if singly else Message.batches(self.instance_id, updates)
         for membership in memberships:
             for message in messages:
                 membership.client.queue(membership, message)
         self._next_batch_at = max(self._next_batch_at, self._rested(began))
+
+    def _fall_behind(self) -> None:
+        """Everybody gets a snapshot in place of the next updates."""
+        for membership in self.members.values():
+            membership.is_behind = True
+        self.wake()
 
     def _rested(self, began: float) -> float:
         """When to go on, after telling since `began`."""

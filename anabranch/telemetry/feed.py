@@ -30,9 +30,10 @@ _NO_NODES: _Nodes = {}
 _RETRIED, _CANCELLED = Way.RETRIED, Way.CANCELLED
 
 
-# 1,000 rows of a log at a time, 32 logs at once: runs that are cancelled past the engine are few. Of more at once only
-# the runs themselves are exported, not the steps that they were in.
+# 1,000 rows or 1 MB of a log at a time, 32 logs at once: runs that are ended past the engine are few. Of more at once
+# only the runs themselves are exported, not the steps that they were in.
 PAGE_ROWS = 1_000
+PAGE_BYTES = 1_048_576
 CLOSING_MAX = 32
 
 # 1 s at the end of a process for what is still being read.
@@ -42,7 +43,7 @@ CLOSE_S_MAX = 1.0
 class ReadLog(Protocol):
     """Reads a page of a log."""
 
-    def __call__(self, instance_id: str, *, after_seq: int, limit: int) -> Awaitable[Sequence[Event]]:
+    def __call__(self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int) -> Awaitable[Sequence[Event]]:
         """Events in the order of their seq."""
 
 
@@ -61,23 +62,23 @@ class Feed:
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSE_S_MAX)
 
-    def of_run(self, head: InstanceHead, plan: AnyPlan, log: Sequence[Event] = ()) -> FedRun:
-        """Who is told of a run that is held here from now on; what is in its log already is not counted again."""
-        return FedRun(self, head, plan.nodes if isinstance(plan, Plan) else _NO_NODES, log)
+    def of_run(self, head: InstanceHead, plan: AnyPlan) -> FedRun:
+        """Who is told of a run that is held here from now on."""
+        return FedRun(self, head, plan.nodes if isinstance(plan, Plan) else _NO_NODES)
 
     def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
         """Count a signal that was appended past the engine."""
         FedRun(self, head).count([SignalCame(event, seq, at_ms)])
 
-    def cancelled(self, head: InstanceHead, *, at_ms: int) -> None:
+    def ended(self, head: InstanceHead, status: Status, *, code: str | None, at_ms: int) -> None:
         """Count a run that was ended past the engine, and export what it was in."""
-        end = RunEnded(Status.CANCELLED, at_ms)
+        end = RunEnded(status, at_ms, code)
         spans, read_log = self.spans, self._read_log
         if spans is None or read_log is None or len(self._closing) >= CLOSING_MAX:
             FedRun(self, head).count([end])
             return
         FedRun(Feed(self.meters), head).count([end])
-        closing = asyncio.create_task(_export_cancelled(spans, head, end, read_log), name="spans-of-cancelled")
+        closing = asyncio.create_task(_export_ended(spans, head, end, read_log), name="spans-of-ended")
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
@@ -87,15 +88,20 @@ class FedRun:
 
     __slots__ = ("_finishes", "_head", "_meter", "_nodes", "_spans")
 
-    def __init__(self, feed: Feed, head: InstanceHead, nodes: _Nodes = _NO_NODES, log: Sequence[Event] = ()) -> None:
+    def __init__(self, feed: Feed, head: InstanceHead, nodes: _Nodes = _NO_NODES) -> None:
         """`nodes` are those of a drawn run, by their ids."""
         self._head = head
         self._nodes = nodes
         self._meter = feed.meters.of(head)
         self._spans = feed.spans
         self._finishes = Finishes(is_coded=head.kind == CODED_KIND)
-        if log:
-            self._skip(log)
+
+    def read(self, events: Sequence[Event]) -> None:
+        """Fold what others wrote, and count nothing of it."""
+        try:
+            self._finishes.fold(events)
+        except Exception:
+            logger.exception("a run could not be followed", extra={"instance_id": self._head.instance_id})
 
     def wrote(self, events: Sequence[Event]) -> None:
         """Count these events of the run."""
@@ -110,13 +116,6 @@ class FedRun:
             self._count(finished)
         except Exception:
             logger.exception("a run could not be counted", extra={"instance_id": self._head.instance_id})
-
-    def _skip(self, log: Sequence[Event]) -> None:
-        """What finished there was counted by whoever wrote it."""
-        try:
-            self._finishes.fold(log)
-        except Exception:
-            logger.exception("a run could not be followed", extra={"instance_id": self._head.instance_id})
 
     def _count(self, finished: Iterable[Finished]) -> None:
         meter, spans = self._meter, self._spans
@@ -164,13 +163,13 @@ def _export_run(spans: SpanSink, head: InstanceHead, each: SignalCame | RunBegan
             return
 
 
-async def _export_cancelled(spans: SpanSink, head: InstanceHead, end: RunEnded, read_log: ReadLog) -> None:
+async def _export_ended(spans: SpanSink, head: InstanceHead, end: RunEnded, read_log: ReadLog) -> None:
     """Fold the log: what had ended before was exported by whoever wrote it, what ended with the run is by us."""
     finishes = Finishes(is_coded=head.kind == CODED_KIND)
     ended: Sequence[Finished] = []
     seq = 0
     try:
-        while rows := await read_log(head.instance_id, after_seq=seq, limit=PAGE_ROWS):
+        while rows := await read_log(head.instance_id, after_seq=seq, limit=PAGE_ROWS, bytes_max=PAGE_BYTES):
             finishes.fold(rows[:-1])
             ended = finishes.fold(rows[-1:])
             seq = rows[-1].seq

@@ -102,7 +102,9 @@ def instance_completed() -> Event:
 # -- turns ------------------------------------------------------------------------------------
 def birth(head: InstanceHead, *events: Event, worker_id: str | None = WORKER, **changes: Any) -> Turn:
     """The turn that makes an instance; by default held for a minute and RUNNING."""
+    rows = numbered(events or [input_set()], 0)
     values: dict[str, Any] = {
+        "payload_bytes": bytes_of(rows),
         "status": Status.RUNNING if worker_id else Status.PENDING,
         "available_at": head.available_at + (LEASE_MS if worker_id else 0),
     }
@@ -110,7 +112,7 @@ def birth(head: InstanceHead, *events: Event, worker_id: str | None = WORKER, **
         instance_id=head.instance_id,
         expected_version=0,
         worker_id=worker_id,
-        events=numbered(events or [input_set()], 0),
+        events=rows,
         birth=head,
         **{**values, **changes},
     )
@@ -118,18 +120,25 @@ def birth(head: InstanceHead, *events: Event, worker_id: str | None = WORKER, **
 
 def turn(row: InstanceRow, *events: Event, **changes: Any) -> Turn:
     """The owner's next turn on a row it knows."""
+    rows = numbered(events, row.last_seq)
     values: dict[str, Any] = {
+        "payload_bytes": bytes_of(rows),
         "expected_version": row.version,
         "worker_id": row.worker_id,
         "status": row.status,
         "available_at": None,
     }
-    return Turn(instance_id=row.head.instance_id, events=numbered(events, row.last_seq), **{**values, **changes})
+    return Turn(instance_id=row.head.instance_id, events=rows, **{**values, **changes})
 
 
 def ending(row: InstanceRow) -> Turn:
     """The turn that completes an instance."""
     return turn(row, instance_completed(), status=Status.COMPLETED, release=True)
+
+
+def bytes_of(rows: Sequence[Event]) -> int:
+    """What the payloads of these have together."""
+    return sum(len(row.payload.raw) for row in rows)
 
 
 def numbered(events: Sequence[Event], last_seq: int) -> list[Event]:
@@ -189,6 +198,6 @@ async def log_of(store: Store, instance_id: str) -> list[tuple[int, EventType, s
 
 async def assert_unchanged(store: Store, row: InstanceRow) -> None:
     """Neither row nor log have moved since `row` was read."""
-    loaded = (await store.load([row.head.instance_id]))[row.head.instance_id]
-    assert loaded.row == row, "the row moved although its turn did not win"
-    assert [item.seq for item in loaded.events] == list(range(1, row.last_seq + 1)), "the log moved with a lost turn"
+    assert await store.get_instance(row.head.instance_id) == row, "the row moved although its turn did not win"
+    events = await store.read_log(row.head.instance_id, limit=row.last_seq + 1)
+    assert [item.seq for item in events] == list(range(1, row.last_seq + 1)), "the log moved with a lost turn"

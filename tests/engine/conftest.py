@@ -85,7 +85,18 @@ class Process:
 
     def crash(self) -> None:
         """As kill -9 would: everything stops where it is, nothing is handed over, nothing written."""
-        for name in ("commit", "release", "extend", "claim", "load", "versions", "ended_children", "get_instance"):
+        asked = (
+            "commit",
+            "release",
+            "extend",
+            "claim",
+            "load",
+            "read_log",
+            "versions",
+            "ended_children",
+            "get_instance",
+        )
+        for name in (*asked, "fail_full"):
             setattr(self.engine.store, name, _gone)
 
 

@@ -42,8 +42,9 @@ _POSTGRES_PICTURE = """
     SELECT table_name, column_name, concat_ws(' ', data_type, collation_name), is_nullable, column_default
     FROM information_schema.columns WHERE table_schema = 'public'
     UNION ALL SELECT tablename, indexname, indexdef, '', '' FROM pg_indexes WHERE schemaname = 'public'
-    UNION ALL SELECT relname, 'options', array_to_string(reloptions, ','), '', '' FROM pg_class
-    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+    UNION ALL SELECT c.relname, 'options', array_to_string(c.reloptions, ','), array_to_string(t.reloptions, ','), ''
+    FROM pg_class AS c LEFT JOIN pg_class AS t ON t.oid = c.reltoastrelid
+    WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
 """
 
 

@@ -57,7 +57,7 @@ CODED_MUTANTS = (
         "crash-counted-as-an-attempt",
         "whoever takes over a run begins another attempt of its open steps",
         (
-            f"{_DECIDE}:decide_coded",
+            f"{_DECIDE}:_decide",
             "if taken_over(notes, stimulus):\n",
             "if taken_over(notes, stimulus):\n"
             "                for step in list(notes.state.steps.values()) * stimulus.lapsed:\n"

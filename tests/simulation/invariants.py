@@ -265,6 +265,12 @@ def memory_equals_the_folded_log(run: RunFacts, commit: Commit) -> Iterator[str]
                 yield f"memory has {mine!r}, the log folds to {logged!r}"
 
 
+def the_row_knows_the_size_of_the_log(run: RunFacts, commit: Commit) -> Iterator[str]:
+    """The row says how many bytes the payloads of the log have."""
+    if commit.after.log_bytes != commit.folded.log_bytes:
+        yield f"the row says {commit.after.log_bytes} bytes, the log has {commit.folded.log_bytes}"
+
+
 def an_ended_run_owes_nothing(run: RunFacts, commit: Commit) -> Iterator[str]:
     """Nothing is owed by a terminal instance, and nobody holds or wakes it."""
     if commit.folded.is_terminal:
@@ -345,6 +351,7 @@ COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (
     only_the_holder_advances_a_run,
     a_live_lease_is_not_taken,
     memory_equals_the_folded_log,
+    the_row_knows_the_size_of_the_log,
     an_ended_run_owes_nothing,
     an_open_run_will_go_on,
     no_signal_lies_beside_a_wait_that_it_fits,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from anabranch.engine.ports import Claimed, Loaded, Outcome, TenantRooms
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, Loaded, Outcome, TenantRooms
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.turn import Turn
 from anabranch.engine.store.memory import Faults, MemoryStore
@@ -178,6 +178,8 @@ class Connection(MemoryStore):
         steal: bool = False,
         known_code: Sequence[tuple[str, int]] | None = None,
         rooms: TenantRooms | None = None,
+        weight_max: int = CLAIM_WEIGHT_MAX,
+        large: bool = True,
     ) -> list[Claimed]:
         """Count where claimed instances come from."""
         claimed = await super().claim(
@@ -188,6 +190,8 @@ class Connection(MemoryStore):
             steal=steal,
             known_code=known_code,
             rooms=rooms,
+            weight_max=weight_max,
+            large=large,
         )
         for one in claimed:
             self._weather.rarities["lapsed lease claimed" if one.lapsed else "free instance claimed"] += 1

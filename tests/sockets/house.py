@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.ports import InstanceRow, Loaded
+from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.values import Payload
@@ -91,23 +91,24 @@ class Log:
         self.version += 1
         return new
 
-    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+    async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         self.loads += 1
         await asyncio.sleep(0)
         self._check()
         if self.removed or not self.events:
-            return {}
+            return None
         head = InstanceHead(RUN, "default", "w", "w", 1, 0, 0)
         row = InstanceRow(head, self.status, self.version, len(self.events), None, None)
-        loaded = Loaded(row, self.events[after_seq:])
         await asyncio.sleep(0)
-        return {RUN: loaded}
+        return row
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
         self._check()
         return {} if self.removed else {RUN: (self.version, None)}
 
-    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+    async def read_log(
+        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Event]:
         await asyncio.sleep(0)
         self._check()
         return self.events[after_seq : after_seq + limit]

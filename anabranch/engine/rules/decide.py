@@ -24,6 +24,7 @@ from anabranch.engine.rules.endings import complete
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.instance import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.iterations import LOOP_WORK_MAX, go_on
+from anabranch.engine.rules.log_limit import LogFull
 from anabranch.engine.rules.outcomes import attempt_failed, open_wait, returned
 from anabranch.engine.rules.plan import PlanNode
 from anabranch.engine.rules.scheduling import Readiness, calculate_next_nodes
@@ -52,6 +53,7 @@ from anabranch.engine.rules.upkeep import (
     born,
     concluded,
     deadline_passed,
+    log_full,
     may_begin,
     signal_known_or_refused,
     take_in,
@@ -70,7 +72,8 @@ def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOO
     """What follows from a stimulus at `now` (ms): events, commands, what to stop. Evolves `state` by those events.
 
     Once loops have cost `work_max` they open no more iterations: the state owes a wake-up that is
-    due at once, and the next `TimersDue` (or takeover) goes on.
+    due at once, and the next `TimersDue` (or takeover) goes on. A run whose log has no room for what
+    follows ends FAILED, `LOG_TOO_LARGE`.
     """
     if state.is_terminal:
         return NOTHING  # late results are not an error: someone finished first
@@ -79,39 +82,42 @@ def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOO
     if not isinstance(state, InstanceState):
         return decide_coded(state, stimulus, now)
     thought = Thought(state, now, work_max)
-    if deadline_passed(thought):
+    try:
+        if deadline_passed(thought):
+            return _concluded(thought)
+        match stimulus:
+            case Started():
+                _start(thought, stimulus)
+            case NodeResult():
+                activation = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
+                if activation is None:
+                    return NOTHING  # a duplicate, or an attempt that was given up
+                _answer(thought, activation, stimulus.outcome)
+            case TimersDue():
+                _begin_if_due(thought)
+                _fire_timers(thought)
+                _finish_loops(thought)
+            case SignalSent():
+                return _receive(thought, stimulus)
+            case ChildEnded():
+                wait = state.children.get(stimulus.child_id)
+                if wait is None:
+                    return NOTHING  # heard of before, or nobody waits any more
+                close_child_wait(thought, wait, stimulus)
+                _draw_consequences(thought)
+            case TailLoaded():
+                _draw_consequences(thought)
+            case CancelRequested():
+                thought.end_instance(EventType.INSTANCE_CANCELLED, Payload.trusted(stimulus.reason))
+            case Adopted():
+                _adopt(thought, stimulus)
+            case StepReport():
+                return NOTHING  # nodes have no steps
+            case _:
+                assert_never(stimulus)
         return _concluded(thought)
-    match stimulus:
-        case Started():
-            _start(thought, stimulus)
-        case NodeResult():
-            activation = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
-            if activation is None:
-                return NOTHING  # a duplicate, or an attempt that was given up
-            _answer(thought, activation, stimulus.outcome)
-        case TimersDue():
-            _begin_if_due(thought)
-            _fire_timers(thought)
-            _finish_loops(thought)
-        case SignalSent():
-            return _receive(thought, stimulus)
-        case ChildEnded():
-            wait = state.children.get(stimulus.child_id)
-            if wait is None:
-                return NOTHING  # heard of before, or nobody waits any more
-            close_child_wait(thought, wait, stimulus)
-            _draw_consequences(thought)
-        case TailLoaded():
-            _draw_consequences(thought)
-        case CancelRequested():
-            thought.end_instance(EventType.INSTANCE_CANCELLED, Payload.trusted(stimulus.reason))
-        case Adopted():
-            _adopt(thought, stimulus)
-        case StepReport():
-            return NOTHING  # nodes have no steps
-        case _:
-            assert_never(stimulus)
-    return _concluded(thought)
+    except LogFull:
+        return log_full(thought)
 
 
 def _start(thought: Thought, started: Started) -> None:

@@ -76,7 +76,8 @@ def evolve(state: AnyState, event: Event) -> None:
     """Fold one event into a state that we own. The event's seq must be the next one."""
     assert event.seq == state.last_seq + 1, f"seq {event.seq} after {state.last_seq}: rows are missing or doubled"
     state.last_seq = event.seq
-    if event.type is not _RECOVERED:
+    state.log_bytes += len(event.payload.raw)
+    if state.recoveries and event.type is not _RECOVERED:
         state.recoveries = 0
     if isinstance(state, InstanceState):
         _EVOLVE[event.type](state, event)

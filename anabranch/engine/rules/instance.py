@@ -6,7 +6,7 @@ never rolled back, when a commit is lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.rules import loops
@@ -141,9 +141,14 @@ class InstanceState(RunState[Activation, Activation]):
 
     def output(self) -> Any:
         """The merge of the root End nodes' objects so far, in seq order; None if no End was reached."""
-        if not self.ends:
-            return None
-        merged: dict[str, Any] = {}
-        for name, collected in self.ends:
-            merged.update({name: collected} if name is not None else collected)
-        return merged
+        return merged_ends(self.ends)
+
+
+def merged_ends(ends: Sequence[tuple[str | None, Any]]) -> Any:
+    """The merge of what End nodes collected under their names, in seq order; None if no End was reached."""
+    if not ends:
+        return None
+    merged: dict[str, Any] = {}
+    for name, collected in ends:
+        merged.update({name: collected} if name is not None else collected)
+    return merged

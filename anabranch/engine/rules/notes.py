@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
-from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.events import TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.log_limit import ROWS_ALWAYS_TAKEN, LogFull
 from anabranch.engine.rules.run_state import OpenActivation
 from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.values import Payload
@@ -46,8 +47,18 @@ class Notes(Generic[State]):
         error_message: str | None = None,
         arguments: str | None = None,
     ) -> None:
-        """Append an event, numbered and stamped; it is folded into the state at once."""
-        seq = self.state.last_seq + 1
+        """Append an event, numbered and stamped; it is folded into the state at once.
+
+        Raises LogFull for a row that the log has no room for; the row that ends the run always has.
+        """
+        state = self.state
+        seq, limit = state.last_seq + 1, state.log_limit
+        if (
+            (state.log_bytes + len(payload.raw) > limit.bytes_max or seq > limit.rows_max)
+            and seq > ROWS_ALWAYS_TAKEN
+            and event_type not in TERMINALS
+        ):
+            raise LogFull
         event = Event(
             seq,
             event_type,
@@ -61,7 +72,7 @@ class Notes(Generic[State]):
             error_message,
             arguments,
         )
-        evolve(self.state, event)
+        evolve(state, event)
         self.events.append(event)
 
     def fail_instance(self, error: RunError) -> None:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.log_limit import LOG_LIMIT
 from anabranch.engine.rules.signals import KeptSignal, fits
 from anabranch.engine.rules.values import Payload
 
@@ -108,6 +109,8 @@ class RunState(ABC, Generic[Open, Runs]):
         "kept",
         "kept_count",
         "last_seq",
+        "log_bytes",
+        "log_limit",
         "outcome",
         "promises",
         "recoveries",
@@ -123,6 +126,10 @@ class RunState(ABC, Generic[Open, Runs]):
     def __init__(self, head: InstanceHead) -> None:
         self.head = head
         self.last_seq = 0
+        self.log_bytes = 0
+        """JSON bytes of all payloads in the log."""
+        self.log_limit = LOG_LIMIT
+        """What the log may hold, as whoever decides about the run was told."""
         self.started = False
         """True from the first NODE_DISPATCHED."""
         self.terminal: Status | None = None

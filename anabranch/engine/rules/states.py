@@ -10,6 +10,7 @@ from typing import TypeAlias, overload
 from anabranch.engine.rules.coded.plan import CodedPlan
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.run_state import InstanceHead
 
@@ -18,13 +19,15 @@ AnyState: TypeAlias = InstanceState | CodedState
 
 
 @overload
-def new_state(plan: Plan, head: InstanceHead) -> InstanceState: ...
+def new_state(plan: Plan, head: InstanceHead, *, log_limit: LogLimit = LOG_LIMIT) -> InstanceState: ...
 
 
 @overload
-def new_state(plan: CodedPlan, head: InstanceHead) -> CodedState: ...
+def new_state(plan: CodedPlan, head: InstanceHead, *, log_limit: LogLimit = LOG_LIMIT) -> CodedState: ...
 
 
-def new_state(plan: AnyPlan, head: InstanceHead) -> AnyState:
+def new_state(plan: AnyPlan, head: InstanceHead, *, log_limit: LogLimit = LOG_LIMIT) -> AnyState:
     """The state of a run that nothing has happened to yet."""
-    return CodedState(plan, head) if isinstance(plan, CodedPlan) else InstanceState(plan, head)
+    state = CodedState(plan, head) if isinstance(plan, CodedPlan) else InstanceState(plan, head)
+    state.log_limit = log_limit
+    return state

@@ -20,6 +20,8 @@ from anabranch.errors import RunError
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
 _NODE_DISPATCHED = EventType.NODE_DISPATCHED
 
+_NOTHING_UNFINISHED: frozenset[tuple[str, str]] = frozenset()
+
 
 class Thought(Notes[InstanceState]):
     """The notes of one decision about one drawn run."""
@@ -29,7 +31,7 @@ class Thought(Notes[InstanceState]):
         self.worked = 0
         """What running loops has cost so far, in the units of `template_work`."""
         self.work_max = work_max
-        self.unfinished_before = frozenset(state.unfinished)
+        self.unfinished_before = frozenset(state.unfinished) if state.unfinished else _NOTHING_UNFINISHED
         self.todo: deque[tuple[Scope, PlanNode]] = deque()
         """Ended activations whose consequences are not drawn yet: a queue, since graphs are deeper than stacks."""
 

@@ -50,6 +50,8 @@ class Turn:
     worker_id: str | None
     """The owner who makes the turn; for a birth the one it is born leased to (None: left for any worker)."""
     events: Sequence[Event]
+    payload_bytes: int
+    """The JSON bytes of their payloads: by so much the log grows."""
     status: Status
     available_at: int | None
     """Written only when not None or `release`: the end of an extended lease, or the wake time."""
@@ -170,7 +172,11 @@ class Settled:
 
 
 def plan_turns(
-    work: Iterable[tuple[Holding, Sequence[Stimulus]]], *, now: int, lease_ms: int, turns_max: int = BATCH_TURNS_MAX
+    work: Iterable[tuple[Holding, Sequence[Stimulus]]],
+    *,
+    now: int,
+    lease_ms: int,
+    turns_max: int = BATCH_TURNS_MAX,
 ) -> Planned:
     """Decide the stimuli of each holding in order, until the batch is full.
 
@@ -189,10 +195,10 @@ def plan_turns(
         planned.drafts.append(draft)
         for decision in draft.decisions:
             work_left -= decision.worked
-        if draft.turn is not None:
-            planned.turns.append(draft.turn)
-            for event in draft.turn.events:
-                size += len(event.payload.raw)
+        turn = draft.turn
+        if turn is not None:
+            planned.turns.append(turn)
+            size += turn.payload_bytes
         if len(planned.turns) >= turns_max or size >= BATCH_BYTES_MAX or work_left <= 0:
             break
     return planned
@@ -244,7 +250,7 @@ def owed_dispatches(state: AnyState) -> list[Dispatch]:
 
 def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms: int, work_max: int) -> Draft:
     state = holding.state
-    was_started = state.started
+    was_started, bytes_before = state.started, state.log_bytes
     decisions: list[Decision] = []
     for stimulus in stimuli:
         decisions.append(decide(state, stimulus, now, work_max=work_max))
@@ -265,6 +271,7 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
         expected_version=holding.version,
         worker_id=holding.worker_id,
         events=events,
+        payload_bytes=state.log_bytes - bytes_before,
         status=state.status,
         available_at=None,
         not_before=max(due_times, default=None),

@@ -154,6 +154,12 @@ def worth_of_child(ended: ChildEnded) -> Payload | tuple[str, str, str]:
     return "CHILD_CANCELLED", "ChildCancelled", f"the child run {ended.child_id} was cancelled: {ended.outcome.value}"
 
 
+def log_full(notes: AnyNotes) -> Decision:
+    """The log has no room for what follows: the run has failed then."""
+    notes.fail_instance(notes.state.log_limit.error())
+    return concluded(notes)
+
+
 def concluded(notes: AnyNotes, *, worked: int = 0) -> Decision:
     """What the notes came to, without what they asked for and took back themselves."""
     if not notes.events:

@@ -16,8 +16,9 @@ from typing import Protocol
 from sqlalchemy import Connection, Engine, TextClause
 
 from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Turn
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import WantedInput
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.store.faults import Fault
 
 # 10 s: more than a clock is set back by in one step, and than lies between the begin of a transaction and its
@@ -47,7 +48,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class ForeignEvent:
-    """An event that is appended whoever holds the instance; `ends` closes it as cancelled.
+    """An event that is appended whoever holds the instance; `ends` closes it in that status.
 
     A signal that is `awaited` will be consumed at once: the limit of unconsumed ones does not hold it off.
     """
@@ -57,8 +58,11 @@ class ForeignEvent:
     event_type: str
     payload: str
     key: str | None = None
-    ends: bool = False
+    ends: Status | None = None
+    message: str | None = None
+    """The error's, where it ends with one."""
     awaited: bool = False
+    log_limit: LogLimit = LOG_LIMIT
 
 
 class Dialect(Protocol):
@@ -79,6 +83,12 @@ class Dialect(Protocol):
     ended_children: TextClause
     """Selects id, status and last payload of those of the parameter `ids` that are not open; of what is not there
     only the id."""
+
+    given_rows: str
+    """What to select from to have the rows of the parameter `given`, a JSON list of lists: each is `p.value`."""
+
+    payload_size: str
+    """How many bytes the payload of a log row `l` has."""
 
     row_lock: str
     """The words that make a SELECT lock what it finds and leave out what others have locked; empty where whoever
@@ -128,6 +138,8 @@ class Dialect(Protocol):
         steal: bool,
         known_code: Sequence[str] | None,
         rooms: TenantRooms | None,
+        weight_max: int,
+        large: bool,
     ) -> list[Taken]:
         """Raise the version of due instances and give them to the worker."""
 
@@ -137,8 +149,16 @@ class Dialect(Protocol):
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
         """Rows and their events, each pair from one snapshot."""
 
-    def read_log(self, connection: Connection, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
-        """A page of one log."""
+    def read_log(
+        self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> list[Event]:
+        """A page of one log: no further event once their payloads have `bytes_max`."""
+
+    def event_list(self, rows: str) -> str:
+        """The statement that answers with the log rows of a SELECT as `rows.events_from` takes them, in seq order."""
+
+    def number_list(self, rows: str) -> str:
+        """The statement that answers with the rows (seq, number) of a SELECT as one JSON list."""
 
     def foreign_changes_possible(self, connection: Connection) -> bool:
         """False if certainly no other connection wrote since this was last asked."""

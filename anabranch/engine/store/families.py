@@ -13,6 +13,10 @@ REASON_BEGINS = "its parent, run "
 REASON_ENDS = ", does not wait for it any more"
 
 
+# The reason as JSON, with quotation marks around it, and an id of 36 characters in it.
+REASON_BYTES = len(REASON_BEGINS) + 36 + len(REASON_ENDS) + 2
+
+
 def cancel_reason(parent_id: str | None) -> str:
     """Why a child is cancelled that nobody cancelled by itself."""
     return f"{REASON_BEGINS}{parent_id}{REASON_ENDS}"

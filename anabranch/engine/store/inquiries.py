@@ -7,7 +7,7 @@ ever added to.
 
 from __future__ import annotations
 
-import logging
+import math
 import uuid
 from collections.abc import Sequence
 
@@ -19,16 +19,13 @@ from anabranch.engine.rules.input_filters import InputFilter, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store import run_listing, statements
-from anabranch.engine.store.faults import DataRefused
 from anabranch.engine.store.rooms import SqlRoom
 from anabranch.engine.store.rows import instance_row
 
-log = logging.getLogger("anabranch.store")
-
-# 256 events a statement: their payloads are joined into one value, which databases bound at
-# 1 GB. With 1 MB a payload there is room to spare, and most logs are one page. Where it is too
-# much all the same, smaller pages are tried.
-LOG_PAGE_EVENTS = 256
+# 1,024 events or 4 MB of payloads a statement: they are joined into one value, which databases bound at 1 GB, and
+# take several times that in memory on their way. Most logs are one page.
+LOG_PAGE_EVENTS = 1_024
+LOG_PAGE_BYTES = 4 * 1_048_576
 
 REMOVED = Payload.trusted("its rows were removed")
 
@@ -41,17 +38,8 @@ class Inquiries(SqlRoom):
         return await self.read(self.dialect.now)
 
     async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
-        """Rows with their events after `after_seq`, each pair from one snapshot.
-
-        One query for all of them. Only where the database cannot answer it, because some log is
-        too long for one value, they are read one by one: nobody is kept waiting by a neighbour.
-        """
-        try:
-            return await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
-        except DataRefused as refusal:
-            log.info("reading %d runs one by one: %s", len(instance_ids), refusal.message)
-        found = [await self._load_by_pages(instance_id, after_seq=after_seq) for instance_id in instance_ids]
-        return {loaded.row.head.instance_id: loaded for loaded in found if loaded is not None}
+        """Rows with their events after `after_seq`, each pair from one snapshot; no events of large logs."""
+        return await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
         """The row alone. With a tenant, another tenant's reads as absent."""
@@ -88,24 +76,21 @@ class Inquiries(SqlRoom):
         rows = await self.read(lambda connection: connection.execute(statements.DESCENDANTS, parameters).all())
         return [instance_row(tuple(row)) for row in rows]
 
-    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
-        """Events in seq order."""
+    async def read_log(
+        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Event]:
+        """At most `limit` events in seq order; no further one once their payloads have `bytes_max`."""
         if not is_uuid(instance_id):
             return []
         events: list[Event] = []
-        page_max = LOG_PAGE_EVENTS
-        while len(events) < limit:
-            page = min(page_max, limit - len(events))
-            try:
-                found = await self._read_page(instance_id, after_seq=after_seq, limit=page)
-            except DataRefused:
-                if page == 1:
-                    raise
-                page_max = page // 2
-                continue
-            events += found
-            if len(found) < page:
+        left = math.inf if bytes_max is None else bytes_max
+        while len(events) < limit and left > 0:
+            rows, size = min(LOG_PAGE_EVENTS, limit - len(events)), int(min(LOG_PAGE_BYTES, left))
+            found = await self._read_page(instance_id, after_seq=after_seq, limit=rows, bytes_max=size)
+            if not found:
                 break
+            events += found
+            left -= sum(len(event.payload.raw) for event in found)
             after_seq = found[-1].seq
         return events
 
@@ -165,18 +150,11 @@ class Inquiries(SqlRoom):
         rows = await self.read(lambda connection: connection.execute(statements.COUNT_PENDING, limit).all())
         return {row[0]: row[1] for row in rows}
 
-    async def _load_by_pages(self, instance_id: str, *, after_seq: int) -> Loaded | None:
-        """A row and its log up to there: what was in the log when the row was read is in it for good."""
-        row = await self.get_instance(instance_id)
-        if row is None:
-            return None
-        wanted = max(0, row.last_seq - after_seq)
-        events = await self.read_log(instance_id, after_seq=after_seq, limit=wanted)
-        return Loaded(row, events) if len(events) == wanted else None  # fewer: the run was removed meanwhile
-
-    async def _read_page(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+    async def _read_page(self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int) -> list[Event]:
         return await self.read(
-            lambda connection: self.dialect.read_log(connection, instance_id, after_seq=after_seq, limit=limit)
+            lambda connection: self.dialect.read_log(
+                connection, instance_id, after_seq=after_seq, limit=limit, bytes_max=bytes_max
+            )
         )
 
     async def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from anabranch.engine.ports import (
+    CLAIM_WEIGHT_MAX,
+    ActivationPage,
     Claimed,
     ForeignResult,
     InputFilter,
@@ -22,6 +24,7 @@ from anabranch.engine.ports import (
     Loaded,
     OpenRuns,
     Outcome,
+    RunReading,
     TenantRooms,
     Turn,
     WorkflowEntry,
@@ -29,9 +32,10 @@ from anabranch.engine.ports import (
 )
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.input_filters import matches, read_filters
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.store import memory_upkeep
+from anabranch.engine.store import memory_reading, memory_upkeep
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.engine.store.memory_records import Change, InstanceRecord, Transaction
 from anabranch.errors import NotFound, RunIsOpen
@@ -106,6 +110,8 @@ class MemoryStore:
         steal: bool = False,
         known_code: Sequence[tuple[str, int]] | None = None,
         rooms: TenantRooms | None = None,
+        weight_max: int = CLAIM_WEIGHT_MAX,
+        large: bool = True,
     ) -> list[Claimed]:
         """See `ports.Store.claim`."""
         await self.faults.before("claim")
@@ -118,6 +124,8 @@ class MemoryStore:
             steal=steal,
             known_code=known_code,
             rooms=rooms,
+            weight_max=weight_max,
+            large=large,
         )
         self._own_writes += self.database.writes - writes
         await self.faults.after("claim")
@@ -160,12 +168,26 @@ class MemoryStore:
 
     # -- foreign stimuli ------------------------------------------------------------------
     async def append_signal(
-        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None, awaited: bool = False
+        self,
+        *,
+        tenant_id: str,
+        instance_id: str,
+        event: str,
+        payload: Payload,
+        key: str | None,
+        awaited: bool = False,
+        log_limit: LogLimit = LOG_LIMIT,
     ) -> ForeignResult:
         """See `ports.Store.append_signal`."""
         await self.faults.before("append_signal")
         result = self.database.append_signal(
-            tenant_id=tenant_id, instance_id=instance_id, event=event, payload=payload, key=key, awaited=awaited
+            tenant_id=tenant_id,
+            instance_id=instance_id,
+            event=event,
+            payload=payload,
+            key=key,
+            awaited=awaited,
+            log_limit=log_limit,
         )
         await self.faults.after("append_signal")
         return result
@@ -177,12 +199,19 @@ class MemoryStore:
         await self.faults.after("append_cancel")
         return result
 
+    async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ForeignResult:
+        """See `ports.Store.fail_full`."""
+        await self.faults.before("fail_full")
+        result = self.database.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
+        await self.faults.after("fail_full")
+        return result
+
     # -- reading --------------------------------------------------------------------------
     async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
         """See `ports.Store.load`."""
         await self.faults.before("load")
         found = ((id_, self.database.instances.get(id_)) for id_ in instance_ids)
-        loaded = {id_: Loaded(record.row, record.events[after_seq:]) for id_, record in found if record is not None}
+        loaded = {id_: record.loaded_after(after_seq) for id_, record in found if record is not None}
         await self.faults.after("load")
         return loaded
 
@@ -212,10 +241,46 @@ class MemoryStore:
         below = (row for row in self.database.rows() if row.head.root_id == root_id)
         return sorted(below, key=lambda row: row.head.instance_id)[:limit]
 
-    async def read_log(self, instance_id: str, *, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+    async def read_log(
+        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Event]:
         """See `ports.Store.read_log`."""
         await self.faults.before("read_log")
-        return self._log(instance_id)[after_seq : after_seq + limit]
+        events = self._log(instance_id)[after_seq : after_seq + limit]
+        if bytes_max is None:
+            return events
+        before = accumulate((len(event.payload.raw) for event in events), initial=0)
+        return [event for event, size in zip(events, before, strict=False) if size < bytes_max]
+
+    async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
+        """See `ports.Store.read_run`."""
+        await self.faults.before("read_run")
+        record = self.database.instances.get(instance_id)
+        return None if record is None else memory_reading.run_of(record, activations_max=activations_max)
+
+    async def read_activations(
+        self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> tuple[InstanceRow, ActivationPage] | None:
+        """See `ports.Store.read_activations`."""
+        await self.faults.before("read_activations")
+        record = self.database.instances.get(instance_id)
+        if record is None:
+            return None
+        page = memory_reading.activations_of(record, after_seq=after_seq, limit=limit, bytes_max=bytes_max)
+        return record.row, page
+
+    async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
+        """See `ports.Store.read_outputs`."""
+        await self.faults.before("read_outputs")
+        completed = (event for event in self._log(instance_id) if event.type is EventType.NODE_COMPLETED)
+        return [event for event in completed if event.scope == "" and event.node_id in node_ids]
+
+    async def read_signal_waits(
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+    ) -> list[Event]:
+        """See `ports.Store.read_signal_waits`."""
+        await self.faults.before("read_signal_waits")
+        return memory_reading.signal_rows(self._log(instance_id), after_seq=after_seq, open_waits=open_waits)
 
     async def list_instances(
         self,

@@ -13,18 +13,20 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.engine.ports import (
+    CLAIM_WEIGHT_MAX,
     CODE_GRACE_MS,
+    WHOLE_LOG_WEIGHT_MAX,
     Claimed,
     ForeignResult,
     InstanceHead,
     InstanceRow,
-    Loaded,
     Outcome,
     TenantRooms,
     Turn,
 )
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
@@ -106,6 +108,8 @@ class MemoryDatabase:
         steal: bool,
         known_code: Collection[tuple[str, int]] | None = None,
         rooms: TenantRooms | None = None,
+        weight_max: int = CLAIM_WEIGHT_MAX,
+        large: bool = True,
     ) -> list[Claimed]:
         """Give due instances (with `steal` held ones too) to this worker, longest overdue first."""
         now = self.now()
@@ -114,14 +118,19 @@ class MemoryDatabase:
             due = [row for row in due if _is_for(row, known_code, now)]
         if rooms is not None:
             due = [row for row in due if rooms.of.get(row.head.tenant_id) != 0]
+        if not large:
+            due = [row for row in due if row.log_weight <= WHOLE_LOG_WEIGHT_MAX]
         claimed: list[Claimed] = []
         changes: list[Change] = []
+        weight = 0
         for row in _within(rooms, heapq.nsmallest(limit, due, key=_overdue_order)):
+            if weight >= weight_max:
+                break
+            weight += row.log_weight
             record = self._open[row.head.instance_id]
             lapsed = row.worker_id not in (None, worker_id) and _is_due(row, now)
             record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=now + lease_ms)
-            loaded = Loaded(record.row, list(record.events))
-            claimed.append(Claimed(loaded, lapsed, row.available_at if lapsed else None))
+            claimed.append(Claimed(record.loaded, lapsed, row.available_at if lapsed else None))
             changes.append(Change(row, record.row, ()))
         self._committed("claim", now, changes)
         return claimed
@@ -151,7 +160,15 @@ class MemoryDatabase:
 
     # -- foreign stimuli ------------------------------------------------------------------
     def append_signal(
-        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None, awaited: bool = False
+        self,
+        *,
+        tenant_id: str,
+        instance_id: str,
+        event: str,
+        payload: Payload,
+        key: str | None,
+        awaited: bool = False,
+        log_limit: LogLimit = LOG_LIMIT,
     ) -> ForeignResult:
         """Append SIGNAL_RECEIVED whoever holds the instance, once per key."""
         record = self._of_tenant(instance_id, tenant_id)
@@ -163,9 +180,11 @@ class MemoryDatabase:
             return ForeignResult(record.row, None)
         if record.signals_kept >= SIGNALS_KEPT_MAX and not awaited:
             raise TooManySignals(f"run {instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
-        return self._append_foreign(
-            record, EventType.SIGNAL_RECEIVED, signal_payload(event, payload, key), record.row.status
-        )
+        note, row = signal_payload(event, payload, key), record.row
+        if log_limit.is_passed(log_bytes=row.log_bytes + len(note.raw), rows=row.last_seq + 1):
+            ended = self.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
+            return ForeignResult(ended.row, None)
+        return self._append_foreign(record, EventType.SIGNAL_RECEIVED, note, row.status)
 
     def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
         """Append INSTANCE_CANCELLED whoever holds the instance, and close it."""
@@ -173,6 +192,15 @@ class MemoryDatabase:
         if record is None or record.row.status.is_terminal:
             return ForeignResult(None if record is None else record.row, None)
         return self._append_foreign(record, EventType.INSTANCE_CANCELLED, Payload.trusted(reason), Status.CANCELLED)
+
+    def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ForeignResult:
+        """Append INSTANCE_FAILED whoever holds the instance, and close it."""
+        record = self._of_tenant(instance_id, tenant_id)
+        if record is None or record.row.status.is_terminal:
+            return ForeignResult(None if record is None else record.row, None)
+        error = log_limit.error()
+        payload = Payload.trusted(error.as_json())
+        return self._append_foreign(record, EventType.INSTANCE_FAILED, payload, Status.FAILED, error.message)
 
     def remove(self, operation: str, instance_ids: Collection[str]) -> None:
         """Remove ended instances with their logs and keys, in one transaction."""
@@ -230,10 +258,10 @@ class MemoryDatabase:
         return Change(before, row, turn.events)
 
     def _append_foreign(
-        self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status
+        self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status, message: str | None = None
     ) -> ForeignResult:
         now = self.now()
-        change = self._append(record, type_, payload, status, now)
+        change = self._append(record, type_, payload, status, now, message)
         changes = [change]
         if status.is_terminal:
             head = record.row.head
@@ -242,9 +270,17 @@ class MemoryDatabase:
         self._committed("foreign", now, changes)
         return ForeignResult(record.row, record.row.last_seq)
 
-    def _append(self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status, now: int) -> Change:
+    def _append(
+        self,
+        record: InstanceRecord,
+        type_: EventType,
+        payload: Payload,
+        status: Status,
+        now: int,
+        message: str | None = None,
+    ) -> Change:
         before = record.row
-        event = Event(before.last_seq + 1, type_, "", "", 0, payload, now)
+        event = Event(before.last_seq + 1, type_, "", "", 0, payload, now, error_message=message)
         worker_id, available_at = before.worker_id, before.available_at
         if status.is_terminal:
             worker_id = available_at = None
@@ -260,6 +296,7 @@ class MemoryDatabase:
             available_at,
             before.started_at,
             now if status.is_terminal else None,
+            before.log_bytes + len(payload.raw),
         )
         record.append([event])
         return Change(before, record.row, [event])
@@ -344,9 +381,10 @@ def _row_after(turn: Turn, before: InstanceRow | None, now: int) -> InstanceRow:
         available_at = before.available_at
     if before is None:
         assert turn.birth is not None, "only a birth has no row before it"
-        head, version, last_seq, started_at = turn.birth, 0, 0, None
+        head, version, last_seq, log_bytes, started_at = turn.birth, 0, 0, 0, None
     else:
-        head, version, last_seq, started_at = before.head, before.version, before.last_seq, before.started_at
+        head, version, last_seq, log_bytes = before.head, before.version, before.last_seq, before.log_bytes
+        started_at = before.started_at
     return InstanceRow(
         head,
         turn.status,
@@ -356,12 +394,15 @@ def _row_after(turn: Turn, before: InstanceRow | None, now: int) -> InstanceRow:
         available_at,
         turn.started_at if started_at is None else started_at,
         now if turn.status.is_terminal else None,
+        log_bytes + turn.payload_bytes,
     )
 
 
 def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, available_at: int | None) -> InstanceRow:
     # Spelled out because dataclasses.replace is several times slower, and claims are frequent.
-    return InstanceRow(row.head, row.status, version, row.last_seq, worker_id, available_at, row.started_at)
+    return InstanceRow(
+        row.head, row.status, version, row.last_seq, worker_id, available_at, row.started_at, None, row.log_bytes
+    )
 
 
 def _is_due(row: InstanceRow, now: int) -> bool:

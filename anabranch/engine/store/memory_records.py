@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from anabranch.engine.ports import InstanceRow
+from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.store.memory_refusals import unique_key
+
+# Looked up once: a member of an enum costs ten times a global before Python 3.12.
+_SIGNAL_RECEIVED, _NODE_WAITING = EventType.SIGNAL_RECEIVED, EventType.NODE_WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +43,23 @@ class InstanceRecord:
     signals_kept: int = 0
     """Signals that no wait has taken."""
 
+    @property
+    def loaded(self) -> Loaded:
+        """The row with its log, unless that is too large to be read at once."""
+        return self.loaded_after(0)
+
+    def loaded_after(self, seq: int) -> Loaded:
+        """The same without the events up to a seq."""
+        return Loaded(self.row, self.events[seq:] if self.row.log_weight <= WHOLE_LOG_WEIGHT_MAX else ())
+
     def append(self, events: Sequence[Event]) -> None:
         """Write events that `refusal_of` let through."""
         for event in events:
             key = unique_key(event)
             if key is not None:
                 self.unique.add(key)
-            if event.type is EventType.SIGNAL_RECEIVED:
+            if event.type is _SIGNAL_RECEIVED:
                 self.signals_kept += 1
-            elif event.type is EventType.NODE_WAITING and "signalSeq" in event.payload.value:
+            elif event.type is _NODE_WAITING and "signalSeq" in event.payload.value:
                 self.signals_kept -= 1
         self.events.extend(events)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Turn
-from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store import postgresql_statements as statements
 from anabranch.engine.store.dialect import ENDS_SETTLE_MS, ForeignEvent, Taken, Written
@@ -76,6 +76,8 @@ class PostgresqlDialect:
     writes_apart = False
     row_lock = "FOR UPDATE SKIP LOCKED"
     is_remote = True
+    given_rows = "json_array_elements(CAST(:given AS json)) AS p(value)"
+    payload_size = "octet_length(CAST(l.payload AS text))"
     among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
     ended_children = statements.ENDED_CHILDREN
 
@@ -216,9 +218,16 @@ class PostgresqlDialect:
         steal: bool,
         known_code: Sequence[str] | None,
         rooms: TenantRooms | None,
+        weight_max: int,
+        large: bool,
     ) -> list[Taken]:
         """See `Dialect.claim`."""
-        parameters: dict[str, Any] = {"worker_id": worker_id, "limit": limit, "lease_ms": lease_ms}
+        parameters: dict[str, Any] = {
+            "worker_id": worker_id,
+            "limit": limit,
+            "lease_ms": lease_ms,
+            "weight_max": weight_max,
+        }
         if only is not None:
             parameters["ids"] = self.ids(only)
         if known_code is not None:
@@ -230,7 +239,7 @@ class PostgresqlDialect:
                 "full": [tenant_id for tenant_id, room in rooms.of.items() if not room],
             }
         statement = statements.claim(
-            only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None
+            only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None, large=large
         )
         rows = connection.execute(statement, parameters)
         return [Taken(*row) for row in rows]
@@ -242,21 +251,28 @@ class PostgresqlDialect:
             "tenant_id": event.tenant_id,
             "event_type": event.event_type,
             "payload": event.payload,
+            "message": event.message,
+            "bytes": len(event.payload.encode()),
         }
-        if event.ends:
-            return self._end_by_stranger(connection, parameters)
-        parameters |= {"key": event.key, "signals_max": signals_max}
-        values = connection.execute(statements.append_foreign(ends=False), parameters).one_or_none()
+        if event.ends is not None:
+            return self._end_by_stranger(connection, parameters, event.ends)
+        parameters |= {
+            "key": event.key,
+            "signals_max": signals_max,
+            "bytes_max": event.log_limit.bytes_max,
+            "rows_max": event.log_limit.rows_max,
+        }
+        values = connection.execute(statements.append_foreign(ends=None), parameters).one_or_none()
         return None if values is None else instance_row(tuple(values))
 
-    def _end_by_stranger(self, connection: Connection, parameters: dict[str, Any]) -> InstanceRow | None:
+    def _end_by_stranger(self, connection: Connection, parameters: dict[str, Any], ends: Status) -> InstanceRow | None:
         """Close an instance, wake its parent and cancel its children; locks them from the top, as `commit` does."""
         with self.transaction(connection):
             asked = {name: parameters[name] for name in ("instance_id", "tenant_id")}
             parents = list(connection.execute(statements.FAMILY, asked).scalars())
             if parents:
                 connection.execute(statements.LOCK_PARENTS, {"ids": self.ids(parents)})
-            values = connection.execute(statements.append_foreign(ends=True), parameters).one_or_none()
+            values = connection.execute(statements.append_foreign(ends=ends), parameters).one_or_none()
             if values is None:
                 return None
             self._wake(connection, parents)
@@ -272,11 +288,21 @@ class PostgresqlDialect:
             found[row.head.instance_id] = Loaded(row, _events(values[heads], values[heads + 1]))
         return found
 
-    def read_log(self, connection: Connection, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+    def read_log(
+        self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> list[Event]:
         """See `Dialect.read_log`."""
-        page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit}
+        page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
         return _events(notes, payloads)
+
+    def event_list(self, rows: str) -> str:
+        """See `Dialect.event_list`."""
+        return statements.event_list(rows)
+
+    def number_list(self, rows: str) -> str:
+        """See `Dialect.number_list`."""
+        return f"SELECT CAST(json_agg(json_build_array(seq, number)) AS text) FROM ({rows}) AS row"  # noqa: S608  # our own statements
 
     def foreign_changes_possible(self, connection: Connection) -> bool:
         """Always: PostgreSQL has no counter that would rule them out."""

@@ -15,10 +15,11 @@ from sqlalchemy import TextClause, text
 
 from anabranch.engine.ports import CODE_GRACE_MS
 from anabranch.engine.rules.coded.plan import CODED_KIND
-from anabranch.engine.store.families import REASON_BEGINS, REASON_ENDS
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
 from anabranch.engine.store.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
-from anabranch.engine.store.statements import SIGNALS_KEPT
+from anabranch.engine.store.statements import IS_WHOLE, LOG_WEIGHT, SIGNALS_KEPT
 
 # floor, not round: a timer must not fire in the half millisecond before it is due.
 NOW_MS = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)"
@@ -44,8 +45,9 @@ A process that was stopped between two statements holds one open for as long as 
 COMMIT = text(f"""
     WITH turn AS (
         SELECT * FROM json_to_recordset(CAST(:turns AS json)) AS t(
-            instance_id uuid, expected_version integer, held_by text, first_seq integer, events integer, status text,
-            ends boolean, releases boolean, available_at bigint, not_before bigint, started_at bigint)
+            instance_id uuid, expected_version integer, held_by text, first_seq integer, events integer,
+            bytes bigint, status text, ends boolean, releases boolean, available_at bigint, not_before bigint,
+            started_at bigint)
     ), locked AS (
         SELECT turn.* FROM turn CROSS JOIN LATERAL (
             SELECT 1 FROM workflow_instances AS i
@@ -58,6 +60,7 @@ COMMIT = text(f"""
         UPDATE workflow_instances AS i SET
             version = i.version + 1,
             last_seq = i.last_seq + locked.events,
+            log_bytes = i.log_bytes + locked.bytes,
             status = locked.status,
             worker_id = CASE WHEN locked.releases THEN NULL ELSE i.worker_id END,
             available_at = CASE WHEN locked.releases THEN locked.available_at
@@ -72,7 +75,7 @@ COMMIT = text(f"""
             kind text, test boolean, status text, version integer, last_seq integer, worker_id text,
             available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
             parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
-            parent_waits boolean, depth integer, root_id uuid, ends boolean, only_newest boolean)
+            parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, ends boolean, only_newest boolean)
     ), living AS (
         SELECT wanted.workflow_id, guard.newest_version
         FROM (SELECT DISTINCT workflow_id FROM birth ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
@@ -200,23 +203,39 @@ LOAD = text(f"""
     FROM workflow_instances AS i CROSS JOIN LATERAL (
         SELECT CAST(json_agg(json_build_array({_NOTE}) ORDER BY seq) AS text) AS notes,
                string_agg(CAST(payload AS text), {_SEPARATOR} ORDER BY seq) AS payloads
-        FROM workflow_instance_logs AS l WHERE l.instance_id = i.instance_id AND l.seq > :after_seq) AS log
+        FROM workflow_instance_logs AS l
+        WHERE {IS_WHOLE} AND l.instance_id = i.instance_id AND l.seq > :after_seq) AS log
     WHERE i.instance_id = ANY(CAST(:ids AS uuid[]))
 """)
 """Rows with their logs, both from the statement's one snapshot. Uses both primary keys."""
 
-READ_LOG = text(f"""
-    SELECT CAST(json_agg(json_build_array({_NOTE}) ORDER BY seq) AS text),
-           string_agg(CAST(payload AS text), {_SEPARATOR} ORDER BY seq)
-    FROM (SELECT * FROM workflow_instance_logs
-          WHERE instance_id = :instance_id AND seq > :after_seq ORDER BY seq LIMIT :limit) AS page
-""")
-"""One page of a log, in seq order. Uses the primary key."""
+
+def event_list(rows: str) -> str:
+    """The log rows of a SELECT as one row, in seq order: notes in JSON, payloads joined."""
+    return f"""
+        SELECT CAST(json_agg(json_build_array({_NOTE}) ORDER BY seq) AS text),
+               string_agg(CAST(payload AS text), {_SEPARATOR} ORDER BY seq)
+        FROM ({rows}) AS page
+    """
+
+
+READ_LOG = text(
+    event_list("""
+        SELECT * FROM workflow_instance_logs
+        WHERE instance_id = :instance_id AND seq > :after_seq AND seq <= (
+            SELECT max(seq) FROM (
+                SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before FROM (
+                    SELECT seq, octet_length(CAST(payload AS text)) AS size FROM workflow_instance_logs
+                    WHERE instance_id = :instance_id AND seq > :after_seq ORDER BY seq LIMIT :limit) AS part
+            ) AS sized WHERE before < :bytes_max)
+    """)
+)
+"""One page of a log, in seq order; it ends early where its payloads have enough bytes. Uses the primary key."""
 
 
 @cache
-def claim(*, only: bool, steal: bool, knows: bool, rooms: bool) -> TextClause:
-    """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first.
+def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
+    """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first, up to a weight.
 
     Uses ix_instance_available, or the primary key and ix_instance_root when only some families are asked for. Skips
     rows that another claim or a commit holds locked. With `rooms` it takes no more of a tenant than there is room for;
@@ -228,13 +247,15 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool) -> TextClause:
     if knows:
         mine = "workflow_name || ':' || workflow_version = ANY(CAST(:known_code AS text[]))"
         among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= {NOW_MS} - {CODE_GRACE_MS})"
+    if not large:
+        among += f" AND {IS_WHOLE}"
     within = "TRUE"
     if rooms:
         among += " AND tenant_id <> ALL(CAST(:full AS text[]))"
         within = "of_tenant <= coalesce(CAST(CAST(:rooms AS json) ->> tenant_id AS integer), :room)"
     return text(f"""
         WITH found AS (
-            SELECT instance_id, tenant_id, available_at,
+            SELECT instance_id, tenant_id, available_at, {LOG_WEIGHT} AS weight,
                 CASE WHEN worker_id <> :worker_id AND available_at <= {NOW_MS} THEN available_at END AS lapsed_at
             FROM workflow_instances
             WHERE {IS_OPEN} AND ({due}) {among}
@@ -244,26 +265,30 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool) -> TextClause:
                 SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, instance_id) AS of_tenant
                 FROM found) AS numbered
             WHERE {within}
+        ), chosen AS (
+            SELECT * FROM (
+                SELECT *, sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before FROM due) AS weighed
+            WHERE before < :weight_max
         ), taken AS (
             UPDATE workflow_instances AS i
             SET version = i.version + 1, worker_id = :worker_id, available_at = {NOW_MS} + :lease_ms
-            FROM due WHERE i.instance_id = due.instance_id
+            FROM chosen WHERE i.instance_id = chosen.instance_id
         )
-        SELECT instance_id, lapsed_at FROM due ORDER BY available_at, instance_id
+        SELECT instance_id, lapsed_at FROM chosen ORDER BY available_at, instance_id
     """)
 
 
 @cache
-def append_foreign(*, ends: bool) -> TextClause:
+def append_foreign(*, ends: Status | None) -> TextClause:
     """Append an event to an open instance whoever holds it; returns its row, or nothing.
 
-    Waits for the row's lock, so it cannot starve. A signal (`ends` false) whose key is in the
-    log already, or that meets too many kept ones, moves nothing; they are only counted where
-    the log is long enough to hold that many. The same key sent twice at once is refused by
+    Waits for the row's lock, so it cannot starve. A signal (it does not end the run) whose key is in the
+    log already, that meets too many kept ones, or that the log has no room for, moves nothing; kept ones are only
+    counted where the log is long enough to hold that many. The same key sent twice at once is refused by
     ux_log_signal_key. Uses the primary keys.
     """
     if ends:
-        change = f"status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}"
+        change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}"
         condition = ""
     else:
         change = f"""
@@ -272,16 +297,18 @@ def append_foreign(*, ends: bool) -> TextClause:
         condition = f"""
             AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                             WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
-            AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)"""
+            AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)
+            AND log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"""
     return text(f"""
         WITH moved AS (
-            UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1, {change}
+            UPDATE workflow_instances
+            SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes, {change}
             WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND {IS_OPEN} {condition}
             RETURNING {_COLUMNS}
         ), logged AS (
             INSERT INTO workflow_instance_logs
-                (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
-            SELECT instance_id, last_seq, '', '', :event_type, CAST(:payload AS json), 0, {NOW_MS} FROM moved
+                (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at)
+            SELECT instance_id, last_seq, '', '', :event_type, CAST(:payload AS json), :message, 0, {NOW_MS} FROM moved
         )
         SELECT {_COLUMNS} FROM moved
     """)
@@ -301,7 +328,8 @@ def cancel_children(by: str) -> TextClause:
             ORDER BY instance_id FOR UPDATE
         ), moved AS (
             UPDATE workflow_instances AS i SET version = i.version + 1, last_seq = i.last_seq + 1,
-                status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}
+                log_bytes = i.log_bytes + {REASON_BYTES}, status = 'CANCELLED', worker_id = NULL,
+                available_at = NULL, completed_at = {NOW_MS}
             FROM doomed WHERE i.instance_id = doomed.instance_id
             RETURNING i.instance_id, i.last_seq, i.parent_id
         ), logged AS (

@@ -60,6 +60,7 @@ def encode_turns(turns: Iterable[Turn]) -> str:
                 "held_by": turn.worker_id,
                 "first_seq": turn.events[0].seq if turn.events else None,
                 "events": len(turn.events),
+                "bytes": turn.payload_bytes,
                 "status": turn.status,
                 "ends": turn.status.is_terminal,
                 "releases": turn.release or turn.status.is_terminal,
@@ -130,6 +131,7 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         parent_waits,
         depth,
         root_id,
+        log_bytes,
     ) = values
     head = InstanceHead(
         instance_id,
@@ -151,7 +153,9 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         depth,
         root_id,
     )
-    return InstanceRow(head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at)
+    return InstanceRow(
+        head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at, log_bytes
+    )
 
 
 def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
@@ -200,6 +204,7 @@ def values_of_turns(turns: Iterable[Turn], *, now: int) -> list[Any]:
             turn.events[0].seq if turn.events else None,
             turn.not_before,
             len(turn.events),
+            turn.payload_bytes,
             turn.status.value,
             ends,
             ends or turn.release,
@@ -278,6 +283,7 @@ def _birth_row(turn: Turn, head: InstanceHead) -> dict[str, Any]:
         "parent_waits": head.parent_waits,
         "depth": head.depth,
         "root_id": head.root_id,
+        "log_bytes": turn.payload_bytes,
         "ends": ends,
         "only_newest": turn.only_newest,
     }

@@ -55,9 +55,7 @@ CACHE_KIB = 8_192
 # 1,024 rows a statement: with 25 columns still below the 32,766 parameters that SQLite takes.
 ROWS_PER_STATEMENT = 1_024
 
-# 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB. Runs
-# with 16 MB of context stay below it unless their logs hold much that the context has forgotten
-# (what ran in loops); `Inquiries.load` then reads them one by one.
+# 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB. Each is 4 MB at most.
 LOGS_PER_STATEMENT = 32
 
 _UNAVAILABLE = {
@@ -88,6 +86,8 @@ class SqliteDialect:
     reading_lanes = 2
     writes_apart = True
     row_lock = ""
+    given_rows = "json_each(:given) AS p"
+    payload_size = "length(CAST(l.payload AS BLOB))"
     is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
     ended_children = statements.ENDED_CHILDREN
@@ -168,14 +168,16 @@ class SqliteDialect:
         steal: bool,
         known_code: Sequence[str] | None,
         rooms: TenantRooms | None,
+        weight_max: int,
+        large: bool,
     ) -> list[Taken]:
         """See `Dialect.claim`."""
         with self.transaction(connection):
             now = self.now(connection)
             due = statements.claimable(
-                only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None
+                only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None, large=large
             )
-            parameters: dict[str, Any] = {"worker_id": worker_id, "now": now, "limit": limit}
+            parameters: dict[str, Any] = {"worker_id": worker_id, "now": now, "limit": limit, "weight_max": weight_max}
             if only is not None:
                 parameters["ids"] = self.ids(only)
             if known_code is not None:
@@ -196,9 +198,19 @@ class SqliteDialect:
         with self.transaction(connection):
             now = self.now(connection)
             move = statements.move_by_stranger(ends=event.ends)
-            parameters: dict[str, Any] = {"instance_id": event.instance_id, "tenant_id": event.tenant_id, "now": now}
-            if not event.ends:
-                parameters |= {"key": event.key, "signals_max": signals_max}
+            parameters: dict[str, Any] = {
+                "instance_id": event.instance_id,
+                "tenant_id": event.tenant_id,
+                "now": now,
+                "bytes": len(event.payload.encode()),
+            }
+            if event.ends is None:
+                parameters |= {
+                    "key": event.key,
+                    "signals_max": signals_max,
+                    "bytes_max": event.log_limit.bytes_max,
+                    "rows_max": event.log_limit.rows_max,
+                }
             values = connection.execute(move, parameters).one_or_none()
             if values is None:
                 return None
@@ -210,6 +222,7 @@ class SqliteDialect:
                     "seq": row.last_seq,
                     "event_type": event.event_type,
                     "payload": event.payload,
+                    "message": event.message,
                     "now": now,
                 },
             )
@@ -232,12 +245,21 @@ class SqliteDialect:
                 found[row.head.instance_id] = Loaded(row, events_from(values[-1], payloads))
         return found
 
-    def read_log(self, connection: Connection, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+    def read_log(
+        self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> list[Event]:
         """See `Dialect.read_log`."""
-        notes, payloads = connection.execute(
-            statements.READ_LOG, {"instance_id": instance_id, "after_seq": after_seq, "limit": limit}
-        ).one()
+        page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
+        notes, payloads = connection.execute(statements.READ_LOG, page).one()
         return events_from(orjson.loads(notes), payloads or "")
+
+    def event_list(self, rows: str) -> str:
+        """See `Dialect.event_list`."""
+        return statements.event_list(rows)
+
+    def number_list(self, rows: str) -> str:
+        """See `Dialect.number_list`."""
+        return f"SELECT json_group_array(json_array(seq, number)) FROM ({rows})"  # noqa: S608  # our own statements
 
     def foreign_changes_possible(self, connection: Connection) -> bool:
         """Compares `data_version`, which moves when any other connection has committed."""

@@ -16,7 +16,8 @@ from sqlalchemy import TextClause, text
 
 from anabranch.engine.ports import CODE_GRACE_MS
 from anabranch.engine.rules.coded.plan import CODED_KIND
-from anabranch.engine.store.families import REASON_BEGINS, REASON_ENDS
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
 from anabranch.engine.store.rows import (
     EVENT_COLUMNS,
     EVENT_NOTE_COLUMNS,
@@ -25,7 +26,7 @@ from anabranch.engine.store.rows import (
     PAYLOAD_SEPARATOR,
 )
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
-from anabranch.engine.store.statements import SIGNALS_KEPT
+from anabranch.engine.store.statements import IS_WHOLE, LOG_WEIGHT, SIGNALS_KEPT
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 _NOTE = ", ".join(EVENT_NOTE_COLUMNS)
@@ -38,6 +39,7 @@ TURN_COLUMNS = (
     "first_seq",
     "not_before",
     "events",
+    "bytes",
     "new_status",
     "ends",
     "releases",
@@ -66,6 +68,7 @@ def advance(rows: int) -> str:
         UPDATE workflow_instances SET
             version = version + 1,
             last_seq = last_seq + events,
+            log_bytes = log_bytes + bytes,
             status = new_status,
             worker_id = CASE WHEN releases THEN NULL ELSE worker_id END,
             available_at = CASE WHEN releases THEN new_available_at ELSE coalesce(new_available_at, available_at) END,
@@ -151,8 +154,9 @@ CANCEL_LOG = text(f"""
 """)
 """The last event of children that are not awaited any more."""
 
-CANCEL_ROWS = text("""
+CANCEL_ROWS = text(f"""
     UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1,
+        log_bytes = log_bytes + {REASON_BYTES},
         status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = :now
     WHERE instance_id IN (SELECT value FROM json_each(:ids))
 """)
@@ -168,8 +172,9 @@ ENDED_CHILDREN = text(f"""
 """See `Dialect.ended_children`. Uses both primary keys."""
 
 APPEND_EVENT = text("""
-    INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
-    VALUES (:instance_id, :seq, '', '', :event_type, :payload, 0, :now)
+    INSERT INTO workflow_instance_logs
+        (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at)
+    VALUES (:instance_id, :seq, '', '', :event_type, :payload, :message, 0, :now)
 """)
 """Append a stranger's event under the seq that its move has just taken."""
 
@@ -186,22 +191,37 @@ LOAD = text(f"""
         SELECT i.*,
                (SELECT json_group_array(json_array({_NOTE})) FROM (
                     SELECT * FROM workflow_instance_logs AS l
-                    WHERE l.instance_id = i.instance_id AND l.seq > :after_seq ORDER BY seq)) AS notes,
+                    WHERE {IS_WHOLE} AND l.instance_id = i.instance_id AND l.seq > :after_seq ORDER BY seq)) AS notes,
                (SELECT coalesce(group_concat(payload, '{PAYLOAD_SEPARATOR}'), '') FROM (
                     SELECT payload FROM workflow_instance_logs AS l
-                    WHERE l.instance_id = i.instance_id AND l.seq > :after_seq ORDER BY seq)) AS payloads
+                    WHERE {IS_WHOLE} AND l.instance_id = i.instance_id AND l.seq > :after_seq ORDER BY seq)) AS payloads
         FROM json_each(:ids) AS wanted CROSS JOIN workflow_instances AS i
         WHERE i.instance_id = wanted.value
     )
 """)
 """Rows with their logs as one row: heads and notes in JSON, payloads joined. Uses both primary keys."""
 
-READ_LOG = text(f"""
-    SELECT json_group_array(json_array({_NOTE})), group_concat(payload, '{PAYLOAD_SEPARATOR}')
-    FROM (SELECT * FROM workflow_instance_logs
-          WHERE instance_id = :instance_id AND seq > :after_seq ORDER BY seq LIMIT :limit)
-""")
-"""One page of a log, in seq order. Uses the primary key."""
+
+def event_list(rows: str) -> str:
+    """The log rows of a SELECT as one row, in seq order: notes in JSON, payloads joined."""
+    return f"""
+        SELECT json_group_array(json_array({_NOTE})), group_concat(payload, '{PAYLOAD_SEPARATOR}')
+        FROM (SELECT * FROM ({rows}) ORDER BY seq)
+    """
+
+
+READ_LOG = text(
+    event_list("""
+        SELECT * FROM workflow_instance_logs
+        WHERE instance_id = :instance_id AND seq > :after_seq AND seq <= (
+            SELECT max(seq) FROM (
+                SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before FROM (
+                    SELECT seq, length(CAST(payload AS BLOB)) AS size FROM workflow_instance_logs
+                    WHERE instance_id = :instance_id AND seq > :after_seq ORDER BY seq LIMIT :limit))
+            WHERE before < :bytes_max)
+    """)
+)
+"""One page of a log, in seq order; it ends early where its payloads have enough bytes. Uses the primary key."""
 
 
 @cache
@@ -222,8 +242,8 @@ def doomed(by: str) -> TextClause:
 
 
 @cache
-def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool) -> TextClause:
-    """Open instances that are due (with `steal` also held ones), longest overdue first.
+def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
+    """Open instances that are due (with `steal` also held ones), longest overdue first, up to a weight of their logs.
 
     Uses ix_instance_available, or the primary key and ix_instance_root when only some families
     are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already held, so nobody
@@ -235,6 +255,8 @@ def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool) -> TextClaus
     if knows:
         mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
         among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= :now - {CODE_GRACE_MS})"
+    if not large:
+        among += f" AND {IS_WHOLE}"
     within = "TRUE"
     if rooms:
         room_of = "SELECT value ->> 1 FROM json_each(:rooms) WHERE value ->> 0 = tenant_id"
@@ -242,26 +264,29 @@ def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool) -> TextClaus
         within = f"of_tenant <= coalesce(({room_of}), :room)"
     return text(f"""
         SELECT json_group_array(json_array(instance_id, lapsed_at)) FROM (
-          SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, instance_id) AS of_tenant FROM (
-            SELECT instance_id, tenant_id, available_at,
+          SELECT *, sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before FROM (
+            SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, instance_id) AS of_tenant FROM (
+              SELECT instance_id, tenant_id, available_at, {LOG_WEIGHT} AS weight,
                 CASE WHEN worker_id <> :worker_id AND available_at <= :now THEN available_at END AS lapsed_at
-            FROM workflow_instances
-            WHERE {IS_OPEN} AND ({due}) {among}
-            ORDER BY available_at, instance_id LIMIT :limit))
-        WHERE {within}
+              FROM workflow_instances
+              WHERE {IS_OPEN} AND ({due}) {among}
+              ORDER BY available_at, instance_id LIMIT :limit))
+          WHERE {within} ORDER BY available_at, instance_id)
+        WHERE before < :weight_max
     """)
 
 
 @cache
-def move_by_stranger(*, ends: bool) -> TextClause:
+def move_by_stranger(*, ends: Status | None) -> TextClause:
     """Take the next seq of an open instance whoever holds it; returns its row, or nothing.
 
-    A signal (`ends` false) whose key is in the log already, or that meets too many kept ones,
-    moves nothing; they are only counted where the log is long enough to hold that many.
+    A signal (it does not end the run) whose key is in the log already, that meets too many kept ones, or
+    that the log has no room for, moves nothing; kept ones are only counted where the log is long enough to hold that
+    many.
     Uses the primary keys and ux_log_signal_key.
     """
     if ends:
-        change = "status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = :now"
+        change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = :now"
         condition = ""
     else:
         change = """
@@ -270,9 +295,11 @@ def move_by_stranger(*, ends: bool) -> TextClause:
         condition = f"""
             AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                             WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
-            AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)"""
+            AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)
+            AND log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"""
     return text(f"""
-        UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1, {change}
+        UPDATE workflow_instances
+        SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes, {change}
         WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND {IS_OPEN} {condition}
         RETURNING {_COLUMNS}
     """)

@@ -17,8 +17,9 @@ from contextlib import suppress
 from sqlalchemy import Connection
 
 from anabranch.engine.hint_line import Notices
-from anabranch.engine.ports import Claimed, ForeignResult, InstanceRow, Outcome, TenantRooms, Turn
-from anabranch.engine.rules.events import EventType
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, ForeignResult, InstanceRow, Outcome, TenantRooms, Turn
+from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store import statements
@@ -27,6 +28,7 @@ from anabranch.engine.store.dialect import Dialect, ForeignEvent
 from anabranch.engine.store.faults import DataRefused, DuplicateRefused
 from anabranch.engine.store.inquiries import Inquiries, find_instance, is_uuid
 from anabranch.engine.store.revision import check_revision
+from anabranch.engine.store.run_reading import RunReader
 from anabranch.engine.store.upkeep import Upkeep
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
 
@@ -42,7 +44,7 @@ CONNECT_PAUSE_S = 1.0
 _NO_LIMIT = 2**31 - 1
 
 
-class SqlStore(Inquiries, Definitions, Upkeep):
+class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
     """A store on a SQL database; see `ports.Store` for what each method promises."""
 
     def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:
@@ -136,6 +138,8 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         steal: bool = False,
         known_code: Sequence[tuple[str, int]] | None = None,
         rooms: TenantRooms | None = None,
+        weight_max: int = CLAIM_WEIGHT_MAX,
+        large: bool = True,
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them."""
         known = None if known_code is None else [f"{name}:{version}" for name, version in known_code]
@@ -149,6 +153,8 @@ class SqlStore(Inquiries, Definitions, Upkeep):
                 steal=steal,
                 known_code=known,
                 rooms=rooms,
+                weight_max=weight_max,
+                large=large,
             )
         )
         if not taken:
@@ -216,11 +222,27 @@ class SqlStore(Inquiries, Definitions, Upkeep):
 
     # -- foreign stimuli ------------------------------------------------------------------
     async def append_signal(
-        self, *, tenant_id: str, instance_id: str, event: str, payload: Payload, key: str | None, awaited: bool = False
+        self,
+        *,
+        tenant_id: str,
+        instance_id: str,
+        event: str,
+        payload: Payload,
+        key: str | None,
+        awaited: bool = False,
+        log_limit: LogLimit = LOG_LIMIT,
     ) -> ForeignResult:
         """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional."""
         raw = signal_payload(event, payload, key).raw.decode()
-        signal = ForeignEvent(tenant_id, instance_id, EventType.SIGNAL_RECEIVED, raw, key=key, awaited=awaited)
+        signal = ForeignEvent(
+            tenant_id,
+            instance_id,
+            EventType.SIGNAL_RECEIVED,
+            raw,
+            key=key,
+            awaited=awaited,
+            log_limit=log_limit,
+        )
         row = None
         with suppress(DuplicateRefused):  # the same key, sent twice at once: the other one is written
             row = await self._append(signal, signal=event)
@@ -231,11 +253,30 @@ class SqlStore(Inquiries, Definitions, Upkeep):
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
         """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""
         raw = Payload.trusted(reason).raw.decode()
-        cancel = ForeignEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, raw, ends=True)
-        row = await self._append(cancel)
+        return await self._end(
+            ForeignEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, raw, ends=Status.CANCELLED)
+        )
+
+    async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ForeignResult:
+        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance whoever holds it and close it; unconditional."""
+        error = log_limit.error()
+        raw = Payload.trusted(error.as_json()).raw.decode()
+        return await self._end(
+            ForeignEvent(
+                tenant_id,
+                instance_id,
+                EventType.INSTANCE_FAILED,
+                raw,
+                ends=Status.FAILED,
+                message=error.message,
+            )
+        )
+
+    async def _end(self, event: ForeignEvent) -> ForeignResult:
+        row = await self._append(event)
         if row is not None:
             return ForeignResult(row, row.last_seq)
-        return await self._explain_refusal(cancel)
+        return await self._explain_refusal(event)
 
     async def _append(self, event: ForeignEvent, *, signal: str | None = None) -> InstanceRow | None:
         if not is_uuid(event.instance_id):
@@ -250,7 +291,7 @@ class SqlStore(Inquiries, Definitions, Upkeep):
         return row
 
     async def _explain_refusal(self, event: ForeignEvent) -> ForeignResult:
-        """What it means that nothing was appended: no such run, it has ended, the key is taken, or too many."""
+        """What it means that nothing was appended: no such run, it has ended, the key is taken, too many, no room."""
         if not is_uuid(event.instance_id):
             return ForeignResult(None, None)
 
@@ -264,6 +305,10 @@ class SqlStore(Inquiries, Definitions, Upkeep):
             return ForeignResult(None, None)
         if repeated or row.status.is_terminal:
             return ForeignResult(row, None, repeated=repeated)
+        limit, size = event.log_limit, len(event.payload.encode())
+        if limit.is_passed(log_bytes=row.log_bytes + size, rows=row.last_seq + 1):
+            ended = await self.fail_full(tenant_id=event.tenant_id, instance_id=event.instance_id, log_limit=limit)
+            return ForeignResult(ended.row, None)
         raise TooManySignals(f"run {event.instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
 
     # -- test runs ------------------------------------------------------------------------

@@ -14,8 +14,10 @@ from functools import cache
 from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, insert, not_, null, or_, select, text, update
 from sqlalchemy.sql.dml import Insert, Update
 
+from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
 from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
 from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.log_limit import ROW_WEIGHT
 from anabranch.engine.store.rows import INSTANCE_COLUMNS
 from anabranch.engine.store.schema import (
     IS_OPEN,
@@ -33,6 +35,13 @@ SIGNALS_KEPT = f"""
         ELSE 0 END), 0)
     FROM workflow_instance_logs WHERE instance_id = :instance_id"""
 """How many signals of an instance no wait has taken: a scan of its log, for long logs only."""
+
+
+LOG_WEIGHT = f"(log_bytes + {ROW_WEIGHT} * CAST(last_seq AS bigint))"
+"""See `InstanceRow.log_weight`."""
+
+IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
+"""The log can be read at once, together with others."""
 
 
 # -- leases ------------------------------------------------------------------------------------

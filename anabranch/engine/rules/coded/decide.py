@@ -17,6 +17,7 @@ from anabranch.engine.rules.decision import NOTHING, Decision
 from anabranch.engine.rules.endings import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.log_limit import LogFull
 from anabranch.engine.rules.notes import Notes
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.run_state import Phase
@@ -48,6 +49,7 @@ from anabranch.engine.rules.upkeep import (
     born,
     concluded,
     deadline_passed,
+    log_full,
     may_begin,
     next_try,
     signal_known_or_refused,
@@ -83,6 +85,14 @@ class CodedNotes(Notes[CodedState]):
 def decide_coded(state: CodedState, stimulus: Stimulus, now: int) -> Decision:
     """What follows from a stimulus at `now` (ms). Evolves `state` by the events."""
     notes = CodedNotes(state, now)
+    try:
+        return _decide(notes, stimulus)
+    except LogFull:
+        return log_full(notes)
+
+
+def _decide(notes: CodedNotes, stimulus: Stimulus) -> Decision:
+    state = notes.state
     was_running = bool(state.running)
     if deadline_passed(notes):
         return _concluded(notes, was_running=was_running)

@@ -173,6 +173,13 @@ topic_messages = Table(
     Column("due_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
     PrimaryKeyConstraint("message_id", name="pk_topic_messages"),
+    # A day's messages: every row is updated when it is finished and removed a day later.
+    postgresql_with={
+        "autovacuum_vacuum_threshold": "1000",
+        "autovacuum_vacuum_scale_factor": "0.02",
+        "toast.autovacuum_vacuum_threshold": "1000",
+        "toast.autovacuum_vacuum_scale_factor": "0.02",
+    },
 )
 
 Index(

@@ -84,9 +84,19 @@ workflow_instances = Table(
     Column("parent_waits", Boolean, nullable=False, server_default=false()),
     Column("depth", Integer, nullable=False, server_default="0"),
     Column("root_id", Identifier),
+    # JSON bytes of all payloads in the log: known without reading it.
+    Column("log_bytes", BigInteger, nullable=False, server_default="0"),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
-    # Most updates change no indexed column; with room in the page they stay heap-only (HOT).
-    postgresql_with={"fillfactor": "70"},
+    postgresql_with={
+        # Most updates change no indexed column; with room in the page they stay heap-only (HOT).
+        "fillfactor": "70",
+        # By default a fifth of a table may be dead rows before it is vacuumed: of ten million runs two million. At a
+        # fiftieth the indexes stay small, and each vacuum has little to do.
+        "autovacuum_vacuum_threshold": "1000",
+        "autovacuum_vacuum_scale_factor": "0.02",
+        "autovacuum_analyze_threshold": "1000",
+        "autovacuum_analyze_scale_factor": "0.05",
+    },
 )
 
 _has_key = workflow_instances.c.idempotency_key.is_not(None)
@@ -168,6 +178,18 @@ workflow_instance_logs = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("arguments", Text),
     PrimaryKeyConstraint("instance_id", "seq", name="pk_workflow_instance_logs"),
+    # Rows are inserted and removed, never changed. Large payloads are in the table's TOAST table, which has
+    # thresholds of its own.
+    postgresql_with={
+        "autovacuum_vacuum_threshold": "10000",
+        "autovacuum_vacuum_scale_factor": "0.02",
+        "autovacuum_vacuum_insert_threshold": "100000",
+        "autovacuum_vacuum_insert_scale_factor": "0.1",
+        "autovacuum_analyze_threshold": "10000",
+        "autovacuum_analyze_scale_factor": "0.05",
+        "toast.autovacuum_vacuum_threshold": "10000",
+        "toast.autovacuum_vacuum_scale_factor": "0.02",
+    },
 )
 
 Index(

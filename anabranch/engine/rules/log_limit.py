@@ -1,0 +1,87 @@
+"""How large the log of one run may become, and how a run ends whose log is full.
+
+Pure. The decisions hold every row of their own to it, the stores every signal from outside, and whoever takes over a
+run looks at its row before reading its log.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from anabranch.errors import RunError
+
+# A log is read whole when its run is taken over. 64 MB of payloads are four times what a run's context may hold, and
+# a few seconds of reading; 1,000,000 rows take as long, however small their payloads are.
+LOG_BYTES_MAX = 64 * 1_048_576
+LOG_ROWS_MAX = 1_000_000
+
+# What an operator may choose. Below, hardly a run would come to its end; above, no worker could take one over.
+BYTES_MAX_LEAST, BYTES_MAX_MOST = 65_536, 4 * 1_073_741_824
+ROWS_MAX_LEAST, ROWS_MAX_MOST = 100, 100_000_000
+
+LOG_TOO_LARGE = "LOG_TOO_LARGE"
+
+# A row takes some 512 bytes in memory beside its payload.
+ROW_WEIGHT = 512
+
+# The first two rows, the input and a test run's definition, are bounded by themselves: every run has them.
+ROWS_ALWAYS_TAKEN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimit:
+    """How much one log may hold. The row that ends a run is always taken."""
+
+    bytes_max: int = LOG_BYTES_MAX
+    """JSON bytes of all payloads."""
+    rows_max: int = LOG_ROWS_MAX
+
+    def __str__(self) -> str:
+        return f"{self.bytes_max} bytes of payloads or {self.rows_max} rows"
+
+    def is_passed(self, *, log_bytes: int, rows: int) -> bool:
+        """Is this more than a log may hold?"""
+        return log_bytes > self.bytes_max or rows > self.rows_max
+
+    def error(self) -> RunError:
+        """The error of a run that ends because its log is full."""
+        return RunError(LOG_TOO_LARGE, "LogTooLarge", f"the log of the run would pass {self}")
+
+
+LOG_LIMIT = LogLimit()
+
+
+_SIZE = re.compile(r"(\d{1,12})\s*(b|kb|mb|gb)?", re.IGNORECASE)
+_ROWS = re.compile(r"(\d{1,12})\s*rows?", re.IGNORECASE)
+_UNITS = {"b": 1, "kb": 1_024, "mb": 1_048_576, "gb": 1_073_741_824}
+
+
+def parse_log_limit(text: str | int) -> LogLimit:
+    """A limit as operators write it: `64MB`, a number of bytes, `1000000 rows`, or both with a comma between.
+
+    Of what is left out the default stays. Raises ValueError.
+    """
+    sizes: list[int] = []
+    rows: list[int] = []
+    for part in str(text).split(","):
+        if found := _ROWS.fullmatch(part.strip()):
+            rows.append(int(found[1]))
+        elif found := _SIZE.fullmatch(part.strip()):
+            sizes.append(int(found[1]) * _UNITS[(found[2] or "b").lower()])
+        else:
+            raise ValueError(
+                f"{part.strip()!r} is neither a size such as 64MB nor a number of rows such as 1000000 rows"
+            )
+    if len(sizes) > 1 or len(rows) > 1:
+        raise ValueError("it should name one size and one number of rows at most")
+    limit = LogLimit(*(sizes or [LOG_BYTES_MAX]), *(rows or [LOG_ROWS_MAX]))
+    if not BYTES_MAX_LEAST <= limit.bytes_max <= BYTES_MAX_MOST:
+        raise ValueError("a size should be 64KB to 4GB")
+    if not ROWS_MAX_LEAST <= limit.rows_max <= ROWS_MAX_MOST:
+        raise ValueError("a number of rows should be 100 to 100,000,000")
+    return limit
+
+
+class LogFull(Exception):
+    """A row does not fit into its run's log any more: nothing was written or folded of it."""

@@ -143,7 +143,7 @@ MUTANTS = (
     mutant(
         "timer-by-our-own-clock",
         "a timer fires by the worker's clock, early by the store's",
-        ("rules.turn:_draft", "not_before=max(", "not_before=None and max("),
+        ("rules.turn:_draft", "not_before=not_before,", "not_before=None,"),
     ),
     mutant(
         "live-runs-taken-at-start-up",

@@ -252,12 +252,17 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
     state = holding.state
     was_started, bytes_before = state.started, state.log_bytes
     decisions: list[Decision] = []
-    for stimulus in stimuli:
-        decisions.append(decide(state, stimulus, now, work_max=work_max))
-        work_max -= decisions[-1].worked
     events: list[Event] = []
-    for decision in decisions:
+    cancels: list[str] = []
+    not_before: int | None = None
+    for stimulus in stimuli:
+        decision = decide(state, stimulus, now, work_max=work_max)
+        work_max -= decision.worked
+        decisions.append(decision)
         events += decision.events
+        cancels += decision.cancels
+        if decision.not_before is not None:
+            not_before = max(decision.not_before, not_before or 0)
     draft = Draft(holding, stimuli, decisions, None)
     if state.children:
         commands = [command for decision in decisions for command in decision.commands]
@@ -265,7 +270,6 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
     if not events and not _is_idle(holding, now):
         return draft
     is_birth = bool(events) and events[0].seq == 1
-    due_times = [decision.not_before for decision in decisions if decision.not_before is not None]
     turn = Turn(
         instance_id=holding.instance_id,
         expected_version=holding.version,
@@ -274,11 +278,11 @@ def _draft(holding: Holding, stimuli: Sequence[Stimulus], *, now: int, lease_ms:
         payload_bytes=state.log_bytes - bytes_before,
         status=state.status,
         available_at=None,
-        not_before=max(due_times, default=None),
+        not_before=not_before,
         birth=state.head if is_birth else None,
         only_newest=is_birth and isinstance(stimuli[0], Started) and stimuli[0].only_newest,
         started_at=now if state.started and not was_started else None,
-        cancels=[child_id for decision in decisions for child_id in decision.cancels],
+        cancels=cancels,
     )
     _set_lease(turn, holding, now=now, lease_ms=lease_ms)
     draft.turn = turn

@@ -23,7 +23,7 @@ PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev test tools check format bench bench-check simulate chaos mutants borders soak lock clean
+.PHONY: help setup demo dev test tools check format bench bench-check simulate chaos mutants stress borders soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
@@ -66,6 +66,9 @@ chaos: $(DEV_READY) ## kill and pause real workers, and count what they did; min
 
 mutants: $(DEV_READY) ## change lines of the product at random and see whether the tests notice; ten minutes; SEED= repeats
 	$(PYTHON) -m tests.mutants $(if $(SEED),--seed $(SEED))
+
+stress: $(DEV_READY) ## run a thousand workflows and judge each: make stress ARGS="linear --count 5000 --store sqlite --kills 3"
+	$(PYTHON) -m tests.stress $(ARGS)
 
 borders: $(DEV_READY) tools ## compare how saved SQL is cut with real servers, on 100,000 texts each; minutes; SEED= varies
 	$(if $(SEED),ANABRANCH_BORDER_SEED=$(SEED) )ANABRANCH_BORDER_TEXTS=100000 $(PYTHON) -m pytest -q -s tests/handlers/queries/test_borders.py

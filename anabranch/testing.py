@@ -1,7 +1,8 @@
-"""For authors of node types: run one handler alone, without a database, as the engine would.
+"""For tests of node types and of programs: run one handler alone as the engine would, and a store without a database.
 
 The config goes the same way as in a run: templates are resolved in the context that is given, the
-type's model checks the result, `execute` is awaited with its timeout, its output is checked.
+type's model checks the result, `execute` is awaited with its timeout, its output is checked. `MemoryStore` keeps every
+promise of the stores, for as long as its `MemoryDatabase` lives.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.json_schema import ValueSchema
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
 from anabranch.handlers.registry import Registry, load_types
+
+__all__ = ["MemoryDatabase", "MemoryStore", "Problem", "check_config", "run_handler"]
 
 # 2026-01-01T00:00:00Z: a time like any other, and the same in every run of a test.
 NOW_MS = 1_767_225_600_000

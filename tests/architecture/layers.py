@@ -129,8 +129,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
     ),
     "__main__": ("cli",),
-    # for authors of node types: a handler alone, as the engine would run it
-    "testing": ("handlers", "engine.handling", "engine.rules", "errors"),
+    # for tests of node types and programs: a handler alone, as the engine would run it; a store without a database
+    "testing": ("handlers", "engine.store", "engine.handling", "engine.rules", "errors"),
     # the public door: what users of the library import
     "": (
         "version",

@@ -14,6 +14,7 @@ from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
 from anabranch.handlers.registry import builtin_types
 from tests.driving import Driver, Run
 from tests.oracle.flaky import WithFlaky
+from tests.oracle.order import disorder
 from tests.oracle.script import Script
 from tests.spec.laws import check_log
 from tests.spec.scenario import address
@@ -46,6 +47,7 @@ def assert_ended(run: Run, shape: Topology) -> None:
     assert run.status == shape.status
     if shape.status == "COMPLETED":
         assert run.log[-1].payload.value == shape.output
+    assert not [*disorder(shape.document, run.log)]
     twice = [dispatch for dispatch, count in Counter(run.dispatched).items() if count > 1]
     assert not twice, f"dispatched twice: {twice}"
     check_log(run.state, run.log)

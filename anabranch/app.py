@@ -6,7 +6,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -74,6 +74,10 @@ COLLECTION_THRESHOLDS = (50_000, 20, 100)
 # go on, several times for each commit. With the default of 5 ms the database stood idle meanwhile:
 # 1 ms gives a fifth more nodes a second on both databases; 0.3 ms gives no more.
 SWITCH_INTERVAL_S = 0.001
+
+
+# 500 ms for the database to finish what nobody waits for any more; what takes longer is left behind.
+CLOSING_S = 0.5
 
 
 def tune_interpreter() -> None:
@@ -267,7 +271,7 @@ class App:
             store=store,
             handlers=handlers,
             options=options,
-            line=open_hint_line(settings.database_url),
+            line=open_hint_line(store),
             known_code=runner.known,
             telemetry=telemetry,
             gates={language: sandbox.gate(language) for language in LANGUAGES},
@@ -302,12 +306,17 @@ class App:
         await asyncio.to_thread(
             ensure_schema, settings.database_url, auto_migrate=settings.auto_migrate, connect_wait_s=wait_s
         )
-        store = open_store(settings.database_url, connect_wait_s=wait_s)
+        store = open_store(
+            settings.database_url,
+            connect_wait_s=wait_s,
+            lease_ms=settings.lease_ms,
+            pooled=None if settings.database_pooled == "auto" else settings.database_pooled == "true",
+        )
         await store.start()
         try:
             yield store
         finally:
-            await store.stop()
+            await store.stop(patience_s=CLOSING_S)
 
     @asynccontextmanager
     async def _opened_rooms(self, store: SqlStore, children: ChildRuns, *, makes_key: bool) -> AsyncIterator[_Rooms]:
@@ -330,7 +339,9 @@ class App:
         try:
             yield access
         finally:
-            await access.stop()
+            with suppress(TimeoutError):  # which key was last used, and who was turned away, is worth no longer wait
+                async with asyncio.timeout(CLOSING_S):
+                    await access.stop()
 
     @asynccontextmanager
     async def _opened_triggers(
@@ -375,7 +386,7 @@ class App:
             yield DataService(saved=saved, urls=urls, queries=queries, places=places)
         finally:
             await queries.stop()
-            await saved.close_lanes()
+            await saved.close_lanes(patience_s=CLOSING_S)
 
     def _safe(self, store: SqlStore, *, makes_key: bool) -> Safe:
         return Safe(SecretTable(store), self._box_finder(makes_key=makes_key))

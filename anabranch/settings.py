@@ -95,6 +95,9 @@ class Settings(BaseModel):
     database_wait_ms: Milliseconds = Field(default=30_000, ge=0, le=3_600_000)
     """How long a database that is absent at start is waited for; a duration, 0 to 1 h."""
 
+    database_pooled: Literal["auto", "true", "false"] = "auto"
+    """Whether a pooler (PgBouncer) lends connections to PostgreSQL by the transaction; by default it is found out."""
+
     auto_migrate: bool = False
     """Bring an older database that has data in it to the current schema at start, instead of asking for `migrate`."""
 

@@ -79,11 +79,11 @@ class _RecordingStore(MemoryStore):
         super().__init__(MemoryDatabase(now=now))
         self.turns: dict[str, list[Turn]] = {}
 
-    async def commit(self, turns: Sequence[Turn]) -> Outcome:
+    async def commit(self, turns: Sequence[Turn], *, may_wait: bool = False) -> Outcome:
         """Write and keep them; with one engine every turn wins."""
         for turn in turns:
             self.turns.setdefault(turn.instance_id, []).append(turn)
-        return await super().commit(turns)
+        return await super().commit(turns, may_wait=may_wait)
 
 
 def _machine_now() -> int:

@@ -11,8 +11,9 @@ import pytest
 
 from anabranch.durable.definition import DECLARED
 from anabranch.migrations import upgrade
+from tests.pgbouncer import Pooler, running_pooler
 from tests.postgres import PostgresServer, running_postgres
-from tests.tools import lacking
+from tests.tools import Kind, found_or_skip, lacking, pgbouncer
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,6 +75,20 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     url = postgres_server.take_migrated(upgrade)
     yield url
     postgres_server.give_back(url)
+
+
+@pytest.fixture(scope="session")
+def pooler(postgres_server: PostgresServer) -> Iterator[Pooler]:
+    """PgBouncer before the server of the run, lending connections by the transaction."""
+    found_or_skip(Kind.PGBOUNCER, pgbouncer)
+    with running_pooler(postgres_server.admin_url) as running:
+        yield running
+
+
+@pytest.fixture
+def pooled_url(postgres_url: str, pooler: Pooler) -> str:
+    """The URL, through PgBouncer, of a PostgreSQL database with the current schema and no rows."""
+    return pooler.url_of(postgres_url)
 
 
 @pytest.fixture(scope="session")

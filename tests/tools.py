@@ -1,8 +1,8 @@
 """What some tests need from the machine besides Python: a browser, Node with packages, and database servers.
 
 `make test` runs this file as a program before the tests; it installs what is missing, says what it
-does, and does nothing the second time. The tests call `browser`, `node`, `node_packages`, `mariadb`
-and `postgresql`, which only look. A machine that lacks one and cannot get it skips the tests that need it, by name
+does, and does nothing the second time. The tests call `browser`, `node`, `node_packages`, `mariadb`,
+`postgresql` and `pgbouncer`, which only look. A machine that lacks one and cannot get it skips the tests that need it, by name
 and with the reason; what `ANABRANCH_TEST_FORBID_SKIPS` lists (`browser,javascript`) fails instead.
 """
 
@@ -59,6 +59,7 @@ class Kind(StrEnum):
     MARIADB = "mariadb"
     POSTGRESQL15 = "postgresql15"
     POSTGRESQL18 = "postgresql18"
+    PGBOUNCER = "pgbouncer"
 
 
 class ToolMissing(Exception):
@@ -72,6 +73,14 @@ def browser() -> Path:
         if found:
             return Path(found)
     raise ToolMissing(f"no browser on the PATH (looked for {', '.join(BROWSER_NAMES)}); install Debian's chromium")
+
+
+def pgbouncer() -> Path:
+    """PgBouncer. Raises ToolMissing where there is none."""
+    found = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if found is None:
+        raise ToolMissing("no pgbouncer on the PATH; install Debian's pgbouncer")
+    return Path(found)
 
 
 def node() -> Path:
@@ -154,6 +163,7 @@ def main() -> int:
         (Kind.MARIADB, _prepare_mariadb),
         (Kind.POSTGRESQL15, _prepare_postgresql15),
         (Kind.POSTGRESQL18, _prepare_postgresql18),
+        (Kind.PGBOUNCER, _prepare_pgbouncer),
     ):
         try:
             prepare()
@@ -169,6 +179,10 @@ def _prepare_browser() -> None:
 
 def _prepare_mariadb() -> None:
     _prepare_debian("mariadb-server", mariadb, "the tests of MySQL sources")
+
+
+def _prepare_pgbouncer() -> None:
+    _prepare_debian("pgbouncer", pgbouncer, "the tests behind a pooler")
 
 
 def _prepare_postgresql15() -> None:

@@ -37,9 +37,12 @@ class Handover:
         give_up_at = loop.time() + grace_s
         draining = loop.create_task(self._tasks.drain(), name="handover-drain")
         try:
-            while not draining.done() and (left_s := give_up_at - loop.time()) > 0:
-                await self.release_idle()
-                await asyncio.wait({draining}, timeout=min(LOOK_S, left_s))
+            async with asyncio.timeout_at(give_up_at):
+                while not draining.done():
+                    await self.release_idle()  # as long as the database takes, which may be too long
+                    await asyncio.wait({draining}, timeout=LOOK_S)
+        except TimeoutError:
+            pass
         finally:
             draining.cancel()
         if not self._tasks.is_idle:

@@ -7,10 +7,11 @@ committed, then the other leases are handed over, so that nobody waits for one t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
@@ -39,6 +40,13 @@ from anabranch.engine.threads import HandlerThreads
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
+
+# 10 s for what follows the executions, where nobody says how long it may take: the last commits and the handover take
+# milliseconds, and whoever waits longer waits for a database that does not answer.
+ENDING_S = 10.0
+
+# 300 ms for each part at least, also when its time is up: on a healthy database that is enough.
+PART_S_MIN = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,29 +206,48 @@ class Engine:
             await self._claim.stop()  # nobody claims here, whatever is hinted
         await self.hints.start()
 
-    async def stop(self, *, grace_s: float = 0.0) -> None:
-        """Return when all is done and handed over; what executes has `grace_s` to end. Twice is harmless."""
+    async def stop(self, *, grace_s: float = 0.0, within_s: float | None = None) -> None:
+        """Return when all is done and handed over; what executes has `grace_s` to end. Twice is harmless.
+
+        Everything together takes about `within_s` at most (default: the grace and `ENDING_S`), whatever
+        the database does: what is not written by then is known to the log, and leases lapse.
+        """
         if self._stopped:
             return
         self._stopped = True
+        loop = asyncio.get_running_loop()
+        end_at = loop.time() + (grace_s + ENDING_S if within_s is None else within_s)
         await self._claim.stop()
         await self.housekeeping.stop()
         await self.recovery.stop()
         self._tasks.close()
         if grace_s > 0:
             await self._handover.finish(grace_s)
-        await self._tasks.stop()
+        # Half of what is left at most: a deaf handler must not cost the last commits and the handover their time.
+        await self._tasks.stop(patience_s=max(PART_S_MIN, (end_at - loop.time()) / 2))
         await self._foreign_look.stop()
         await self._foreign.stop()
-        await self.orchestrator.stop()
+        await _ended(self.orchestrator.stop(), end_at, "what was being committed is not known to be written")
         await self._leases.stop()
         self.loop_watch.stop()
+        await _ended(self._hand_over(), end_at, "leases could not be handed over, they lapse by themselves")
+        await _ended(self.hints.stop(), end_at, "some hints to other processes were not sent")
+
+    async def _hand_over(self) -> None:
         try:
             await self.store.release(worker_id=self.worker_id)
         except StoreUnavailable as failure:
             logger.warning("leases could not be handed over, they lapse by themselves: %s", failure.message)
-        await self.hints.stop()
 
     def _touched(self, instance_ids: Collection[str]) -> None:
         if self._foreign.touched(instance_ids):
             self._foreign_look.give()
+
+
+async def _ended(part: Awaitable[None], end_at: float, otherwise: str) -> None:
+    """Wait for a part of stopping until that time of the loop, and a moment at least; else say what that means."""
+    try:
+        async with asyncio.timeout_at(max(end_at, asyncio.get_running_loop().time() + PART_S_MIN)):
+            await part
+    except TimeoutError:
+        logger.warning("the database did not answer in time while this process stopped: %s", otherwise)

@@ -2,7 +2,8 @@
 
 Whatever concerns a held instance (a result, a due timer, a signal, a cancel, its birth) is
 offered as a stimulus; lanes take what has piled up, decide it in memory, commit it in one
-transaction and only then act. Nobody else touches the state of a held instance. `recovery`
+transaction and only then act. What concerns parents and children has lanes of its own, because it may
+wait for locks. Nobody else touches the state of a held instance. `recovery`
 adopts, `leases` extends and drops, `foreign` refreshes, all through the methods here.
 """
 
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from anabranch.engine.adoption import Adoption
 from anabranch.engine.children import AwaitedChildren
@@ -32,7 +35,18 @@ from anabranch.engine.rules.stimuli import (
     Started,
     StepReport,
 )
-from anabranch.engine.rules.turn import Draft, Holding, Planned, Settled, Won, owed_dispatches, plan_turns, settle
+from anabranch.engine.rules.turn import (
+    BATCH_BYTES_MAX,
+    Draft,
+    Holding,
+    Planned,
+    Settled,
+    Won,
+    concerns_family,
+    owed_dispatches,
+    plan_turns,
+    settle,
+)
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
 from anabranch.engine.unclear import Rereader
@@ -44,7 +58,45 @@ logger = logging.getLogger("anabranch.engine")
 # cancels a run hears that it is not known to be stored, instead of waiting for the database with it.
 REQUEST_PATIENCE_S = 30.0
 
+# 100 ms until a turn that met somebody else's lock is tried again, then twice as long each time, up to a second: as
+# soon as a frozen process has lost its lock the turn is written, and until then the tries cost next to nothing.
+LOCKED_PAUSE_MS = 100
+LOCKED_PAUSE_MAX_MS = 1_000
+
 NO_OUTCOME = Outcome(won=frozenset(), store_now=0)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Held instances in flight, each with what was decided for it."""
+
+    taken: list[Held]
+    drafts: list[Draft]
+
+    def planned(self) -> Planned:
+        """As `Store.commit` and `settle` want it."""
+        return Planned(self.drafts, [draft.turn for draft in self.drafts if draft.turn is not None])
+
+    def has_room_for(self, other: _Batch, *, turns_max: int) -> bool:
+        """May the other, which must not be empty, be committed together with this one?"""
+        turns = len(self.drafts) + len(other.drafts)
+        return bool(other.taken) and turns <= turns_max and self._size() + other._size() <= BATCH_BYTES_MAX
+
+    def with_more(self, other: _Batch) -> _Batch:
+        """Both in one."""
+        return _Batch(self.taken + other.taken, self.drafts + other.drafts)
+
+    def _size(self) -> int:
+        turns = [draft.turn for draft in self.drafts if draft.turn is not None]
+        return sum(len(event.payload.raw) for turn in turns for event in turn.events)
+
+
+def _concerns_family(draft: Draft) -> bool:
+    """A turn that may wait for a parent's or a child's lock; or that of a parent: its children's ends raise its
+    version, so it is committed together with them, or it would lose against them again and again.
+    """
+    turn = draft.turn
+    return turn is not None and (concerns_family(turn) or bool(draft.holding.state.children))
 
 
 class Orchestrator:
@@ -86,18 +138,28 @@ class Orchestrator:
         self._cancelled: set[str] = set()
         """Held instances that our own commits have cancelled, because nobody awaits them any more."""
         self._lanes: list[asyncio.Task[None]] = []
+        self._families: deque[_Batch] = deque()
+        """Turns that concern parents and children, where these are committed apart."""
+        self._family_arrived = asyncio.Event()
+        self._family_lanes: list[asyncio.Task[None]] = []
+        self._locked: set[asyncio.Task[None]] = set()
+        """Tries of turns that have met somebody else's lock."""
+        self._one_locked = asyncio.Semaphore(1)
+        """One such try at a time: a try may take as long as a lock is waited for, and the others' turns go first."""
         self._stopping = False
         self.worker_id = worker_id
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
-        """Begin to commit: one lane for each commit that the store takes at once."""
+        """Begin to commit: one lane for each commit that the store takes at once, and as many for families."""
         await self._held.delays.start()
         await self._children.start()
-        self._lanes = [
-            asyncio.create_task(self._lane(), name=f"lane-{number}")
-            for number in range(self._store.commits_in_flight_max)
-        ]
+        numbers = range(self._store.commits_in_flight_max)
+        self._lanes = [asyncio.create_task(self._lane(), name=f"lane-{number}") for number in numbers]
+        if self._store.families_apart:
+            self._family_lanes = [
+                asyncio.create_task(self._family_lane(), name=f"family-lane-{number}") for number in numbers
+            ]
 
     async def stop(self) -> None:
         """Commit what has arrived, then return; may be called twice, or before start."""
@@ -106,7 +168,20 @@ class Orchestrator:
         self._stopping = self._unclear.stopping = True
         self._held.arrived.set()
         lanes, self._lanes = self._lanes, []
-        await asyncio.gather(*lanes, return_exceptions=True)
+        try:
+            await asyncio.gather(*lanes, return_exceptions=True)
+            family_lanes, self._family_lanes = self._family_lanes, []
+            for _ in family_lanes:
+                self._families.append(_Batch([], []))  # after what has arrived: the word that nothing follows
+            self._family_arrived.set()
+            await asyncio.gather(*family_lanes, return_exceptions=True)
+        finally:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Let go of everything: what is not committed by now is decided again by whoever takes it up."""
+        for task in self._locked:
+            task.cancel()
         for held in filter(None, map(self._held.get, self._held.ids)):
             self._held.let_go(held)
 
@@ -232,7 +307,6 @@ class Orchestrator:
     async def _one_batch(self) -> bool:
         """Decide what has piled up, commit it, perform it; was there something to commit?"""
         taken: list[Held] = []
-        planned = Planned([], [])
         try:
             planned = plan_turns(
                 self._held.take_work(taken),
@@ -240,29 +314,97 @@ class Orchestrator:
                 lease_ms=self._lease_ms,
                 turns_max=self._batch_turns_max,
             )
-            try:
-                await self._commit(planned)
-            except StoreUnavailable as failure:
-                self._unclear.note_failure(failure)
-                await self._unclear.after_failed_commit(taken, planned.drafts)
         except Exception:
-            logger.exception("a batch went wrong; its runs are taken up again when their leases lapse")
-            for held in taken:
-                self._held.let_go(held)
-        finally:
+            logger.exception("a decision went wrong; its runs are taken up again when their leases lapse")
+            self._let_all_go(taken)
             self._held.put_back(taken)
-        if self._cancelled:
-            await self._refresh_cancelled()
+            return False
+        batch = _Batch(taken, planned.drafts)
+        if self._store.families_apart:
+            batch = self._set_families_apart(batch)
+        await self._carry_out(batch)
         return bool(planned.turns)
 
-    async def _commit(self, planned: Planned) -> None:
+    def _set_families_apart(self, batch: _Batch) -> _Batch:
+        """Leave what concerns parents and children to the lanes for it; returns the rest."""
+        if not any(map(_concerns_family, batch.drafts)):
+            return batch
+        families, rest = _Batch([], []), _Batch([], [])
+        for held, draft in zip(batch.taken, batch.drafts, strict=True):
+            part = families if _concerns_family(draft) else rest
+            part.taken.append(held)
+            part.drafts.append(draft)
+        self._families.append(families)
+        self._family_arrived.set()
+        return rest
+
+    async def _family_lane(self) -> None:
+        """Commit what concerns parents and children, until there is a batch of nothing."""
+        while True:
+            while not self._families:
+                self._family_arrived.clear()
+                await self._family_arrived.wait()
+            batch = self._families.popleft()
+            if not batch.taken:
+                return
+            while self._families and batch.has_room_for(self._families[0], turns_max=self._batch_turns_max):
+                batch = batch.with_more(self._families.popleft())
+            await self._carry_out(batch)
+
+    async def _carry_out(self, batch: _Batch, *, may_wait: bool = False, pause_ms: int = LOCKED_PAUSE_MS) -> None:
+        """Commit the turns of a batch, and act upon what became of them."""
+        locked: Sequence[Draft] = ()
+        try:
+            try:
+                locked = await self._commit(batch.planned(), may_wait=may_wait)
+            except StoreUnavailable as failure:
+                self._unclear.note_failure(failure)
+                await self._unclear.after_failed_commit(batch.taken, batch.drafts)
+        except Exception:
+            logger.exception("a batch went wrong; its runs are taken up again when their leases lapse")
+            self._let_all_go(batch.taken)
+        finally:
+            self._put_back(batch, locked, pause_ms=pause_ms)
+        if self._cancelled:
+            await self._refresh_cancelled()
+
+    def _let_all_go(self, taken: Sequence[Held]) -> None:
+        for held in taken:
+            self._held.let_go(held)
+
+    def _put_back(self, batch: _Batch, locked: Sequence[Draft], *, pause_ms: int) -> None:
+        """What is decided is in flight no more; what has met a lock stays so until that is gone."""
+        if not locked:
+            self._held.put_back(batch.taken)
+            return
+        of_locked = {id(draft) for draft in locked}
+        for held, draft in zip(batch.taken, batch.drafts, strict=True):
+            if id(draft) not in of_locked:
+                self._held.put_back([held])
+                continue
+            task = asyncio.create_task(self._commit_later(held, draft, pause_ms), name="commit-later")
+            self._locked.add(task)
+            task.add_done_callback(self._locked.discard)
+
+    async def _commit_later(self, held: Held, draft: Draft, pause_ms: int) -> None:
+        """Commit a turn as it is once more, if it is ours to make then."""
+        await self._clock.sleep(pause_ms)
+        async with self._one_locked:
+            if self._held.still_has(held):
+                pause_ms = min(2 * pause_ms, LOCKED_PAUSE_MAX_MS)
+                await self._carry_out(_Batch([held], [draft]), may_wait=True, pause_ms=pause_ms)
+
+    async def _commit(self, planned: Planned, *, may_wait: bool) -> Sequence[Draft]:
+        """Commit a batch and act upon it; returns the drafts that have met somebody else's lock."""
         asked_at = self._clock.monotonic()
         outcome = NO_OUTCOME
         if planned.turns:
-            outcome = await self._store.commit(planned.turns)
+            outcome = await self._store.commit(planned.turns, may_wait=may_wait)
             self._unclear.note_success()
             self._clock.adjust(outcome.store_now)
-        await self._settle(settle(planned, outcome), outcome, asked_at)
+        settled = settle(planned, outcome)
+        await self._settle(settled, outcome, asked_at)
+        return settled.locked
 
     async def _settle(self, settled: Settled, outcome: Outcome, asked_at: float) -> None:
         self._cancelled.update(instance_id for instance_id in outcome.cancelled if self.holds(instance_id))

@@ -196,6 +196,10 @@ class Store(Protocol):
     commits_in_flight_max: int
     """Commits on disjoint instances that may be open at once: 2 on PostgreSQL, 1 on SQLite and in memory."""
 
+    families_apart: bool
+    """True: turns that concern parents or children may wait for locks, and should be committed apart from the
+    others, so that these never do."""
+
     async def start(self) -> None:
         """Open connections and check the schema. Raises SchemaMismatch (naming both versions) or StoreUnavailable."""
 
@@ -206,7 +210,7 @@ class Store(Protocol):
         """The store's clock: the one that leases, parked timers and `not_before` are judged by."""
 
     # -- the hot path ---------------------------------------------------------------------
-    async def commit(self, turns: Sequence[Turn]) -> Outcome:
+    async def commit(self, turns: Sequence[Turn], *, may_wait: bool = False) -> Outcome:
         """Advance (or give birth to) many instances in one transaction; each wins or loses alone.
 
         Instance ids are distinct within a call. Winners get version + 1, last_seq advanced by
@@ -215,7 +219,13 @@ class Store(Protocol):
         In the same transaction the parents that winners wake get version + 1 (and are available
         now if nobody holds them), and the children that winners do not await any more are
         cancelled, with all that these await.
+
+        `may_wait` says that these turns may meet locks which others hold for long, so that no other
+        commit is to wait behind them.
         """
+
+    async def check_commits(self) -> None:
+        """Return if commits get through. Raises StoreUnavailable, which says why they do not."""
 
     async def claim(
         self,

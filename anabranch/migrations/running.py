@@ -37,9 +37,6 @@ else:
 
 log = logging.getLogger("anabranch.store")
 
-# Any number will do, as long as nobody else's advisory lock has it: "anabranc" in ASCII.
-_ADVISORY_LOCK = 0x616E616272616E63
-
 # Alembic keeps the migration that is running in module globals: one at a time per process.
 _ALEMBIC = threading.Lock()
 
@@ -52,7 +49,7 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
     database, SettingsError for a bad URL.
     """
     dialect = dialect_of(url)
-    with _connected(dialect, wait_s=connect_wait_s) as connection, _alone(dialect, connection):
+    with _connected(dialect, wait_s=connect_wait_s) as connection, dialect.migration(connection):
         if revision_of(connection) != SCHEMA_REVISION:
             refuse_unversioned(connection, place=dialect.place)
             _refuse_newer(dialect, connection)
@@ -143,19 +140,6 @@ def _make_room(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as refusal:
         raise StoreUnavailable(f"the directory {path.parent} for the database cannot be made: {refusal}") from refusal
-
-
-@contextmanager
-def _alone(dialect: Dialect, connection: Connection) -> Iterator[None]:
-    """Keep other migrators out until we are done; a migration is all there or not at all.
-
-    SQLite's write transaction does it by itself; PostgreSQL needs a lock of its own, because
-    two transactions may both find no table.
-    """
-    with dialect.transaction(connection):
-        if not isinstance(dialect, SqliteDialect):
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
-        yield
 
 
 def _configuration(connection: Connection) -> alembic_config.Config:

@@ -37,6 +37,13 @@ HANDOVER_S_MAX = 3.0
 TOLD_S_MIN = 1.0
 TOLD_S_MAX = 5.0
 
+# What is left of the grace when the engine has to be done, as a share of that part: then requests under way are
+# ended and connections closed.
+CLOSING_SHARE = 0.4
+
+# 2 s after its grace a process ends whatever it waits for: whoever told it to end kills it about then.
+OVERTIME_S = 2.0
+
 # 0.5 s for threads: everything is handed over by then, and nobody waits for what they return.
 THREADS_S_MAX = 0.5
 
@@ -104,18 +111,20 @@ async def live(
     """
     grace_s = app.settings.grace_ms / 1000
     handover_s = min(HANDOVER_SHARE * grace_s, HANDOVER_S_MAX)
-    signals = StopSignals()
+    signals = StopSignals(end_within_s=grace_s + OVERTIME_S)
     descriptors = raise_limit()
+    closing_s = CLOSING_SHARE * handover_s
     with signals.heard():
         async with (
             app.opened_house(works=works, makes_key=makes_key, counts=listener is not None) as house,
-            _answering(app, house, listener, doors or all_doors, descriptors=descriptors, patience_s=handover_s / 2),
+            _answering(app, house, listener, doors or all_doors, descriptors=descriptors, patience_s=closing_s),
         ):
             await ready(house)
             signals.started()
             await signals.asked.wait()
             house.readiness.stop_intake()
-            await asyncio.gather(house.engine.stop(grace_s=grace_s - handover_s), _tell(house.readiness))
+            stopping = house.engine.stop(grace_s=grace_s - handover_s, within_s=grace_s - closing_s)
+            await asyncio.gather(stopping, _tell(house.readiness))
 
 
 @asynccontextmanager

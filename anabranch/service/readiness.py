@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ class Fitness:
 
     ready: bool
     parts: Mapping[str, Any]
-    """By part (`intake`, `store`, `sandbox`), `{"ok": bool, …}`."""
+    """By part (`intake`, `store`, `commits`, `sandbox`), `{"ok": bool, …}`."""
 
 
 class Readiness:
@@ -60,27 +60,31 @@ class Readiness:
             raise ShuttingDown("this process is stopping and takes no new work")
 
     async def look(self) -> Fitness:
-        """Ask every part; takes at most `STORE_PATIENCE_S`.
+        """Ask every part; takes about `STORE_PATIENCE_S` at most.
 
         The sandbox being degraded does not make a process unfit: only code nodes need it, and they
         are retried.
         """
         self.is_asked = True
-        store = await self._look_at_store()
+        store, commits = await asyncio.gather(
+            self._look_at_store("the database", self._store.now),
+            self._look_at_store("commits", self._store.check_commits),
+        )
         health = self._sandbox()
         sandbox = {"ok": health["state"] in ("idle", "ready"), **health}
         intake = {"ok": not self.stopping}
         if self.stopping:
             self.refusal_told.set()
-        return Fitness(store["ok"] and intake["ok"], {"intake": intake, "store": store, "sandbox": sandbox})
+        parts = {"intake": intake, "store": store, "commits": commits, "sandbox": sandbox}
+        return Fitness(all(part["ok"] for part in (intake, store, commits)), parts)
 
-    async def _look_at_store(self) -> dict[str, Any]:
+    async def _look_at_store(self, what: str, ask: Callable[[], Awaitable[object]]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(STORE_PATIENCE_S):
-                await self._store.now()
+                await ask()
         except TimeoutError:
             return {"ok": False, "reason": f"no answer within {STORE_PATIENCE_S:.0f} s"}
         except StoreUnavailable as failure:
-            logger.warning("not ready: %s", failure.message)
+            logger.warning("not ready: %s: %s", what, failure.message)
             return {"ok": False, "reason": failure.as_answer()["message"]}
         return {"ok": True}

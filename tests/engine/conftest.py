@@ -143,7 +143,7 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
         await store.start()
         children = ChildRuns()
         types = load_types(Services(children=children))
-        line = open_hint_line(database_url) if hinted else None
+        line = open_hint_line(store) if hinted else None
         engine = Engine(store=store, handlers=types, options=EngineOptions(**options), line=line)
         if hinted:
             store.tell(engine.hints)

@@ -246,13 +246,13 @@ async def test_a_child_that_was_born_before_a_crash_is_not_born_again(make_proce
     await save(lost, calls("calls", "gated"))
     commit, crashed = lost.engine.store.commit, asyncio.Event()
 
-    async def lost_before_the_wait(turns: Any) -> Any:
+    async def lost_before_the_wait(turns: Any, **how: Any) -> Any:
         """The worker is lost after the birth of the child, with the parent's NODE_WAITING on its lips."""
         if any(event.type == "NODE_WAITING" for turn in turns for event in turn.events):
             lost.crash()
             crashed.set()
             raise StoreUnavailable("this process is dead")
-        return await commit(turns)
+        return await commit(turns, **how)
 
     lost.engine.store.commit = lost_before_the_wait  # type: ignore[method-assign]
     run_id = await lost.run(calls("calls", "gated"))

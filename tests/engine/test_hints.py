@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import pytest
 
-from anabranch.engine.hint_line import Channel
-from anabranch.engine.store import open_hint_line
+from anabranch.engine.hint_line import Channel, HintLine
+from anabranch.engine.store import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
@@ -225,7 +225,7 @@ async def test_forged_hints_lead_to_nothing_but_a_look(hinted: MakeHinted, datab
 
 async def test_many_ids_travel_in_as_few_messages_as_they_fit_into(database_url: str) -> None:
     ids = {f"{number:036d}" for number in range(1_000)}
-    sender, listener = open_hint_line(database_url), open_hint_line(database_url)
+    sender, listener = line_to(database_url), line_to(database_url)
     assert sender is not None and listener is not None
     heard: list[str] = []
     connected = asyncio.Event()
@@ -243,7 +243,7 @@ async def test_many_ids_travel_in_as_few_messages_as_they_fit_into(database_url:
 
 
 async def test_a_process_does_not_hear_itself(database_url: str) -> None:
-    line, other = open_hint_line(database_url), open_hint_line(database_url)
+    line, other = line_to(database_url), line_to(database_url)
     assert line is not None and other is not None
     heard: list[str] = []
     connected = asyncio.Event()
@@ -263,7 +263,7 @@ async def test_a_process_does_not_hear_itself(database_url: str) -> None:
 
 
 async def test_a_line_without_a_server_says_so(postgres_server: object) -> None:
-    line = open_hint_line("postgresql://nobody@127.0.0.1:1/nowhere")
+    line = line_to("postgresql://nobody@127.0.0.1:1/nowhere")
     assert line is not None
 
     with pytest.raises(StoreUnavailable):
@@ -273,4 +273,9 @@ async def test_a_line_without_a_server_says_so(postgres_server: object) -> None:
 
 
 def test_sqlite_has_no_line(tmp_path: object) -> None:
-    assert open_hint_line(f"sqlite:///{tmp_path}/runs.db") is None
+    assert line_to(f"sqlite:///{tmp_path}/runs.db") is None
+
+
+def line_to(url: str) -> HintLine | None:
+    """A line of its own to a database whose sessions are known to be their clients' own."""
+    return open_hint_line(open_store(url, pooled=False))

@@ -101,9 +101,9 @@ async def test_a_start_whose_first_commit_was_written_late_is_its_own_run(
     commit, load = store.commit, store.load
     given_up: list[Turn] = []
 
-    async def give_up(turns: Any) -> Outcome:
+    async def give_up(turns: Any, **how: Any) -> Outcome:
         if given_up:
-            return await commit(turns)
+            return await commit(turns, **how)
         given_up.extend(turns)
         raise StoreUnavailable("given up")
 

@@ -136,7 +136,7 @@ class Connection(MemoryStore):
         """Instances whose commit was reported lost: was it written?"""
         self._commits_in_flight = 0
 
-    async def commit(self, turns: Sequence[Turn]) -> Outcome:
+    async def commit(self, turns: Sequence[Turn], *, may_wait: bool = False) -> Outcome:
         """As the database does, unless the weather has a fate for this one."""
         weather = self._weather
         fault, seconds = self._fate(turns)
@@ -149,7 +149,7 @@ class Connection(MemoryStore):
             weather.rarities["two commits in flight"] += 1
         weather.locks_rows = fault is CommitFault.LOCKED
         try:
-            outcome = await super().commit(turns)
+            outcome = await super().commit(turns, may_wait=may_wait)
         finally:
             self._commits_in_flight -= 1
             weather.locks_rows = False

@@ -80,15 +80,18 @@ class TaskQueue:
         """Return when no execution is under way."""
         await self._idle.wait()
 
-    async def stop(self) -> None:
-        """Cancel what still executes, and leave alone what does not heed it; may be called twice, or before start."""
+    async def stop(self, *, patience_s: float = CANCEL_PATIENCE_S) -> None:
+        """Cancel what still executes, and leave alone what does not heed it; may be called twice, or before start.
+
+        That takes `patience_s` at most, and never more than `CANCEL_PATIENCE_S`.
+        """
         self.close()
         consumers = list(self._consumers)
         self._consumers.clear()
         for consumer in consumers:
             consumer.cancel()
         if consumers:
-            _, deaf = await asyncio.wait(consumers, timeout=CANCEL_PATIENCE_S)
+            _, deaf = await asyncio.wait(consumers, timeout=min(patience_s, CANCEL_PATIENCE_S))
             if deaf:
                 logger.warning("%d handlers do not end although they were cancelled; they are left behind", len(deaf))
 

@@ -81,7 +81,8 @@ class Outcome:
     workflow is not there any more, or not at the version that must be its newest, or that no
     activation of their parent asks for any more.
     `woken` has the versions of the parents that were woken by a child's end, `cancelled` the
-    children that were cancelled.
+    children that were cancelled. `locked` names turns that were not written because somebody else
+    has locked what they need: they may win later, as they are.
     """
 
     won: frozenset[str] | set[str]
@@ -91,6 +92,7 @@ class Outcome:
     orphaned: frozenset[str] | set[str] = frozenset()
     woken: Mapping[str, int] = field(default_factory=dict)
     cancelled: frozenset[str] | set[str] = frozenset()
+    locked: frozenset[str] | set[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -169,6 +171,8 @@ class Settled:
     """Births whose workflow was deleted or saved meanwhile, or whose parent does not ask for them any more."""
     defective: list[Draft]
     """The rules raised: the state is not to be trusted any more."""
+    locked: list[Draft]
+    """Somebody else has locked what they need: commit them again later, as they are."""
 
 
 def plan_turns(
@@ -204,9 +208,15 @@ def plan_turns(
     return planned
 
 
+def concerns_family(turn: Turn) -> bool:
+    """Is there more to do for this turn than to write its own instance?"""
+    is_child = turn.birth is not None and turn.birth.parent_id is not None
+    return turn.wakes is not None or bool(turn.cancels) or is_child
+
+
 def settle(planned: Planned, outcome: Outcome) -> Settled:
     """Sort a batch by what became of it. Winners' holdings get their new version and lease here."""
-    settled = Settled([], [], [], [], [], [], [])
+    settled = Settled([], [], [], [], [], [], [], [])
     for draft in planned.drafts:
         turn = draft.turn
         if draft.defect is not None:
@@ -215,6 +225,8 @@ def settle(planned: Planned, outcome: Outcome) -> Settled:
             settled.idle.append(draft)
         elif turn.instance_id in outcome.won:
             settled.won.append(_won(draft, turn))
+        elif turn.instance_id in outcome.locked:
+            settled.locked.append(draft)
         elif turn.instance_id in outcome.refused:
             settled.refused.append((draft, outcome.refused[turn.instance_id]))
         elif outcome.existing.get(turn.instance_id, turn.instance_id) != turn.instance_id:

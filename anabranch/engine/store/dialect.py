@@ -72,10 +72,11 @@ class Dialect(Protocol):
     """How many commits may be under way at once, each on its own connection."""
 
     reading_lanes: int
-    """How many connections everything but commits is spread over."""
+    """How many connections there are for what reads, and for what writes without ever waiting for a lock."""
 
-    writes_apart: bool
-    """True: whatever writes must use the commit lanes, because the database has one writer at a time."""
+    writing_lanes: int
+    """How many connections there are for what writes, is no commit and may wait for a lock; 0: the database has one
+    writer at a time, so whatever writes must use the commit lanes."""
 
     among_ids: str
     """The condition that `instance_id` is one of the parameter `ids`."""
@@ -102,6 +103,24 @@ class Dialect(Protocol):
 
     def engine(self, *, commits: bool) -> Engine:
         """Opens connections; those for commits have what the commit statement needs."""
+
+    def settle(self, connection: Connection) -> bool:
+        """Find out about the database what the URL does not say; called once, before anything else.
+
+        True: from now on connections are made in another way, so those that there are should be replaced.
+        """
+
+    def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
+        """Around each call of a lane: what every transaction needs and its connection may not have kept."""
+
+    def migration(self, connection: Connection) -> AbstractContextManager[None]:
+        """A transaction for a migration, as long as it may take; keeps other migrators out until it ends."""
+
+    def sever(self, connection: Connection) -> None:
+        """Wake whoever waits for the database on this connection, by an error. Any thread may ask; waits for nobody."""
+
+    def check_writable(self, connection: Connection) -> None:
+        """Return if a commit on this connection would get through; raises DatabaseAway or the driver's error."""
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """A transaction around several statements that write."""
@@ -160,8 +179,11 @@ class Dialect(Protocol):
     def number_list(self, rows: str) -> str:
         """The statement that answers with the rows (seq, number) of a SELECT as one JSON list."""
 
+    def locked_turns(self, connection: Connection, turns: Sequence[Turn]) -> set[str]:
+        """Which of these turns need a row that somebody else has locked at this moment; locks nothing."""
+
     def foreign_changes_possible(self, connection: Connection) -> bool:
-        """False if certainly no other connection wrote since this was last asked."""
+        """False if certainly no other connection wrote since this was last asked, on the same connection."""
 
     def fault_of(self, error: Exception) -> Fault:
         """What an error of the driver means."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from anabranch.engine.ports import Turn
+from anabranch.engine.rules.turn import concerns_family
 
 REASON_BEGINS = "its parent, run "
 REASON_ENDS = ", does not wait for it any more"
@@ -40,7 +41,4 @@ def cancelled_children(turns: Iterable[Turn], won: set[str]) -> list[str]:
 
 def touches_family(turns: Sequence[Turn]) -> bool:
     """Is there more to do for this batch than to write its own instances? Nearly never."""
-    return any(
-        turn.wakes is not None or turn.cancels or (turn.birth is not None and turn.birth.parent_id is not None)
-        for turn in turns
-    )
+    return any(map(concerns_family, turns))

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from enum import Enum
 
-from anabranch.errors import ValueNotStorable
+from anabranch.errors import DatabaseAway, ValueNotStorable
 
 
 class Fault(Enum):
     """What an error of the database means."""
 
     TRY_AGAIN = "try again"
-    """A deadlock, a serialisation error, a busy file: nothing was written, the same call may win now."""
+    """A deadlock, a serialisation error: nothing was written, the same call may win now."""
+    LOCKED = "locked"
+    """Somebody else holds a lock for long: nothing was written, the same call may win later."""
+    STALE = "stale"
+    """What was prepared on this connection is not good any more: nothing was written, a new connection may win."""
     REFUSED = "refused"
     """The database does not take this data; nothing was written, and trying again cannot help."""
     UNAVAILABLE = "unavailable"
@@ -30,3 +34,7 @@ class DataRefused(ValueNotStorable):
 
 class DuplicateRefused(DataRefused):
     """A row that a unique index forbids: nothing of the transaction was written."""
+
+
+class LocksHeld(DatabaseAway):
+    """Somebody else holds a lock that this needs: nothing of the transaction was written."""

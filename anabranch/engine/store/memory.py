@@ -73,6 +73,7 @@ class MemoryStore:
         self.database = database
         self.faults = faults or Faults()
         self.commits_in_flight_max = commits_in_flight_max
+        self.families_apart = commits_in_flight_max > 1
         self._foreign_writes_seen: int | None = None
         self._own_writes = 0
 
@@ -90,8 +91,11 @@ class MemoryStore:
         return self.database.now()
 
     # -- the hot path ---------------------------------------------------------------------
-    async def commit(self, turns: Sequence[Turn]) -> Outcome:
-        """See `ports.Store.commit`."""
+    async def check_commits(self) -> None:
+        """See `ports.Store.check_commits`: they always do."""
+
+    async def commit(self, turns: Sequence[Turn], *, may_wait: bool = False) -> Outcome:
+        """See `ports.Store.commit`; nobody waits for locks here."""
         await self.faults.before("commit")
         writes = self.database.writes
         outcome = self.database.commit(turns, skip=self.faults.skip)

@@ -14,6 +14,7 @@ from anabranch.deferred import deferred
 from anabranch.engine.hint_line import HintLine
 from anabranch.engine.store.sqlite import SqliteDialect
 from anabranch.engine.store.state_manager import CONNECT_WAIT_S, SqlStore
+from anabranch.engine.store.timeouts import Timeouts
 from anabranch.errors import SettingsError
 
 # The driver of PostgreSQL takes a tenth of a second to import.
@@ -23,29 +24,45 @@ else:
     postgresql = deferred("anabranch.engine.store.postgresql")
     postgresql_hints = deferred("anabranch.engine.store.postgresql_hints")
 
+# 30 s, as the setting has it: for whoever opens a store without holding any runs.
+LEASE_MS_DEFAULT = 30_000
+
 # TCP has 16 bits for it. A server there would be waited for, although none can ever appear.
 PORT_MAX = 65_535
 
 _FORMS = "Write sqlite:///relative/path, sqlite:////absolute/path or postgresql://user@host:port/database."
 
 
-def open_store(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> SqlStore:
+def open_store(
+    url: str,
+    *,
+    connect_wait_s: float = CONNECT_WAIT_S,
+    lease_ms: int = LEASE_MS_DEFAULT,
+    pooled: bool | None = None,
+) -> SqlStore:
     """A store for `sqlite:///path`, `sqlite:////absolute/path` or `postgresql://…`; not started yet.
 
-    A database that is absent when it starts is waited for up to `connect_wait_s` seconds.
-    Raises SettingsError for any other URL. The schema must be there: see
+    A database that is absent when it starts is waited for up to `connect_wait_s` seconds; a
+    statement or a lock is waited for so long that a lease of `lease_ms` is not lost meanwhile.
+    `pooled` says whether a pooler lends connections by the transaction; None: it finds out when it
+    starts. Raises SettingsError for any other URL. The schema must be there: see
     `anabranch.migrations.ensure_schema`.
     """
-    return SqlStore(dialect_of(url), connect_wait_s=connect_wait_s)
+    return SqlStore(dialect_of(url, lease_ms=lease_ms, pooled=pooled), connect_wait_s=connect_wait_s)
 
 
-def open_hint_line(url: str) -> HintLine | None:
-    """The line between the processes of this database; None where it has none. Connects when it is used."""
-    dialect = dialect_of(url)
-    return None if isinstance(dialect, SqliteDialect) else postgresql_hints.PostgresqlHintLine(dialect)
+def open_hint_line(store: SqlStore) -> HintLine | None:
+    """The line between the processes of a started store; None where it has none. Connects when it is used."""
+    dialect = store.dialect
+    if isinstance(dialect, SqliteDialect):
+        return None
+    assert isinstance(dialect, postgresql.PostgresqlDialect), "there are two kinds"
+    return postgresql_hints.PostgresqlHintLine(dialect)
 
 
-def dialect_of(url: str) -> SqliteDialect | postgresql.PostgresqlDialect:
+def dialect_of(
+    url: str, *, lease_ms: int = LEASE_MS_DEFAULT, pooled: bool | None = None
+) -> SqliteDialect | postgresql.PostgresqlDialect:
     """The dialect that a URL asks for. Raises SettingsError, without repeating a password."""
     try:
         parsed = make_url(url)
@@ -56,7 +73,7 @@ def dialect_of(url: str) -> SqliteDialect | postgresql.PostgresqlDialect:
     if parsed.drivername in ("postgresql", "postgres"):
         if parsed.port is not None and not 1 <= parsed.port <= PORT_MAX:
             raise SettingsError(f"the database URL names port {parsed.port}; ports are 1 to {PORT_MAX}", hint=_FORMS)
-        return postgresql.PostgresqlDialect(parsed)
+        return postgresql.PostgresqlDialect(parsed, timeouts=Timeouts.below(lease_ms), pooled=pooled)
     raise SettingsError(f"there is no store for {parsed.drivername}:// databases", hint=_FORMS)
 
 

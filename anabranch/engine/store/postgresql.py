@@ -6,16 +6,17 @@ of processes may share the database; row locks, versions and leases keep them ap
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import orjson
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
-from sqlalchemy import event as engine_events
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -27,6 +28,7 @@ from anabranch.engine.store.dialect import ENDS_SETTLE_MS, ForeignEvent, Taken, 
 from anabranch.engine.store.families import born_children, cancelled_children, touches_family, woken_parents
 from anabranch.engine.store.faults import Fault
 from anabranch.engine.store.input_conditions import postgresql_condition
+from anabranch.engine.store.postgresql_connections import BoundedConnection
 from anabranch.engine.store.rows import (
     INSTANCE_COLUMNS,
     encode_births,
@@ -35,9 +37,13 @@ from anabranch.engine.store.rows import (
     events_from,
     instance_row,
 )
+from anabranch.engine.store.timeouts import Timeouts
 from anabranch.engine.store.transactions import transaction
+from anabranch.errors import DatabaseAway
 
-# 5 s to connect, and 20 s for a server that has stopped answering on an open connection: well
+log = logging.getLogger("anabranch.store")
+
+# 5 s to connect, and 20 s of silence on an idle connection (`Timeouts` bounds the statements): well
 # inside a lease, so that an outage is noticed before it is lost.
 CONNECT_TIMEOUT_S = 5
 SILENCE_MAX_MS = 20_000
@@ -50,19 +56,40 @@ _CONNECTING = {
     "tcp_user_timeout": SILENCE_MAX_MS,
 }
 
+# 5 executions, as the driver has it: planning a statement that is used once costs more than it saves.
+PREPARE_AFTER = 5
+
+# Any number will do, as long as nobody else's advisory lock has it: "anabranc" in ASCII.
+_MIGRATION_LOCK = 0x616E616272616E63
+
+# A migration takes as long as it takes, whatever an administrator has set for the role.
+_MIGRATING = {"statement_timeout": 0, "lock_timeout": 0, "idle_in_transaction_session_timeout": 0}
+
+_SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_IS_POOLED = (
+    "a pooler lends connections by the transaction: nothing is prepared, settings hold for one transaction,"
+    " and what other processes write is noticed by polling"
+)
+
 # PostgreSQL plans the commit statement for tables as they are now, and a plan lives on while
 # they grow. Fresh tables look so small that it would scan them; held to its indexes, a batch
 # of 200 went from 42,000 to 73,000 units a second. One plan for all batches saves planning.
-_COMMITTING = (
-    "SET enable_seqscan = off",
-    "SET enable_hashjoin = off",
-    "SET enable_mergejoin = off",
-    "SET plan_cache_mode = force_generic_plan",
-    "SET jit = off",
-)
+_COMMITTING = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+}
 
 _TRY_AGAIN_CLASS = "40"  # transaction rollback: deadlock, serialisation
-_LOCK_NOT_AVAILABLE = "55P03"  # the server's lock_timeout: whoever has the lock may be gone by the next try
+_LOCK_NOT_AVAILABLE = "55P03"  # our lock_timeout: whoever has the lock may be gone by the next try
+_CANCELLED = "57014"  # a statement_timeout, ours or one that an administrator has set, or somebody cancelled it
+# A prepared statement that is not there, is there already, or whose result has another form now: the first two mean
+# that somebody between us and the server lends one session to many.
+_SESSION_LOST = {"26000", "42P05"}
+_PLAN_OUTDATED = "0A000"
 _REFUSED_CLASSES = {"22", "23", "54"}  # data exception, integrity violation, program limit exceeded
 _UNAVAILABLE_CLASSES = {"08", "25", "28", "3D", "53", "57", "58", "XX"}
 _DUPLICATE = "23505"
@@ -73,7 +100,7 @@ class PostgresqlDialect:
 
     commits_in_flight_max = 2
     reading_lanes = 4
-    writes_apart = False
+    writing_lanes = 4
     row_lock = "FOR UPDATE SKIP LOCKED"
     is_remote = True
     given_rows = "json_array_elements(CAST(:given AS json)) AS p(value)"
@@ -81,48 +108,127 @@ class PostgresqlDialect:
     among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
     ended_children = statements.ENDED_CHILDREN
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, timeouts: Timeouts, pooled: bool | None = None) -> None:
+        """`pooled`: does a pooler lend sessions by the transaction? None: `settle` finds out."""
         self._url = url.set(drivername="postgresql+psycopg")
+        self.timeouts = timeouts
+        self._pooled = pooled
         host = url.host or url.query.get("host", "the local socket")
         port = f":{url.port}" if url.port else ""
         self.place = f"PostgreSQL database {url.database or url.username or ''} at {host}{port}"
 
+    @property
+    def pooled(self) -> bool:
+        """May what is set on a session be gone in the next transaction? True as long as nobody has found out."""
+        return self._pooled is not False
+
+    def settle(self, connection: Connection) -> bool:
+        """See `Dialect.settle`: are sessions our own?
+
+        A pooler gives out keys of its own for cancelling, so the number of the backend is another
+        than was said at connecting; and one that lends sessions by the transaction answers two
+        connections from one backend, or one connection from two.
+        """
+        if self._pooled is not None:
+            return False
+        engine = self.engine(commits=False)
+        try:
+            with engine.connect() as other:
+                one, two, again = _backend(connection), _backend(other), _backend(connection)
+        finally:
+            engine.dispose()
+        self._pooled = not (one == again == _driver(connection).info.backend_pid != two)
+        if self._pooled:
+            log.info("%s: %s", self.place, _IS_POOLED)
+        return True
+
     def connect_arguments(self) -> dict[str, Any]:
-        """How the driver connects by itself, as the engines do."""
+        """How the driver connects, for every connection of the engine's."""
         _, arguments = self._url.get_dialect()().create_connect_args(self._url)
-        return {**_CONNECTING, **arguments}
+        return {**_CONNECTING, **arguments, "prepare_threshold": None if self.pooled else PREPARE_AFTER}
+
+    def connect(
+        self, *, application_name: str = "anabranch", settings: Mapping[str, object] | None = None
+    ) -> BoundedConnection:
+        """A connection of the driver's, in autocommit; with these settings where the session is our own."""
+        arguments = {"application_name": application_name, **self.connect_arguments()}
+        connection = BoundedConnection.connect(autocommit=True, **arguments)
+        connection.answer_within_s = self.timeouts.client_s
+        # Ids and payloads are text to us; decoding them would only have to be undone.
+        connection.adapters.register_loader("uuid", TextLoader)
+        connection.adapters.register_loader("json", TextLoader)
+        if settings and not self.pooled:
+            try:
+                connection.execute(_statements("SET", settings))
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
     def engine(self, *, commits: bool) -> Engine:
         """See `Dialect.engine`; those for commits have their planner held to the indexes."""
-        engine = create_engine(
+        name = "anabranch commits" if commits else "anabranch"
+        settings = self._settings(commits=commits)
+        return create_engine(
             self._url,
             poolclass=NullPool,
             isolation_level="AUTOCOMMIT",
-            connect_args={
-                **_CONNECTING,
-                "application_name": "anabranch commits" if commits else "anabranch",
-            },
+            creator=lambda: self.connect(application_name=name, settings=settings),
         )
 
-        def prepare(connection: psycopg.Connection[Any], _record: object) -> None:
-            # Ids and payloads are text to us; decoding them would only have to be undone.
-            connection.adapters.register_loader("uuid", TextLoader)
-            connection.adapters.register_loader("json", TextLoader)
-            for setting in _COMMITTING if commits else ():
-                connection.execute(setting)
-            if not connection.autocommit:
-                connection.commit()
+    @contextmanager
+    def migration(self, connection: Connection) -> Iterator[None]:
+        """See `Dialect.migration`: a lock of its own, because two transactions may both find no table."""
+        driver = _driver(connection)
+        with transaction(connection, "BEGIN; " + _statements("SET LOCAL", _MIGRATING), driver_error=psycopg.Error):
+            bounded, driver.answer_within_s = driver.answer_within_s, None
+            try:
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+                yield
+            finally:
+                driver.answer_within_s = bounded
 
-        engine_events.listen(engine, "connect", prepare)
-        return engine
+    def _settings(self, *, commits: bool) -> dict[str, object]:
+        """What holds for every statement, whatever an administrator has set for the role or the database."""
+        timeouts: dict[str, object] = {
+            "statement_timeout": self.timeouts.statement_ms,
+            "lock_timeout": self.timeouts.lock_ms,
+            "idle_in_transaction_session_timeout": self.timeouts.idle_in_transaction_ms,
+        }
+        return {**timeouts, **_COMMITTING} if commits else timeouts
+
+    def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
+        """See `Dialect.whole`: where sessions are not ours, settings hold for one transaction, so there must be one."""
+        if not self.pooled:
+            return nullcontext()
+        begin = "BEGIN; " + _statements("SET LOCAL", self._settings(commits=commits))
+        return transaction(connection, begin, driver_error=psycopg.Error)
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
-        """See `Dialect.transaction`."""
+        """See `Dialect.transaction`; within `whole` there is one already."""
+        if _in_transaction(connection):
+            return nullcontext()
         return transaction(connection, "BEGIN", driver_error=psycopg.Error)
 
-    def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
+    @contextmanager
+    def snapshot(self, connection: Connection) -> Iterator[None]:
         """See `Dialect.snapshot`."""
-        return transaction(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", driver_error=psycopg.Error)
+        if _in_transaction(connection):
+            connection.exec_driver_sql(f"SET TRANSACTION {_SNAPSHOT}")
+            yield
+            return
+        with transaction(connection, f"BEGIN {_SNAPSHOT}", driver_error=psycopg.Error):
+            yield
+
+    def sever(self, connection: Connection) -> None:
+        """See `Dialect.sever`."""
+        if not connection.invalidated:
+            _driver(connection).sever()
+
+    def check_writable(self, connection: Connection) -> None:
+        """See `Dialect.check_writable`."""
+        if connection.execute(statements.IS_READ_ONLY).scalar_one() == "on":
+            raise DatabaseAway(f"{self.place}: it is read-only")
 
     def ids(self, instance_ids: Sequence[str]) -> str:
         """See `Dialect.ids`; a text that is no UUID names nothing here."""
@@ -304,6 +410,16 @@ class PostgresqlDialect:
         """See `Dialect.number_list`."""
         return f"SELECT CAST(json_agg(json_build_array(seq, number)) AS text) FROM ({rows}) AS row"  # noqa: S608  # our own statements
 
+    def locked_turns(self, connection: Connection, turns: Sequence[Turn]) -> set[str]:
+        """See `Dialect.locked_turns`: by the parents that they wake and the children that they cancel."""
+        needs = {turn.instance_id: {turn.wakes, *turn.cancels} - {None} for turn in turns}
+        wanted = sorted({instance_id for ids in needs.values() for instance_id in ids if instance_id is not None})
+        with self.transaction(connection):
+            asked = {"ids": self.ids(wanted)}
+            there = set(connection.execute(statements.EXISTING, asked).scalars())
+            free = set(connection.execute(statements.LOCK_FREE, asked).scalars())
+        return {instance_id for instance_id, ids in needs.items() if ids & (there - free)}
+
     def foreign_changes_possible(self, connection: Connection) -> bool:
         """Always: PostgreSQL has no counter that would rule them out."""
         return True
@@ -314,7 +430,14 @@ class PostgresqlDialect:
         if state is None:
             original = error.orig if isinstance(error, DBAPIError) else error
             return Fault.UNAVAILABLE if isinstance(original, psycopg.OperationalError) else Fault.BUG
-        if state[:2] == _TRY_AGAIN_CLASS or state == _LOCK_NOT_AVAILABLE:
+        if state == _LOCK_NOT_AVAILABLE:
+            return Fault.LOCKED
+        if state in _SESSION_LOST:
+            self._lose_sessions(state)
+            return Fault.STALE
+        if state == _PLAN_OUTDATED:
+            return Fault.STALE
+        if state[:2] == _TRY_AGAIN_CLASS:
             return Fault.TRY_AGAIN
         if state[:2] in _REFUSED_CLASSES:
             return Fault.REFUSED
@@ -326,12 +449,42 @@ class PostgresqlDialect:
 
     def describe(self, error: Exception) -> str:
         """The place and the first line of PostgreSQL's words; the rest may repeat what was sent."""
-        words = str(error.orig if isinstance(error, DBAPIError) else error)
-        return f"{self.place}: {words.strip().splitlines()[0] if words.strip() else 'no answer'}"
+        words = str(error.orig if isinstance(error, DBAPIError) else error).strip()
+        said = f"{self.place}: {words.splitlines()[0] if words else 'no answer'}"
+        return f"{said} ({self._why_cancelled()})" if _sqlstate(error) == _CANCELLED else said
+
+    def _why_cancelled(self) -> str:
+        ours = f"the engine sets a statement_timeout of {self.timeouts.statement_ms} ms in its own sessions"
+        return f"{ours}; if this came sooner, somebody cancelled it, or a proxy has a lower limit"
+
+    def _lose_sessions(self, state: str) -> None:
+        """A prepared statement of ours is gone, or another's is there: from now on no session is ours."""
+        if not self._pooled:
+            self._pooled = True
+            log.warning("%s: error %s on a prepared statement: %s", self.place, state, _IS_POOLED)
 
 
 def _events(notes: str | None, payloads: str | None) -> list[Event]:
     return [] if notes is None or payloads is None else events_from(orjson.loads(notes), payloads)
+
+
+def _driver(connection: Connection) -> BoundedConnection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, BoundedConnection), "our engines make no others"
+    return driver
+
+
+def _backend(connection: Connection) -> int:
+    return int(connection.execute(statements.BACKEND).scalar_one())
+
+
+def _statements(verb: str, settings: Mapping[str, object]) -> str:
+    """All settings in one message to the server."""
+    return "; ".join(f"{verb} {name} = {value}" for name, value in settings.items())
+
+
+def _in_transaction(connection: Connection) -> bool:
+    return _driver(connection).info.transaction_status != TransactionStatus.IDLE
 
 
 def _is_uuid(text: str) -> bool:

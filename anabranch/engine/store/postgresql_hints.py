@@ -2,8 +2,8 @@
 
 Made by `open_hint_line`, used by `engine.hints`. A NOTIFY inside a commit would make all commits
 with one wait for each other, so what is said here is said after it. LISTEN needs a connection of
-its own for as long as it listens: a pooler that lends connections by the transaction takes the
-statement and delivers nothing, which is why each new line first listens to itself.
+its own for as long as it listens. Behind a pooler that lends connections by the transaction nobody
+listens; and since one may take the statement and deliver nothing, each new line first listens to itself.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from anabranch.engine.hint_line import Channel, Heard
 from anabranch.engine.store.postgresql import PostgresqlDialect
+from anabranch.engine.store.postgresql_connections import BoundedAsyncConnection
 from anabranch.errors import StoreUnavailable
 
 # PostgreSQL takes payloads of less than 8,000 bytes: some two hundred ids.
@@ -26,6 +26,10 @@ PAYLOAD_BYTES_MAX = 7_999
 
 # 5 s to hear ourselves: what takes longer would be no faster than polling.
 ECHO_PATIENCE_S = 5.0
+
+# 30 s of silence, then the listening connection is asked whether it is still there: nothing else would show that a
+# proxy has forgotten it.
+SILENCE_S = 30.0
 
 _ECHO = "anabranch_echo"
 
@@ -36,9 +40,9 @@ class PostgresqlHintLine:
     """The channels of one database; connects when it is first used, and anew after a failure."""
 
     def __init__(self, dialect: PostgresqlDialect) -> None:
+        self._dialect = dialect
         self._place = dialect.place
-        self._arguments = {**dialect.connect_arguments(), "application_name": "anabranch hints"}
-        self._sending: psycopg.AsyncConnection[Any] | None = None
+        self._sending: BoundedAsyncConnection | None = None
 
     async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
         """See `HintLine.send`: one statement, however many messages it takes."""
@@ -56,15 +60,18 @@ class PostgresqlHintLine:
 
     async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
         """See `HintLine.listen`."""
+        if self._dialect.pooled:
+            raise StoreUnavailable(f"{self._place}: a pooler lends connections by the transaction, so none can listen")
         try:
             async with self._listening(channels) as connection:
                 connected()
-                async for message in connection.notifies():
-                    if not self._is_ours(message) and message.channel in channels:
-                        heard(Channel(message.channel), message.payload.split())
+                while True:
+                    async for message in connection.notifies(timeout=SILENCE_S):
+                        if not self._is_ours(message) and message.channel in channels:
+                            heard(Channel(message.channel), message.payload.split())
+                    await connection.execute("SELECT 1")
         except (psycopg.Error, OSError) as failure:
             raise StoreUnavailable(f"{self._place}: {failure}") from failure
-        raise StoreUnavailable(f"{self._place}: the server has ended the connection")
 
     async def close(self) -> None:
         """See `HintLine.close`."""
@@ -77,7 +84,7 @@ class PostgresqlHintLine:
         return self._sending is not None and message.pid == self._sending.info.backend_pid
 
     @asynccontextmanager
-    async def _listening(self, channels: Collection[Channel]) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def _listening(self, channels: Collection[Channel]) -> AsyncIterator[BoundedAsyncConnection]:
         """A connection that listens, and has shown that it hears. Raises StoreUnavailable if it does not."""
         connection = await self._connect()
         try:
@@ -92,11 +99,14 @@ class PostgresqlHintLine:
         finally:
             await connection.close()
 
-    async def _connect(self) -> psycopg.AsyncConnection[Any]:
-        return await psycopg.AsyncConnection.connect(autocommit=True, **self._arguments)
+    async def _connect(self) -> BoundedAsyncConnection:
+        arguments = {**self._dialect.connect_arguments(), "application_name": "anabranch hints"}
+        connection = await BoundedAsyncConnection.connect(autocommit=True, **arguments)
+        connection.answer_within_s = self._dialect.timeouts.client_s
+        return connection
 
 
-async def _hears(connection: psycopg.AsyncConnection[Any], word: str) -> bool:
+async def _hears(connection: BoundedAsyncConnection, word: str) -> bool:
     async with aclosing(connection.notifies(timeout=ECHO_PATIENCE_S)) as messages:
         async for message in messages:
             if message.payload == word:

@@ -32,6 +32,12 @@ _SEPARATOR = f"chr({ord(PAYLOAD_SEPARATOR)})"
 NOW = text(f"SELECT {NOW_MS}")
 """The server's clock."""
 
+BACKEND = text("SELECT pg_backend_pid()")
+"""The number of the process that answers."""
+
+IS_READ_ONLY = text("SELECT current_setting('transaction_read_only')")
+"""Whether a transaction that begins now may write: not on a standby, nor on a database that was made read-only."""
+
 OLDEST_WRITER = text("""
     SELECT CAST(floor(extract(epoch FROM least(clock_timestamp(), min(xact_start))) * 1000) AS bigint)
     FROM pg_stat_activity
@@ -150,6 +156,15 @@ LOCK_PARENTS = text("""
 Whoever ends a parent locks it first and then its children; so does whoever ends a child, or the
 two would wait for each other crosswise.
 """
+
+EXISTING = text("SELECT instance_id FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[]))")
+"""Which of these are there. Uses the primary key."""
+
+LOCK_FREE = text("""
+    SELECT instance_id FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[]))
+    ORDER BY instance_id FOR UPDATE SKIP LOCKED
+""")
+"""Which of these nobody else has locked. Waits for nobody, uses the primary key."""
 
 SHARE_PARENTS = text(f"""
     SELECT instance_id FROM workflow_instances

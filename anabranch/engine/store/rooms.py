@@ -1,8 +1,8 @@
 """What the rooms of a SQL store share: its dialect and its lanes.
 
 `inquiries`, `definitions` and `state_manager` build on it. Commits have lanes of their own,
-so that no list or listing can delay one; where a database has a single writer, everything
-that writes goes there.
+so that no list or listing can delay one, and so has whatever may wait for a lock, so that nothing
+else waits with it; where a database has a single writer, everything that writes goes to the first.
 """
 
 from __future__ import annotations
@@ -27,36 +27,59 @@ class SqlRoom:
         self.dialect = dialect
         self._reading: Lanes | None = None
         self._committing: Lanes | None = None
+        self._writing: Lanes | None = None
+        """For what is no commit and may wait for a lock."""
+        self._families: Lanes | None = None
+        """For commits that may wait for a lock."""
 
     async def read(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run one reading statement."""
         return await self._started(self._reading).run(work, reads_only=True)
 
     async def write(self, work: Callable[[Connection], Answer]) -> Answer:
-        """Run one writing transaction that is no commit of turns."""
-        return await self._started(self._committing if self.dialect.writes_apart else self._reading).run(work)
+        """Run one writing transaction that is no commit of turns, and may wait for locks."""
+        return await self._started(self._writing).run(work)
+
+    async def write_unhindered(self, work: Callable[[Connection], Answer]) -> Answer:
+        """Run one writing transaction that is no commit of turns, and waits for no lock."""
+        return await self._started(self._reading if self.dialect.writing_lanes else self._committing).run(work)
 
     def write_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
-        """Run a writing transaction and wait for it in this thread, which must not be the event loop's."""
-        lanes = self._started(self._committing if self.dialect.writes_apart else self._reading)
+        """Do the same and wait for it in this thread, which must not be the event loop's."""
+        lanes = self._started(self._reading if self.dialect.writing_lanes else self._committing)
         return lanes.run_blocking(work, patience_s=patience_s)
 
-    async def commit_turns(self, work: Callable[[Connection], Answer]) -> Answer:
-        """Run a commit of turns."""
-        return await self._started(self._committing).run(work)
+    async def commit_turns(self, work: Callable[[Connection], Answer], *, may_wait: bool) -> Answer:
+        """Run a commit of turns, apart from the others if it may wait for a lock. Raises LocksHeld at once."""
+        return await self._started(self._families if may_wait else self._committing).run(work, lock_patience_s=0)
 
     def open_lanes(self) -> None:
         """Make the lanes; they connect when they are first used."""
         dialect = self.dialect
         self._reading = Lanes(dialect, count=dialect.reading_lanes, commits=False, name="store-read")
         self._committing = Lanes(dialect, count=dialect.commits_in_flight_max, commits=True, name="store-commit")
+        self._writing = self._families = self._committing
+        if dialect.writing_lanes:
+            self._writing = Lanes(dialect, count=dialect.writing_lanes, commits=False, name="store-write")
+            self._families = Lanes(dialect, count=dialect.commits_in_flight_max, commits=True, name="store-families")
 
-    async def close_lanes(self) -> None:
-        """Finish what is under way and disconnect; nothing happens if nothing is open."""
-        lanes = [lane for lane in (self._committing, self._reading) if lane is not None]
-        self._reading = self._committing = None
-        for lane in lanes:
-            await asyncio.to_thread(lane.close)
+    def renew_lanes(self) -> None:
+        """Let every connection be replaced before it is used again."""
+        for lane in self._all():
+            lane.renew()
+
+    async def close_lanes(self, *, patience_s: float | None = None) -> None:
+        """Finish what is under way and disconnect; nothing happens if nothing is open.
+
+        What is not finished within `patience_s` is left behind.
+        """
+        lanes = self._all()
+        self._reading = self._committing = self._writing = self._families = None
+        await asyncio.gather(*(asyncio.to_thread(lane.close, patience_s=patience_s) for lane in lanes))
+
+    def _all(self) -> set[Lanes]:
+        lanes = (self._reading, self._committing, self._writing, self._families)
+        return {lane for lane in lanes if lane is not None}
 
     def _started(self, lanes: Lanes | None) -> Lanes:
         if lanes is None:

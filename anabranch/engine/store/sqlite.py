@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class SqliteDialect:
 
     commits_in_flight_max = 1
     reading_lanes = 2
-    writes_apart = True
+    writing_lanes = 0
     row_lock = ""
     given_rows = "json_each(:given) AS p"
     payload_size = "length(CAST(l.payload AS BLOB))"
@@ -108,6 +108,29 @@ class SqliteDialect:
         )
         engine_events.listen(engine, "connect", _prepare_connection)
         return engine
+
+    def settle(self, connection: Connection) -> bool:
+        """See `Dialect.settle`: there is nothing to find out about a file."""
+        return False
+
+    def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
+        """See `Dialect.whole`: a connection keeps what is set on it."""
+        return nullcontext()
+
+    def migration(self, connection: Connection) -> AbstractContextManager[None]:
+        """See `Dialect.migration`: a write transaction keeps everybody out."""
+        return self.transaction(connection)
+
+    def sever(self, connection: Connection) -> None:
+        """See `Dialect.sever`; only who waits for the file's lock goes on to wait, `BUSY_TIMEOUT_MS` at most."""
+        driver = connection.connection.driver_connection
+        if isinstance(driver, sqlite3.Connection):
+            driver.interrupt()
+
+    def check_writable(self, connection: Connection) -> None:
+        """See `Dialect.check_writable`: takes the write lock, and gives it back."""
+        with self.transaction(connection):
+            pass
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """A write transaction: the lock is taken at once, so nothing read in it can go stale."""
@@ -260,6 +283,10 @@ class SqliteDialect:
     def number_list(self, rows: str) -> str:
         """See `Dialect.number_list`."""
         return f"SELECT json_group_array(json_array(seq, number)) FROM ({rows})"  # noqa: S608  # our own statements
+
+    def locked_turns(self, connection: Connection, turns: Sequence[Turn]) -> set[str]:
+        """See `Dialect.locked_turns`: whoever has the write lock waits for no rows."""
+        return set()
 
     def foreign_changes_possible(self, connection: Connection) -> bool:
         """Compares `data_version`, which moves when any other connection has committed."""

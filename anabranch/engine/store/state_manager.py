@@ -23,9 +23,11 @@ from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store import statements
+from anabranch.engine.store.commit_progress import CommitProgress
 from anabranch.engine.store.definitions import Definitions
 from anabranch.engine.store.dialect import Dialect, ForeignEvent
-from anabranch.engine.store.faults import DataRefused, DuplicateRefused
+from anabranch.engine.store.families import touches_family
+from anabranch.engine.store.faults import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.inquiries import Inquiries, find_instance, is_uuid
 from anabranch.engine.store.revision import check_revision
 from anabranch.engine.store.run_reading import RunReader
@@ -51,8 +53,10 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
         super().__init__(dialect)
         self.commits_in_flight_max = dialect.commits_in_flight_max
         self._connect_wait_s = connect_wait_s
+        self.families_apart = dialect.writing_lanes > 0
         self._stranger_wrote_here = False
         self._notices: Notices | None = None
+        self._progress = CommitProgress()
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
@@ -63,14 +67,19 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
         self.open_lanes()
         try:
             await self._wait_for_database()
+            if await self.read(self.dialect.settle):
+                self.renew_lanes()
             await self.read(lambda connection: check_revision(connection, place=self.dialect.place))
         except BaseException:
             await self.stop()
             raise
 
-    async def stop(self) -> None:
-        """Finish what is under way and close everything; may be called twice or before start."""
-        await self.close_lanes()
+    async def stop(self, *, patience_s: float | None = None) -> None:
+        """Finish what is under way and close everything; may be called twice or before start.
+
+        What is not finished within `patience_s` is left behind.
+        """
+        await self.close_lanes(patience_s=patience_s)
 
     def tell(self, notices: Notices) -> None:
         """Tell this one, from now on, what was written that other processes may want to look at."""
@@ -89,22 +98,33 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
             await asyncio.sleep(CONNECT_PAUSE_S)
 
     # -- the hot path ---------------------------------------------------------------------
-    async def commit(self, turns: Sequence[Turn]) -> Outcome:
+    async def commit(self, turns: Sequence[Turn], *, may_wait: bool = False) -> Outcome:
         """Advance (or give birth to) many instances in one transaction; each wins or loses alone.
 
         A turn whose data the database does not take is found by halving the batch: its
-        neighbours are then written in several transactions instead of one.
+        neighbours are then written in several transactions instead of one. So are the neighbours of
+        a turn that needs what somebody else has locked.
         """
         # In id order, so that two batches can never wait for each other crosswise.
         ordered = sorted(turns, key=lambda turn: turn.instance_id)
-        outcome = await self._commit(ordered)
+        with self._progress.under_way():
+            outcome = await self._commit(ordered, may_wait=may_wait or touches_family(ordered))
         if self._notices is not None:
             self._notices.committed(ordered, outcome)
         return outcome
 
-    async def _commit(self, turns: Sequence[Turn]) -> Outcome:
+    async def check_commits(self) -> None:
+        """Return if commits get through. Raises StoreUnavailable, which says why they do not."""
+        stuck = self._progress.stuck()
+        if stuck is not None:
+            raise StoreUnavailable(stuck)
+        await self.commit_turns(self.dialect.check_writable, may_wait=False)
+
+    async def _commit(self, turns: Sequence[Turn], *, may_wait: bool) -> Outcome:
         try:
-            written = await self.commit_turns(lambda connection: self.dialect.commit(connection, turns))
+            written = await self.commit_turns(
+                lambda connection: self.dialect.commit(connection, turns), may_wait=may_wait
+            )
             return Outcome(
                 written.won,
                 written.now,
@@ -113,20 +133,26 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
                 woken=written.woken,
                 cancelled=written.cancelled,
             )
+        except LocksHeld:
+            return await self._commit_around_locks(turns, may_wait=may_wait)
         except DataRefused as refusal:
             if len(turns) == 1:
                 return Outcome(set(), await self.now(), refused={turns[0].instance_id: refusal.message})
         half = len(turns) // 2
-        first, second = await self._commit(turns[:half]), await self._commit(turns[half:])
-        return Outcome(
-            first.won | second.won,
-            second.store_now,
-            {**first.existing, **second.existing},
-            {**first.refused, **second.refused},
-            first.orphaned | second.orphaned,
-            {**first.woken, **second.woken},
-            first.cancelled | second.cancelled,
-        )
+        first = await self._commit(turns[:half], may_wait=may_wait)
+        return _together(first, await self._commit(turns[half:], may_wait=may_wait))
+
+    async def _commit_around_locks(self, turns: Sequence[Turn], *, may_wait: bool) -> Outcome:
+        """Commit those that need nothing that is locked; the others are `locked`, all of them if that is not clear."""
+        if not may_wait:  # a birth waits for another one with its key that is just being written
+            locked = {turn.instance_id for turn in turns if turn.birth is not None and turn.birth.idempotency_key}
+        else:
+            locked = await self.write(lambda connection: self.dialect.locked_turns(connection, turns))
+        free = [turn for turn in turns if turn.instance_id not in locked]
+        if len(free) in (0, len(turns)):
+            return Outcome(set(), await self.now(), locked={turn.instance_id for turn in turns})
+        outcome = await self._commit(free, may_wait=may_wait)
+        return _together(outcome, Outcome(set(), outcome.store_now, locked=locked))
 
     async def claim(
         self,
@@ -143,7 +169,7 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
     ) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them."""
         known = None if known_code is None else [f"{name}:{version}" for name, version in known_code]
-        taken = await self.write(
+        taken = await self.write_unhindered(
             lambda connection: self.dialect.claim(
                 connection,
                 worker_id=worker_id,
@@ -169,8 +195,11 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
         ]
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
-        """Give these leases `lease_ms` from the store's now; returns those that are still ours. No version bump."""
-        return await self.write(self._extension(worker_id, instance_ids, lease_ms))
+        """Give these leases `lease_ms` from the store's now; returns those that got it. No version bump.
+
+        The others are not ours any more, or somebody else has them locked at this moment.
+        """
+        return await self.write_unhindered(self._extension(worker_id, instance_ids, lease_ms))
 
     def extend_blocking(
         self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
@@ -187,7 +216,8 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
                 "worker_id": worker_id,
                 "available_at": self.dialect.now(connection) + lease_ms,
             }
-            return set(connection.execute(statements.extend(self.dialect.among_ids), parameters).scalars())
+            extend = statements.extend(self.dialect.among_ids, self.dialect.row_lock)
+            return set(connection.execute(extend, parameters).scalars())
 
         return move
 
@@ -196,12 +226,12 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
 
         def give_back(connection: Connection) -> int:
             parameters: dict[str, object] = {"worker_id": worker_id, "now": self.dialect.now(connection)}
-            if instance_ids is None:
-                return connection.execute(statements.release("TRUE"), parameters).rowcount
-            parameters["ids"] = self.dialect.ids(instance_ids)
-            return connection.execute(statements.release(self.dialect.among_ids), parameters).rowcount
+            among_ids = "TRUE"
+            if instance_ids is not None:
+                among_ids, parameters["ids"] = self.dialect.among_ids, self.dialect.ids(instance_ids)
+            return connection.execute(statements.release(among_ids, self.dialect.row_lock), parameters).rowcount
 
-        released = await self.write(give_back)
+        released = await self.write_unhindered(give_back)
         if released and self._notices is not None:
             self._notices.released()
         return released
@@ -217,7 +247,8 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
     async def foreign_changes_possible(self) -> bool:
         """False if certainly nothing but our own commits was written since the last call."""
         stranger_wrote_here, self._stranger_wrote_here = self._stranger_wrote_here, False
-        elsewhere = await self.commit_turns(self.dialect.foreign_changes_possible)
+        # Where there is one writing connection, it is asked: only there are all other writers strangers.
+        elsewhere = await self.write_unhindered(self.dialect.foreign_changes_possible)
         return elsewhere or stranger_wrote_here
 
     # -- foreign stimuli ------------------------------------------------------------------
@@ -325,3 +356,17 @@ class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
 
         if not is_uuid(instance_id) or not await self.write(delete):
             raise NotFound(f"there is no ended test run {instance_id}")
+
+
+def _together(first: Outcome, second: Outcome) -> Outcome:
+    """The outcome of a batch that was committed in two parts."""
+    return Outcome(
+        first.won | second.won,
+        second.store_now,
+        {**first.existing, **second.existing},
+        {**first.refused, **second.refused},
+        first.orphaned | second.orphaned,
+        {**first.woken, **second.woken},
+        first.cancelled | second.cancelled,
+        first.locked | second.locked,
+    )

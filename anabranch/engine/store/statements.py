@@ -46,24 +46,35 @@ IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 
 # -- leases ------------------------------------------------------------------------------------
 @cache
-def extend(among_ids: str) -> TextClause:
+def extend(among_ids: str, row_lock: str) -> TextClause:
     """Move the end of these leases, where they are still this worker's; which they are.
 
-    Waits for rows that a commit holds locked: skipping one would look like a lost lease.
+    Leaves out rows that somebody else has locked: one that waited for them would lose all the
+    others' leases. Whoever asks has to look at what is not among the answer.
     """
     return text(f"""
         UPDATE workflow_instances SET available_at = :available_at
-        WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN} RETURNING instance_id
+        WHERE instance_id IN ({_held(among_ids, row_lock)}) RETURNING instance_id
     """)
 
 
 @cache
-def release(among_ids: str) -> TextClause:
-    """Give instances of this worker to anybody, now. With `among_ids` "TRUE": all of them."""
+def release(among_ids: str, row_lock: str) -> TextClause:
+    """Give instances of this worker to anybody, now, but not those that somebody else has locked.
+
+    With `among_ids` "TRUE": all of them.
+    """
     return text(f"""
         UPDATE workflow_instances SET version = version + 1, worker_id = NULL, available_at = :now
-        WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN}
+        WHERE instance_id IN ({_held(among_ids, row_lock)})
     """)
+
+
+def _held(among_ids: str, row_lock: str) -> str:
+    """The open ones among these instances that a worker holds."""
+    return f"""
+        SELECT instance_id FROM workflow_instances
+        WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN} ORDER BY instance_id {row_lock}"""
 
 
 @cache

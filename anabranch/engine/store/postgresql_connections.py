@@ -1,0 +1,97 @@
+"""Connections to PostgreSQL on which no statement waits for ever.
+
+Opened by `postgresql` and `postgresql_hints`. A backend that is frozen, or a proxy that acknowledges TCP and never
+answers, differs from a slow one in nothing but the time that it takes; after that time the connection is thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+
+Answer = TypeVar("Answer")
+
+# 100 ms between two looks for an interrupt while a statement is under way: the driver's own choice.
+_LOOK_S = 0.1
+
+
+class NoAnswer(psycopg.OperationalError):
+    """A statement was not answered in time; nobody knows what became of it, and its connection is closed."""
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection that is closed when a statement is not answered in time."""
+
+    answer_within_s: float | None = None
+    """How long the answer to a statement may take; None: as long as it likes."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._closing = threading.Lock()
+
+    def wait(self, gen: PQGen[Answer], interval: float = _LOOK_S, timeout: float | None = None) -> Answer:
+        """Consume a generator of the driver: every statement passes here. Raises NoAnswer, unless the driver gives
+        a `timeout` of its own.
+        """
+        limit_s = self.answer_within_s
+        if limit_s is None or timeout is not None:
+            return super().wait(gen, interval, timeout)
+        began = time.monotonic()
+        try:
+            return super().wait(gen, interval, limit_s)
+        except psycopg.OperationalError:
+            if self.closed or time.monotonic() - began < limit_s:
+                raise
+            self.sever()
+            self.close()
+            raise NoAnswer(f"a statement had no answer within {limit_s:.1f} s") from None
+
+    def sever(self) -> None:
+        """Shut the socket down, from any thread: whoever waits on it is woken by an error. Waits for nothing itself."""
+        with (
+            self._closing,
+            suppress(OSError, psycopg.Error),
+            # A descriptor of our own: nobody may close it, and give its number away, meanwhile.
+            socket.socket(fileno=os.dup(self.pgconn.socket)) as line,
+        ):
+            line.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close it; not while another thread severs it."""
+        with self._closing:
+            super().close()
+
+
+class BoundedAsyncConnection(psycopg.AsyncConnection[Any]):
+    """The same for coroutines."""
+
+    answer_within_s: float | None = None
+    """How long the answer to a statement may take; None: as long as it likes."""
+
+    async def wait(  # the driver names its own `timeout`
+        self,
+        gen: PQGen[Answer],
+        interval: float = _LOOK_S,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Answer:
+        """Consume a generator of the driver: every statement passes here. Raises NoAnswer, unless the driver gives
+        a `timeout` of its own.
+        """
+        limit_s = self.answer_within_s
+        if limit_s is None or timeout is not None:
+            return await super().wait(gen, interval, timeout)
+        began = time.monotonic()
+        try:
+            return await super().wait(gen, interval, limit_s)
+        except psycopg.OperationalError:
+            if self.closed or time.monotonic() - began < limit_s:
+                raise
+            await self.close()
+            raise NoAnswer(f"a statement had no answer within {limit_s:.1f} s") from None

@@ -1,0 +1,48 @@
+"""How long the engine waits for a database: for a statement, for a lock, and within a transaction.
+
+Made by `opening` from the lease, used by the PostgreSQL dialect on every connection. Nothing here knows SQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# 10 s: no statement of the engine moves more than a few megabytes, so one that takes longer is not slow but stuck.
+# A third of the lease where that is shorter, so that a stuck statement is noticed before the lease is lost; but 2 s
+# at least: below that a busy machine looks like a stuck one.
+STATEMENT_MAX_MS = 10_000
+STATEMENT_MIN_MS = 2_000
+
+# The client gives up 1 s after the server was told to: an answer that says why is better than none.
+CLIENT_MARGIN_S = 1.0
+
+# 500 ms: the engine's own transactions hold a lock for milliseconds. Who waits longer gives its connection back and
+# tries again, so that a lock that somebody forgot costs nobody else a connection.
+LOCK_MAX_MS = 500
+
+# 5 s: the engine's transactions never wait for anything but the database between two statements, so a longer silence
+# means a process that is frozen or cut off, and the server should end its transaction and free what it has locked.
+IDLE_IN_TRANSACTION_MAX_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The limits of one connection, in milliseconds."""
+
+    statement_ms: int
+    lock_ms: int
+    idle_in_transaction_ms: int
+
+    @classmethod
+    def below(cls, lease_ms: int) -> Timeouts:
+        """Limits that leave a worker with this lease time to try again before the lease is lost."""
+        return cls(
+            statement_ms=max(STATEMENT_MIN_MS, min(STATEMENT_MAX_MS, lease_ms // 3)),
+            lock_ms=min(LOCK_MAX_MS, lease_ms // 4),
+            idle_in_transaction_ms=min(IDLE_IN_TRANSACTION_MAX_MS, lease_ms // 2),
+        )
+
+    @property
+    def client_s(self) -> float:
+        """When the client stops waiting for the answer to a statement (seconds)."""
+        return self.statement_ms / 1000 + CLIENT_MARGIN_S

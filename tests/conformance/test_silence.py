@@ -1,0 +1,356 @@
+"""Silence and locks: what a frozen backend, a hung proxy or a forgotten lock may cost, and whom.
+
+PostgreSQL only: there the database is another process, and others write while a row is locked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, text
+
+from anabranch.engine.ports import Turn
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store import open_store
+from anabranch.engine.store.faults import LocksHeld
+from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.timeouts import Timeouts
+from anabranch.errors import DatabaseAway, StoreUnavailable
+from tests.chaos.proxy import Proxy, socket_of
+from tests.conformance.building import (
+    LEASE_MS,
+    TENANT,
+    WORKER,
+    birth,
+    born,
+    born_many,
+    completed,
+    dispatched,
+    new_head,
+    row_of,
+    turn,
+)
+from tests.conformance.locking import lock
+from tests.conformance.test_families import child_of, failing, wakes
+
+# 3 s: its statements have 2 s, and a frozen transaction 1.5 s.
+SHORT_LEASE_MS = 3_000
+TIMEOUTS = Timeouts.below(SHORT_LEASE_MS)
+
+# How soon whoever has nothing to do with what hangs has an answer: less than any limit that would free him.
+SOON_S = 1.0
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[SqlStore]:
+    """A worker's store with a short lease."""
+    async with opened(postgres_url) as store:
+        yield store
+
+
+@pytest.fixture
+async def other_store(postgres_url: str) -> AsyncIterator[SqlStore]:
+    """Another process's."""
+    async with opened(postgres_url) as store:
+        yield store
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[SqlStore]:
+    store = open_store(url, lease_ms=SHORT_LEASE_MS)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.stop(patience_s=1)
+
+
+@contextlib.contextmanager
+def frozen(*backends: int) -> Iterator[None]:
+    """These processes of the server stand still."""
+    for pid in backends:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in backends:
+            os.kill(pid, signal.SIGCONT)
+
+
+async def committing_backends(store: SqlStore) -> set[int]:
+    """The processes that serve its committing connections: all of them, so their calls overlap."""
+    everybody = threading.Barrier(store.commits_in_flight_max)
+
+    def pid(connection: Connection) -> int:
+        everybody.wait(10)
+        return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+
+    count = range(store.commits_in_flight_max)
+    return set(await asyncio.gather(*(store.commit_turns(pid, may_wait=False) for _ in count)))
+
+
+async def new_birth(store: SqlStore, **head: object) -> Turn:
+    return birth(new_head(now=await store.now(), **head))
+
+
+def ends(row: object) -> Turn:
+    """The turn that completes a child, and wakes its parent."""
+    return turn(row, completed("x"), status=Status.COMPLETED, release=True, **wakes(row))  # type: ignore[arg-type]
+
+
+# -- nobody answers -------------------------------------------------------------------------------
+async def test_a_frozen_backend_costs_a_statement_its_deadline_and_its_connection_and_nothing_else(
+    store: SqlStore,
+) -> None:
+    rows = await born_many(store, 3)
+    backends = await committing_backends(store)
+    with frozen(*backends):
+        began = time.monotonic()
+        lost = [asyncio.create_task(store.commit([turn(row, dispatched("a"))])) for row in rows[:2]]
+        async with asyncio.timeout(SOON_S):
+            assert await store.get_instance(rows[0].head.instance_id) == rows[0], "reads go on"
+        for attempt in lost:
+            with pytest.raises(StoreUnavailable, match="no answer within"):
+                await attempt
+        assert TIMEOUTS.client_s <= time.monotonic() - began < TIMEOUTS.client_s + SOON_S
+        async with asyncio.timeout(SOON_S):
+            outcome = await store.commit([turn(rows[2], dispatched("a"))])
+        assert outcome.won == {rows[2].head.instance_id}, "new connections have taken the place of the frozen ones"
+        assert not backends & await committing_backends(store)
+
+
+async def test_a_proxy_that_falls_silent_is_an_outage_after_the_deadline(postgres_url: str) -> None:
+    async with Proxy(socket_of(postgres_url), seed=1) as proxy, opened(proxy.url_of(postgres_url)) as store:
+        row = await born(store)
+        assert store.dialect.pooled is False  # type: ignore[attr-defined]
+        proxy.silence_those_open()
+        with pytest.raises(StoreUnavailable, match="no answer within"):
+            await store.commit([turn(row, dispatched("a"))])
+        async with asyncio.timeout(SOON_S):
+            assert (await store.commit([turn(row, dispatched("a"))])).won
+
+        proxy.fall_silent()
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await store.now()  # once on the old connection, once on a new one that is never made
+        assert time.monotonic() - began < TIMEOUTS.client_s + 5 + SOON_S
+
+
+async def test_closing_waits_for_nobody_longer_than_it_is_told(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        row = await born(store)
+        with frozen(*await committing_backends(store)):
+            lost = asyncio.create_task(store.commit([turn(row, dispatched("a"))]))
+            await asyncio.sleep(0)
+            began = time.monotonic()
+            await store.stop(patience_s=0.2)
+            assert time.monotonic() - began < SOON_S
+            with pytest.raises(StoreUnavailable):
+                await lost  # its socket was cut, so its thread does not wait for the deadline either
+            assert time.monotonic() - began < SOON_S
+
+
+async def test_who_asks_whether_commits_get_through_is_told_that_they_do_not(store: SqlStore) -> None:
+    row = await born(store)
+    await store.check_commits()
+    with frozen(*await committing_backends(store)):
+        lost = asyncio.create_task(store.commit([turn(row, dispatched("a"))]))
+        with pytest.raises((StoreUnavailable, TimeoutError)):
+            async with asyncio.timeout(TIMEOUTS.client_s - SOON_S):
+                await store.check_commits()
+        with pytest.raises(StoreUnavailable):
+            await lost
+        with pytest.raises(StoreUnavailable, match="the last commit failed: the database cannot be reached"):
+            await store.check_commits()
+        await store.commit([turn(row, dispatched("a"))])
+        await store.check_commits()
+
+
+async def test_who_asks_whether_commits_get_through_hears_of_a_read_only_database(store: SqlStore) -> None:
+    def make_read_only(connection: Connection) -> None:
+        connection.exec_driver_sql("SET default_transaction_read_only = on")
+
+    for _ in range(store.commits_in_flight_max):
+        await store.commit_turns(make_read_only, may_wait=False)
+    with pytest.raises(DatabaseAway, match="it is read-only"):
+        for _ in range(8):
+            await store.check_commits()
+
+
+# -- limits on every connection -------------------------------------------------------------------
+LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+
+
+async def test_every_connection_has_limits_below_the_lease_whatever_was_set_for_the_database(
+    postgres_url: str,
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as administrator:
+        name = administrator.info.dbname
+        administrator.execute(f'ALTER DATABASE "{name}" SET statement_timeout = 7')
+
+    def limits(connection: Connection) -> dict[str, str]:
+        settings = {each: connection.exec_driver_sql(f"SHOW {each}").scalar_one() for each in LIMITS}
+        connection.exec_driver_sql("SELECT pg_sleep(0.02)")
+        return settings
+
+    async with opened(postgres_url) as store:
+        found = [
+            await store.read(limits),
+            await store.write(limits),
+            await store.write_unhindered(limits),
+            await store.commit_turns(limits, may_wait=False),
+            await store.commit_turns(limits, may_wait=True),
+        ]
+    assert found == [dict(zip(LIMITS, ("2s", "500ms", "1500ms"), strict=True))] * len(found)
+
+
+def test_limits_stay_below_the_lease() -> None:
+    for lease_ms in (500, 1_000, 30_000, 3_600_000):
+        timeouts = Timeouts.below(lease_ms)
+        assert 0 < timeouts.lock_ms < lease_ms and 0 < timeouts.idle_in_transaction_ms < lease_ms
+
+
+async def test_a_statement_that_was_cancelled_is_told_as_one_that_took_too_long(store: SqlStore) -> None:
+    def sleep(connection: Connection) -> None:
+        connection.exec_driver_sql("SELECT pg_sleep(60)")
+
+    with pytest.raises(StoreUnavailable, match=r"statement timeout \(the engine sets a statement_timeout of 2000 ms"):
+        await store.write(sleep)
+
+
+# -- somebody has a lock --------------------------------------------------------------------------
+async def test_commits_of_others_do_not_wait_for_two_parents_that_are_locked(
+    store: SqlStore, postgres_url: str
+) -> None:
+    parents = await born_many(store, 2)
+    children = [await child_of(parent, store) for parent in parents]
+    bystander = await born(store)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
+        for parent in parents:
+            await lock(locker, parent.head.instance_id, "SHARE")
+        stuck = [asyncio.create_task(store.commit([ends(child)])) for child in children]
+        async with asyncio.timeout(SOON_S):
+            await store.commit([turn(bystander, dispatched("a"))])
+            await store.commit([await new_birth(store, idempotency_key="k")])
+            assert await store.list_instances(tenant_id=TENANT, limit=10)
+            await store.check_commits()
+        outcomes = await asyncio.gather(*stuck)
+        assert [outcome.locked for outcome in outcomes] == [{child.head.instance_id} for child in children]
+        assert not any(outcome.won for outcome in outcomes)
+    for child in children:
+        outcome = await store.commit([ends(child)], may_wait=True)
+        assert outcome.won == {child.head.instance_id}, "the same turn wins once the lock is gone"
+
+
+async def test_what_shares_a_batch_with_a_locked_family_is_written(store: SqlStore, postgres_url: str) -> None:
+    parents = await born_many(store, 2)
+    first, second = [await child_of(parent, store) for parent in parents]
+    bystander = await born(store)
+    batch = [ends(first), ends(second), turn(bystander, dispatched("a"))]
+    async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
+        await lock(locker, parents[0].head.instance_id)
+        outcome = await store.commit(batch)
+    assert outcome.locked == {first.head.instance_id}
+    assert outcome.won == {second.head.instance_id, bystander.head.instance_id}
+    assert dict(outcome.woken) == {parents[1].head.instance_id: parents[1].version + 1}
+    assert (await row_of(store, first.head.instance_id)) == first
+
+
+async def test_a_parent_whose_child_is_locked_is_not_written_without_cancelling_it(
+    store: SqlStore, postgres_url: str
+) -> None:
+    parent = await born(store)
+    child = await child_of(parent, store)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
+        await lock(locker, child.head.instance_id)
+        outcome = await store.commit([failing(parent, child.head.instance_id)])
+        assert (outcome.won, outcome.locked) == (set(), {parent.head.instance_id})
+        assert await row_of(store, parent.head.instance_id) == parent
+
+
+async def test_a_birth_whose_key_is_just_being_written_keeps_nobody_else_waiting(
+    store: SqlStore, postgres_url: str
+) -> None:
+    taken = await new_birth(store, idempotency_key="k")
+    async with await psycopg.AsyncConnection.connect(postgres_url) as other:
+        await other.execute(
+            "INSERT INTO workflow_instances (instance_id, tenant_id, workflow_name, workflow_version, kind, test,"
+            " status, version, last_seq, available_at, starts_at, retention_days, idempotency_key, created_at, depth)"
+            " VALUES (gen_random_uuid(), 'default', 'orders', 1, 'drawn', false, 'PENDING', 1, 0, 0, 0, 1, 'k', 0, 0)"
+        )
+        free = await new_birth(store)
+        outcome = await store.commit([taken, free])
+        assert (outcome.won, outcome.locked) == ({free.instance_id}, {taken.instance_id})
+        await other.rollback()
+    assert (await store.commit([taken], may_wait=True)).won == {taken.instance_id}
+
+
+async def test_a_cancel_gives_its_connection_back_while_it_waits_for_a_lock(store: SqlStore, postgres_url: str) -> None:
+    locked, free = await born_many(store, 2)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
+        await lock(locker, locked.head.instance_id)
+        cancels = [
+            asyncio.create_task(
+                store.append_cancel(tenant_id=TENANT, instance_id=locked.head.instance_id, reason="late")
+            )
+            for _ in range(6)
+        ]
+        async with asyncio.timeout(TIMEOUTS.lock_ms / 1000 * 3):
+            await store.append_cancel(tenant_id=TENANT, instance_id=free.head.instance_id, reason="now")
+        assert not any(cancel.done() for cancel in cancels)
+        await locker.rollback()
+        answers = await asyncio.gather(*cancels)
+    assert [answer.seq for answer in answers if answer.seq is not None] == [locked.last_seq + 1], "one was first"
+
+
+async def test_a_lock_that_is_never_given_back_is_said_to_be_one(
+    store: SqlStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.engine.store.lanes.LOCK_PATIENCE_S", 0.0)
+    row = await born(store)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
+        await lock(locker, row.head.instance_id)
+        with pytest.raises(LocksHeld, match="lock timeout"):
+            await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="")
+
+
+async def test_a_process_that_freezes_within_a_transaction_loses_it_and_its_locks(
+    store: SqlStore, other_store: SqlStore
+) -> None:
+    row = await born(store)
+    holds, wakes_up = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def freeze(connection: Connection) -> None:
+        with store.dialect.transaction(connection):
+            connection.execute(text("SELECT FROM workflow_instances FOR UPDATE"))
+            loop.call_soon_threadsafe(holds.set)
+            wakes_up.wait(30)
+
+    frozen_one = asyncio.create_task(store.write(freeze))
+    await holds.wait()
+    began = time.monotonic()
+    answer = await other_store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="")
+    assert answer.seq == row.last_seq + 1
+    assert time.monotonic() - began < SHORT_LEASE_MS / 1000, "before the frozen one's lease would have lapsed"
+    wakes_up.set()
+    with pytest.raises(StoreUnavailable):
+        await frozen_one
+
+
+async def test_a_locked_row_costs_the_leases_of_others_nothing(store: SqlStore, postgres_url: str) -> None:
+    locked, free = await born_many(store, 2)
+    ids = [locked.head.instance_id, free.head.instance_id]
+    async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
+        await lock(locker, locked.head.instance_id, "SHARE")
+        async with asyncio.timeout(SOON_S):
+            assert await store.extend(worker_id=WORKER, instance_ids=ids, lease_ms=LEASE_MS) == {ids[1]}
+            assert await store.release(worker_id=WORKER) == 1

@@ -17,9 +17,9 @@ CODED_MUTANTS = (
         "answered-before-the-commit",
         "a step is answered when its end is decided, not when it is committed",
         (
-            "orchestrator:Orchestrator._one_batch",
-            "await self._commit(planned)",
-            "[held.note_settled() for held in taken] and await self._commit(planned)",
+            "orchestrator:Orchestrator._carry_out",
+            "await self._commit(batch",
+            "[held.note_settled() for held in batch.taken] and await self._commit(batch",
         ),
     ),
     _coded(

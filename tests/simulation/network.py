@@ -12,7 +12,7 @@ import contextvars
 import random
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, Loaded, Outcome, TenantRooms
@@ -48,7 +48,7 @@ class CommitFault(Enum):
     LOST_BEFORE = "lost before it happened"
     LOST_AFTER = "happened, its answer lost"
     LATE = "reported lost, happens later"
-    LOCKED = "some rows look locked"
+    LOCKED = "some rows look locked, and others' neighbours"
     STOLEN = "an instance stolen just before"
 
 
@@ -148,11 +148,15 @@ class Connection(MemoryStore):
         if self._commits_in_flight > 1:
             weather.rarities["two commits in flight"] += 1
         weather.locks_rows = fault is CommitFault.LOCKED
+        kept_waiting = self._kept_waiting(turns) if fault is CommitFault.LOCKED else set()
         try:
-            outcome = await super().commit(turns, may_wait=may_wait)
+            outcome = await super().commit(
+                [turn for turn in turns if turn.instance_id not in kept_waiting], may_wait=may_wait
+            )
         finally:
             self._commits_in_flight -= 1
             weather.locks_rows = False
+        outcome = replace(outcome, locked=kept_waiting)
         self._count_losers(turns, outcome)
         if fault is CommitFault.LOST_AFTER:
             self._unclear.update((turn.instance_id, turn.instance_id in outcome.won) for turn in turns)
@@ -230,11 +234,18 @@ class Connection(MemoryStore):
         self._weather.rarities["late commit won"] += len(outcome.won)
         self._weather.rarities["late commit lost"] += len(turns) - len(outcome.won)
 
+    def _kept_waiting(self, turns: Sequence[Turn]) -> set[str]:
+        """Some of the turns: what they need besides their own rows is locked by somebody."""
+        kept = {turn.instance_id for turn in turns if self._weather.rng.random() < 0.25}
+        if kept:
+            self._weather.rarities["turn kept waiting by a lock"] += 1
+        return kept
+
     def _count_losers(self, turns: Sequence[Turn], outcome: Outcome) -> None:
         rarities = self._weather.rarities
         for turn in turns:
             record = self.database.instances.get(turn.instance_id)
-            if turn.instance_id in outcome.won or record is None:
+            if turn.instance_id in outcome.won or turn.instance_id in outcome.locked or record is None:
                 continue
             if record.row.status.is_terminal:
                 rarities["commit lost to the end of its run"] += 1

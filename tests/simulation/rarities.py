@@ -82,6 +82,7 @@ EXPECTED = (
     "terminated by an end",
     "timer after restart",
     "timer held back by the store's clock",
+    "turn kept waiting by a lock",
     "two commits in flight",
     "unknown commit found not written",
     "unknown commit found written",

@@ -2,8 +2,8 @@
 
 `make test` runs this file as a program before the tests; it installs what is missing, says what it
 does, and does nothing the second time. The tests call `browser`, `node`, `node_packages`, `mariadb`,
-`postgresql` and `pgbouncer`, which only look. A machine that lacks one and cannot get it skips the tests that need it, by name
-and with the reason; what `ANABRANCH_TEST_FORBID_SKIPS` lists (`browser,javascript`) fails instead.
+`postgresql` and `pgbouncer`, which only look. A machine that lacks one and cannot get it skips the tests that
+need it, by name and with the reason; what `ANABRANCH_TEST_FORBID_SKIPS` lists (`browser,javascript`) fails instead.
 """
 
 from __future__ import annotations

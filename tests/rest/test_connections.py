@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import socket
@@ -11,8 +12,9 @@ from collections.abc import AsyncIterator, Callable
 
 import psutil  # type: ignore[import-untyped]
 import pytest
+from aiohttp import web
 
-from anabranch.process import Patience
+from anabranch.process import Patience, accepting
 from anabranch.settings import Settings
 from tests.rest.conftest import Served, serving
 from tests.rest.drawing import echo
@@ -161,3 +163,39 @@ async def test_a_client_that_hangs_up_is_no_fault(served: Served, sent: str, cap
         }
     assert set(counted) <= {"201", "499"}, "an answer that arrives at nobody is counted as what it was"
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+class ShortOfDescriptors(socket.socket):
+    """A listener that the system has no descriptor for, a few times."""
+
+    shortages = 3
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.shortages:
+            type(self).shortages -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+async def test_a_process_without_descriptors_waits_and_goes_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("anabranch.process.acceptor.PAUSE_S", 0.01)
+    listener = ShortOfDescriptors(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text="answered")
+
+    application = web.Application()
+    application.router.add_get("/", answer)
+    async with accepting(application, listener, connections_max=10, shutdown_s=1.0, patience=SHORT):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await answer_of(reader) == (200, b"answered")
+        writer.close()
+    assert ShortOfDescriptors.shortages == 0
+    told = [record for record in caplog.records if record.name.startswith(("anabranch", "asyncio"))]
+    assert [record.levelname for record in told] == ["WARNING"], "one line, and no traceback"
+    assert told[0].exc_info is None

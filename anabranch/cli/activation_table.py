@@ -19,8 +19,7 @@ FAILURES_SHOWN = 20
 MESSAGE_CHARACTERS_SHOWN = 120
 
 # `each[3]/inner[0]` is an iteration, `ask#3` a pass, `#3` and `@2` repeats of a coded step.
-_NUMBERS = re.compile(r"\[[0-9]+\]|(?<=[^/])#[0-9]+")
-_REPEAT_OF_STEP = re.compile(r"[#@][0-9]+(?:@[0-9]+)?")
+_NUMBERS = re.compile(r"\[[0-9]+\]|[#@][0-9]+")
 
 Activation = Mapping[str, Any]
 
@@ -49,12 +48,12 @@ def _groups(activations: Sequence[Activation]) -> list[list[Activation]]:
 
 
 def _kind_of_scope(scope: str) -> str:
-    """The scope without its numbers; repeats of a coded step belong to its first call, which has none."""
-    return "" if _REPEAT_OF_STEP.fullmatch(scope) else _NUMBERS.sub(_without_number, scope)
+    """The scope without its numbers."""
+    return _NUMBERS.sub(_without_number, scope)
 
 
 def _without_number(number: re.Match[str]) -> str:
-    return "[*]" if number[0].startswith("[") else "#*"
+    return "[*]" if number[0].startswith("[") else f"{number[0][0]}*"
 
 
 def _row(group: Sequence[Activation]) -> list[Any]:
@@ -66,7 +65,7 @@ def _row(group: Sequence[Activation]) -> list[Any]:
     ends = [each["endedAt"] for each in group]
     return [
         first["nodeID"],
-        _kind_of_scope(first["scope"]) or "#*",
+        _kind_of_scope(first["scope"]),
         ", ".join(f"{count} {status}" for status, count in counts.items()),
         max(each["attempt"] for each in group),
         min(begins, default=None),

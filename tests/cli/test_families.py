@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.cli.activation_table import print_activations
 from tests.cli.conftest import GREETING, WAITING, Command
 
 Write = Callable[[str, Any], Path]
@@ -281,3 +282,17 @@ def test_iterations_are_folded_and_failures_come_first(anabranch: Command, write
         ["divide", "each[*]", "3", "error,"],
     ]
     assert "3 error, 22 success" in nodes
+
+
+def test_repeats_of_a_coded_step_are_folded_beside_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    def step(scope: str) -> dict[str, Any]:
+        times = {"startedAt": "t1", "endedAt": "t2"}
+        return {"nodeID": "fetch", "scope": scope, "status": "success", "attempt": 1, "error": None, **times}
+
+    print_activations([step(scope) for scope in ("", "#2")])
+    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["fetch", "-", "success"],
+        ["fetch", "#2", "success"],
+    ]
+    print_activations([step(scope) for scope in ("", "#2", "#3")])
+    assert "fetch   #*     2 success" in capsys.readouterr().out

@@ -66,7 +66,10 @@ class Helpers:
 
         A thread cannot be stopped: once this attempt is over, its result is discarded.
         """
-        return await self.threads.run(self.idempotency_key, function, *args, waits=self._note_wait, log=self.log)
+        what = f"attempt {self.attempt} of node {self.node_id!r}"
+        return await self.threads.run(
+            self.idempotency_key, function, *args, what=what, waits=self._note_wait, log=self.log
+        )
 
     def _note_wait(self, reason: str) -> None:
         self.waits_for = reason

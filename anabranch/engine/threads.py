@@ -47,12 +47,12 @@ class HandlerThreads:
         return len(self._calls)
 
     async def run(
-        self, key: str, function: Callable[..., Any], *args: Any, waits: Callable[[str], None], log: Log
+        self, key: str, function: Callable[..., Any], *args: Any, what: str, waits: Callable[[str], None], log: Log
     ) -> Any:
         """What the function returns, called in a thread with the context variables of the caller.
 
-        Raises what it raises. `key` names the activation; `waits` is told for what the call has to wait ("" for no
-        more). Cancelled, it returns at once; the function does not.
+        Raises what it raises. `key` is the activation's, `what` names the attempt; `waits` is told for what the call
+        has to wait ("" for no more). Cancelled, it returns at once; the function does not.
         """
         while reason := self._why_not_now(key):
             waits(reason)
@@ -79,7 +79,7 @@ class HandlerThreads:
             if key in self._calls and self._calls[key] is call:
                 call.is_overrun = True
                 self.overrun += 1
-                log.warning("its attempt is over, but its function goes on in a thread; its result will be discarded")
+                log.warning("%s is over, but its function goes on in a thread; what it returns will be discarded", what)
             raise
         if raised is not None:
             raise raised

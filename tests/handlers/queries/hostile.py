@@ -109,7 +109,7 @@ def huge_error(peer: socket.socket) -> None:
 
 
 def parameters(peer: socket.socket) -> None:
-    endless(peer, (message(b"S", f"p{number}\0".encode() + b"v" * 100_000 + b"\0") for number in itertools.count()))
+    endless(peer, (message(b"S", f"p{number}\0".encode() + b"v" * 20_000 + b"\0") for number in itertools.count()))
 
 
 def copies(peer: socket.socket) -> None:

@@ -141,6 +141,9 @@ class Executions:
                 self._let_go(job.session)
             elif job.session is not None:
                 pool.idle.append(job.session)
+                if self.connections_open() > self._limits.connections_idle_max:
+                    oldest = next(each for each in self._pools.values() if each.idle)
+                    self._let_go(oldest.idle.pop(0))
 
         future.add_done_callback(done)
         bound_ms = timeout_ms + connect_timeout_ms + _GRACE_MS

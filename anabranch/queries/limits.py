@@ -42,6 +42,9 @@ CONNECTIONS_PER_SOURCE = 4
 # 60 s without a query, then connections are closed: a source that is used once a day holds nothing.
 IDLE_CLOSE_MS = 60_000
 
+# 16 connections without a query in one process: each is a process of up to 35 MB.
+CONNECTIONS_IDLE_MAX = 16
+
 # 5 s for queries to notice that they were interrupted, when the process stops.
 STOP_WAIT_MS = 5_000
 
@@ -61,4 +64,5 @@ class Limits:
     check_timeout_ms: int = CHECK_TIMEOUT_MS
     connections_per_source: int = CONNECTIONS_PER_SOURCE
     idle_close_ms: int = IDLE_CLOSE_MS
+    connections_idle_max: int = CONNECTIONS_IDLE_MAX
     stop_wait_ms: int = STOP_WAIT_MS

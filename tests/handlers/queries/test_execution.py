@@ -42,6 +42,25 @@ class Deaf:
         pass
 
 
+class Quick:
+    """A session that answers at once, and can be used again."""
+
+    is_reusable = True
+    closed = False
+
+    def run(self, work: Work) -> Answer:
+        return Answer([], 0)
+
+    def check(self) -> None:
+        pass
+
+    def interrupt(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
     event = threading.Event()
@@ -84,3 +103,15 @@ async def test_a_stop_does_not_wait_for_a_query_that_notices_nothing(released: t
     assert not query.done()
     released.set()
     await query
+
+
+async def test_of_many_sources_the_oldest_connection_is_closed() -> None:
+    executions = Executions(Limits(connections_idle_max=2))
+    sessions = [Quick() for _ in range(4)]
+    for number, session in enumerate(sessions):
+        await executions.run(str(number), lambda session=session: session, work(timeout_ms=1_000))  # type: ignore[misc]
+    assert executions.connections_open() == 2
+    await executions.run("3", Quick, work(timeout_ms=1_000))
+    await executions.stop()
+    assert [session.closed for session in sessions] == [True] * 4
+    assert executions.connections_open() == 0

@@ -62,6 +62,8 @@ STACKED = _all(
     'SELECT 1 AS "a;b"; DELETE FROM orders',
 )
 
+_TWO_LINES = "SELECT E'a'\n'\\' || ', "
+
 POSTGRESQL = [
     *INJECTIONS,
     *STACKED,
@@ -150,6 +152,15 @@ POSTGRESQL = [
         "SELECT rolname, rolpassword FROM pg_authid",
         "SELECT * FROM pg_catalog.\"pg_authid\"",
         "SELECT usename, passwd FROM pg_shadow",
+    ),
+    # A literal that goes on in the next line keeps its backslashes there.
+    *_all("literal of two lines", "sees hash", f"{_TWO_LINES}rolpassword FROM pg_authid --'"),
+    *_all("literal of two lines", "sees treasure", f"{_TWO_LINES}pg_read_file('{{file}}') --'"),
+    *_all(
+        "literal of two lines",
+        "victim gone",
+        f"{_TWO_LINES}count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+        " WHERE application_name = 'victim' --'",
     ),
     *_all(
         "keeps locks",

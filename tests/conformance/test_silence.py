@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -21,6 +22,7 @@ from anabranch.engine.ports import Turn
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import open_store
 from anabranch.engine.store.faults import LocksHeld
+from anabranch.engine.store.postgresql import PostgresqlDialect
 from anabranch.engine.store.state_manager import SqlStore
 from anabranch.engine.store.timeouts import Timeouts
 from anabranch.errors import DatabaseAway, StoreUnavailable
@@ -38,7 +40,7 @@ from tests.conformance.building import (
     row_of,
     turn,
 )
-from tests.conformance.locking import lock
+from tests.conformance.locking import lock, waiting_backend
 from tests.conformance.test_families import child_of, failing, wakes
 
 # 3 s: its statements have 2 s, and a frozen transaction 1.5 s.
@@ -248,6 +250,32 @@ async def test_commits_of_others_do_not_wait_for_two_parents_that_are_locked(
     for child in children:
         outcome = await store.commit([ends(child)], may_wait=True)
         assert outcome.won == {child.head.instance_id}, "the same turn wins once the lock is gone"
+
+
+async def test_neither_reads_nor_commits_share_a_connection_with_a_wait_for_a_lock(postgres_url: str) -> None:
+    store = open_store(postgres_url)
+    assert isinstance(store.dialect, PostgresqlDialect)
+    store.dialect.timeouts = replace(store.dialect.timeouts, lock_ms=60_000)  # so nobody comes free by giving up
+    await store.start()
+    parents = await born_many(store, 2 * store.commits_in_flight_max)
+    children = [await child_of(parent, store) for parent in parents]
+    bystander = await born(store)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
+        for parent in parents:
+            await lock(locker, parent.head.instance_id, "SHARE")
+        stuck: list[asyncio.Task[object]] = [asyncio.create_task(store.commit([ends(child)])) for child in children]
+        stuck += [
+            asyncio.create_task(store.append_cancel(tenant_id=TENANT, instance_id=each.head.instance_id, reason=""))
+            for each in parents * 2
+        ]
+        await waiting_backend(locker)
+        async with asyncio.timeout(2 * SOON_S):
+            await store.commit([turn(bystander, dispatched("a"))])
+            assert await store.list_instances(tenant_id=TENANT, limit=10)
+            await store.extend(worker_id=WORKER, instance_ids=[bystander.head.instance_id], lease_ms=LEASE_MS)
+        assert not any(task.done() for task in stuck)
+    await asyncio.gather(*stuck)
+    await store.stop()
 
 
 async def test_what_shares_a_batch_with_a_locked_family_is_written(store: SqlStore, postgres_url: str) -> None:

@@ -48,6 +48,7 @@ from anabranch.service import (
     FailedLogins,
     House,
     OpenRunCounts,
+    Purge,
     Readiness,
     References,
     RunWaits,
@@ -243,6 +244,12 @@ class App:
         async with self._opened_store() as store:
             yield AuditLog(AuditTable(store))
 
+    @asynccontextmanager
+    async def opened_purge(self) -> AsyncIterator[Purge]:
+        """What removes ended runs at once, for who keeps the database. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._opened_store() as store:
+            yield Purge(store)
+
     def _engine(
         self,
         store: SqlStore,
@@ -264,6 +271,7 @@ class App:
             recoveries_max=settings.recovery_limit,
             sweep_interval_ms=settings.sweep_interval_ms,
             log_limit=settings.log_limit,
+            audit_retention_days=settings.audit_retention_days,
             works=works,
             only=only,
         )

@@ -162,6 +162,10 @@ class Settings(BaseModel):
     sweep_interval_ms: Milliseconds = Field(default=300_000, ge=1_000, le=86_400_000)
     """How often a worker looks for ended runs whose retention is over, to remove them; a duration, 1 s to 24 h."""
 
+    audit_retention_days: int = Field(default=400, ge=1, le=36_500)
+    """How long rows of the audit trail are kept, 1 to 36,500 days: by default a year, and the weeks in which it is
+    looked at once it is over. What is removed is on record in the trail, which stays verifiable."""
+
     egress_allow: Hosts = ()
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""
 

@@ -13,7 +13,7 @@ from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
-from anabranch.engine.audit_trail import AuditRow
+from anabranch.engine.audit_trail import AuditRow, cut_at
 from anabranch.engine.rules.instants import to_iso
 from anabranch.service.audit_log import LIMIT_DEFAULT, LIMIT_MAX
 
@@ -61,9 +61,13 @@ def audit(
 
 def _verify(session: Session, *, as_json: bool) -> int:
     found = _ask(session, lambda log: log.verify())
+    cut = None if found.cut is None else {"through": cut_at(found.cut).position, "at": to_iso(found.cut.at)}
     if as_json:
-        print_document({"intact": found.broken_at is None, "rows": found.rows, "brokenAt": found.broken_at})
-    elif found.broken_at is None:
+        print_document({"intact": found.broken_at is None, "rows": found.rows, "brokenAt": found.broken_at, "cut": cut})
+        return 0 if found.broken_at is None else 1
+    if cut is not None:
+        print_line(f"rows 1 to {cut['through']} were removed by {cut['at']}: their retention was over")
+    if found.broken_at is None:
         print_line(f"all {found.rows} rows are as they were written")
     else:
         print_line(

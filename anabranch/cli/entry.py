@@ -111,6 +111,7 @@ application.commands = CommandsOnDemand(
         "topics": "anabranch.cli.topics:family",
         "keys": "anabranch.cli.keys:family",
         "audit": "anabranch.cli.audit:audit",
+        "purge": "anabranch.cli.purge:purge",
         "openapi": "anabranch.cli.openapi:openapi",
         "doctor": "anabranch.cli.doctor:doctor",
         "version": "anabranch.cli.version:version",

@@ -1,7 +1,8 @@
 """The audit trail as a store keeps it: what its rows say, how they are chained, and the port to it.
 
 The interface between whoever does something worth remembering (service, secrets) and the room that
-keeps it (`store/audit`). Pure. Rows are only ever added; each row's hash covers the row before.
+keeps it (`store/audit`). Pure. Rows are added at the end and, once their retention is over, removed at the beginning;
+each row's hash covers the row before.
 """
 
 from __future__ import annotations
@@ -78,8 +79,26 @@ class AuditRows(Protocol):
     async def rows_after(self, position: int, *, limit: int) -> Sequence[AuditRow]:
         """The rows above a position, oldest first, of everybody: to check the chain."""
 
+    async def last_cut(self) -> AuditRow | None:
+        """The newest row that records a cut; None if the trail was never cut."""
+
     async def head(self) -> AuditHead:
         """Where the chain ends."""
+
+
+CUT = "audit.cut"
+"""The action of the row that records that the oldest rows were removed, because their retention was over."""
+
+
+def cut_entry(last: AuditHead, *, rows: int) -> AuditEntry:
+    """What records that the rows up to this one were removed."""
+    return AuditEntry("", "", CUT, str(last.position), {"through": last.position, "hash": last.hash, "rows": rows})
+
+
+def cut_at(row: AuditRow) -> AuditHead:
+    """The last row that a recorded cut removed."""
+    details = json.loads(row.details)
+    return AuditHead(int(details["through"]), str(details["hash"]))
 
 
 def chained(entry: AuditEntry, *, head: AuditHead, at: int) -> AuditRow:

@@ -1,8 +1,9 @@
 """Housekeeping: what no run waits for, done by every working process now and then.
 
-Counts what has ended, removes runs whose retention is over, and cancels what a forced delete
-that did not come to its end has left running. Started by `lifecycle`; the store sees to it that
-several processes at once do nothing twice. `cancel_runs_of_deleted_workflows` is the façade's too.
+Counts what has ended, removes runs whose retention is over and deleted workflows that no run needs, trims the
+audit trail, gives space back, and cancels what a forced delete that did not come to its end has left running. Started
+by `lifecycle`; the store sees to it that several processes at once do nothing twice. `cancel_runs_of_deleted_workflows`
+is the façade's too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ COUNTED_MAX = 10_000
 
 # 1,000 runs a statement, with their logs: on SQLite every commit waits for it.
 REMOVED_MAX = 1_000
+
+# 100 workflows, or 10,000 rows of the audit trail, a transaction: as short as the removal of runs.
+WORKFLOWS_REMOVED_MAX = 100
+AUDIT_ROWS_REMOVED_MAX = 10_000
+
+# 20 ms between two steps of giving space back, each of which takes some 10 ms: commits go in between.
+GIVE_BACK_PAUSE_MS = 20
 
 # 1,000 ids a page, 16 cancels under way at once: as many as a store's lanes keep busy, without a queue before others.
 CANCELS_PAGE = 1_000
@@ -51,10 +59,11 @@ async def cancel_runs_of_deleted_workflows(store: Store, *, workflow_id: str | N
 class Housekeeping:
     """Counts every 10 s, and sweeps every `sweep_interval_ms`, for the first time after 10 s."""
 
-    def __init__(self, *, store: Store, clock: Clock, sweep_interval_ms: int) -> None:
+    def __init__(self, *, store: Store, clock: Clock, sweep_interval_ms: int, audit_retention_days: int) -> None:
         self._store = store
         self._clock = clock
         self._sweep_interval_ms = sweep_interval_ms
+        self._audit_retention_days = audit_retention_days
         self._swept_at: float | None = None
         self.swept = 0
         """Ended runs that this process has removed since it began."""
@@ -77,7 +86,10 @@ class Housekeeping:
             pass
 
     async def sweep(self) -> bool:
-        """Remove everything whose time is over; False if another process is at it. Raises StoreUnavailable."""
+        """Remove everything whose time is over, and give its space back; False if another process is at it.
+
+        Raises StoreUnavailable.
+        """
         await cancel_runs_of_deleted_workflows(self._store)
         removed = 0
         while some := await self._store.remove_expired(limit=REMOVED_MAX):
@@ -85,7 +97,15 @@ class Housekeeping:
             self.swept += some
         if removed:
             logger.info("removed %d ended runs whose retention is over", removed)
-        return some is not None
+        if some is None:
+            return False
+        while await self._store.remove_unused_workflows(limit=WORKFLOWS_REMOVED_MAX):
+            pass
+        while await self._store.trim_audit(retention_days=self._audit_retention_days, limit=AUDIT_ROWS_REMOVED_MAX):
+            pass
+        while await self._store.give_back_space():
+            await self._clock.sleep(GIVE_BACK_PAUSE_MS)
+        return True
 
     async def _keep_forever(self) -> None:
         while True:

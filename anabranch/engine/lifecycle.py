@@ -70,6 +70,8 @@ class EngineOptions:
     """How far apart the looks for due work and for foreign changes are; hints shorten them."""
     sweep_interval_ms: int = 300_000
     """5 min between two looks for runs whose retention, counted in days, is over."""
+    audit_retention_days: int = 400
+    """A year, and the weeks in which it is looked at once it is over."""
     blocked_max_ms: int = 60_000
     """60 s: leases are kept so long for an event loop that a handler blocks. What hangs for longer hangs."""
     watches_loop: bool = True
@@ -167,7 +169,12 @@ class Engine:
         """Hints from and to other processes (`ChangeHints`); without a line only within this one."""
         self.notices = StoreNews(hints=self.hints, clock=self.clock, telemetry=telemetry)
         """Told by the store what it has written."""
-        self.housekeeping = Housekeeping(store=store, clock=self.clock, sweep_interval_ms=options.sweep_interval_ms)
+        self.housekeeping = Housekeeping(
+            store=store,
+            clock=self.clock,
+            sweep_interval_ms=options.sweep_interval_ms,
+            audit_retention_days=options.audit_retention_days,
+        )
         self._stopped = False
 
     def may_hold(self, head: InstanceHead) -> bool:

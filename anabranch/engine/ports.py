@@ -416,6 +416,22 @@ class Store(Protocol):
         RunIsOpen for an open run, and for one whose parent is open.
         """
 
+    async def remove_unused_workflows(self, *, limit: int) -> int | None:
+        """Remove at most that many deleted workflows that no run needs, with their versions; how many.
+
+        Schedules and subscriptions that name one go with it, 30 days after it was deleted, unless another workflow
+        has its name by then. None: another process is at it, so ask again later.
+        """
+
+    async def trim_audit(self, *, retention_days: int, limit: int) -> int:
+        """Remove at most that many rows of the audit trail that are older, and record that; how many.
+
+        A day's rows at once. The chain of hashes goes on from the last row that went.
+        """
+
+    async def give_back_space(self) -> bool:
+        """Give a little of what removed rows have left back to the file system; True if there is more."""
+
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(
         self,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anabranch.service.data_service import DataService
     from anabranch.service.failed_logins import FailedLogins
     from anabranch.service.house import House
+    from anabranch.service.purge import Purge
     from anabranch.service.readiness import Readiness
     from anabranch.service.references import References
     from anabranch.service.run_counts import OpenRunCounts
@@ -38,6 +39,7 @@ else:
             "House": "anabranch.service.house",
             "OpenRunCounts": "anabranch.service.run_counts",
             "Principal": "anabranch.service.access",
+            "Purge": "anabranch.service.purge",
             "Readiness": "anabranch.service.readiness",
             "References": "anabranch.service.references",
             "Role": "anabranch.service.access",
@@ -63,6 +65,7 @@ __all__ = [
     "House",
     "OpenRunCounts",
     "Principal",
+    "Purge",
     "Readiness",
     "References",
     "Role",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.engine.audit_trail import NO_HASH, AuditRow, AuditRows, hash_of
+from anabranch.engine.audit_trail import NO_HASH, AuditHead, AuditRow, AuditRows, cut_at, hash_of
 from anabranch.errors import InvalidRequest
 
 # 1,000 rows of an answer: some 300 KB. Who wants more asks again with `before`.
@@ -27,6 +27,8 @@ class Verified:
     """How many rows were found as they were written."""
     broken_at: int | None
     """The position of the first row that is missing or not as it was written; None: all is well."""
+    cut: AuditRow | None = None
+    """The row that says which rows before were removed, because their retention was over; None: none were."""
 
 
 class AuditLog:
@@ -49,17 +51,24 @@ class AuditLog:
     async def verify(self) -> Verified:
         """Read the whole trail, and recompute its hashes up to the row that was the newest when this began.
 
+        Where its oldest rows were removed, it begins with the hash that the record of that has; a trail that begins
+        later without such a record is broken.
+
         Who can write to the database can write a whole new chain: compare the newest hash with one
         that is kept elsewhere to notice that too.
         """
-        head = await self._rows.head()
-        position, hash_before = 0, NO_HASH
+        head, cut = await self._rows.head(), await self._rows.last_cut()
+        begin = AuditHead(0, NO_HASH) if cut is None else cut_at(cut)
+        if any(row.position <= begin.position for row in await self._rows.rows_after(0, limit=1)):
+            return Verified(0, broken_at=1, cut=cut)  # rows stand where they are said to have been removed
+        position, hash_before = begin.position, begin.hash
         while position < head.position:
             page = [row for row in await self._rows.rows_after(position, limit=_PAGE) if row.position <= head.position]
             for row in page:
                 if row.position != position + 1 or row.hash != hash_of(row, hash_before):
-                    return Verified(position, broken_at=position + 1)
+                    return Verified(position - begin.position, broken_at=position + 1, cut=cut)
                 position, hash_before = row.position, row.hash
             if not page:
-                return Verified(position, broken_at=position + 1)
-        return Verified(position, broken_at=None if hash_before == head.hash else max(position, 1))
+                return Verified(position - begin.position, broken_at=position + 1, cut=cut)
+        broken_at = None if hash_before == head.hash else max(position, 1)
+        return Verified(position - begin.position, broken_at=broken_at, cut=cut)

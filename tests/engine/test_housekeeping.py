@@ -59,7 +59,7 @@ async def test_counts_are_folded_every_ten_seconds_and_a_sweep_comes_every_inter
     clock = QuickClock()
     wire = Wire(clock)
     store = MemoryStore(MemoryDatabase(now=lambda: clock.slept_ms), faults=wire)
-    keeping = Housekeeping(store=store, clock=clock, sweep_interval_ms=INTERVAL_MS)
+    keeping = Housekeeping(store=store, clock=clock, sweep_interval_ms=INTERVAL_MS, audit_retention_days=400)
     await keeping.start()
     await turns_until(lambda: len(wire.times_of("remove_expired")) == 3)
     await keeping.stop()
@@ -73,7 +73,7 @@ async def test_an_outage_only_puts_it_off() -> None:
     wire = Wire(clock)
     wire.cut = True
     store = MemoryStore(MemoryDatabase(now=lambda: clock.slept_ms), faults=wire)
-    keeping = Housekeeping(store=store, clock=clock, sweep_interval_ms=INTERVAL_MS)
+    keeping = Housekeeping(store=store, clock=clock, sweep_interval_ms=INTERVAL_MS, audit_retention_days=400)
     await keeping.start()
     await turns_until(lambda: len(wire.times_of("fold_counts")) == 3)
     assert wire.times_of("remove_expired") == []
@@ -87,7 +87,7 @@ async def test_a_run_is_there_for_its_retention_and_then_is_not() -> None:
     store = MemoryStore(MemoryDatabase(now=lambda: clock.slept_ms))
     row = await committed(store, ending(await born(store, retention_days=2)))
     open_ = await born(store, retention_days=1)
-    keeping = Housekeeping(store=store, clock=clock, sweep_interval_ms=INTERVAL_MS)
+    keeping = Housekeeping(store=store, clock=clock, sweep_interval_ms=INTERVAL_MS, audit_retention_days=400)
     clock.slept_ms = 2 * DAY_MS - 1
     assert await keeping.sweep()
     assert await row_of(store, row.head.instance_id) == row
@@ -140,6 +140,8 @@ async def test_thousands_of_runs_are_cancelled_in_pages() -> None:
     for _ in range(2 * CANCELS_PAGE + 1):
         await born(store, workflow_id=saved.workflow_id)
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id, force=True)
-    assert await Housekeeping(store=store, clock=QuickClock(), sweep_interval_ms=INTERVAL_MS).sweep()
+    assert await Housekeeping(
+        store=store, clock=QuickClock(), sweep_interval_ms=INTERVAL_MS, audit_retention_days=400
+    ).sweep()
     counts = await store.count_runs(tenant_id=TENANT)
     assert counts == {saved.workflow_id: {Status.CANCELLED: 2 * CANCELS_PAGE + 1}}

@@ -1,19 +1,21 @@
 """The rows of the audit trail, and the head of their chain.
 
 Handed by the composition root to `service/audit_log`; `keys`, `secrets`, `data_queries` and
-`definitions` call `record` or `record_deed` inside their own transactions. Nothing here changes or
-removes a row. Shares the lanes of the store that it is built on.
+`definitions` call `record` or `record_deed` inside their own transactions. Nothing here changes a
+row; `upkeep` removes the oldest ones (`trim_trail`), which is on record too. Shares the lanes of the store that it is
+built on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import takewhile
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, text, update
+from sqlalchemy import Connection, delete, insert, select, text, update
 
-from anabranch.engine.audit_trail import NO_HASH, AuditEntry, AuditHead, AuditRow, chained
+from anabranch.engine.audit_trail import CUT, NO_HASH, AuditEntry, AuditHead, AuditRow, chained, cut_entry
 from anabranch.engine.store.rooms import SqlRoom
 from anabranch.engine.store.schema import audit_head, audit_log
 
@@ -54,6 +56,12 @@ class AuditTable:
         query = select(*_COLUMNS).where(audit_log.c.position > position).order_by(audit_log.c.position).limit(limit)
         return await self._store.read(lambda connection: [AuditRow(*row) for row in connection.execute(query)])
 
+    async def last_cut(self) -> AuditRow | None:
+        """See `AuditRows.last_cut`. Reads the trail from its end."""
+        query = select(*_COLUMNS).where(audit_log.c.action == CUT).order_by(audit_log.c.position.desc()).limit(1)
+        found = await self._store.read(lambda connection: connection.execute(query).one_or_none())
+        return None if found is None else AuditRow(*found)
+
     async def head(self) -> AuditHead:
         """See `AuditRows.head`."""
         query = select(audit_head.c.position, audit_head.c.hash).where(_THE_HEAD)
@@ -87,6 +95,22 @@ def record_deed(
     """The same for what somebody did, if it is known who; what the program does by itself is not on record."""
     if actor is not None:
         record(connection, AuditEntry(tenant_id, actor, action, target, details), now=now)
+
+
+def trim_trail(connection: Connection, *, before: int, every_ms: int, limit: int, now: int) -> int:
+    """Remove the oldest rows, those before a time and at most so many; how many.
+
+    The next row records where the trail was cut, with the hash of the last row that went: the chain goes on from there.
+    Nothing is cut before the oldest row is `every_ms` older than it had to become. Inside the caller's transaction.
+    """
+    oldest = select(audit_log.c.position, audit_log.c.at, audit_log.c.hash).order_by(audit_log.c.position)
+    rows = list(takewhile(lambda row: row.at < before, connection.execute(oldest.limit(limit))))
+    if not rows or rows[0].at >= before - every_ms:
+        return 0
+    last = rows[-1]
+    connection.execute(delete(audit_log).where(audit_log.c.position <= last.position))
+    record(connection, cut_entry(AuditHead(last.position, last.hash), rows=len(rows)), now=now)
+    return len(rows)
 
 
 def _locked_head(connection: Connection) -> AuditHead:

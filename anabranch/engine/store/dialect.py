@@ -173,6 +173,15 @@ class Dialect(Protocol):
     ) -> list[Event]:
         """A page of one log: no further event once their payloads have `bytes_max`."""
 
+    def give_back_space(self, connection: Connection) -> bool:
+        """Give some free pages back to the file system, in a short transaction; True if there are more."""
+
+    def compact(self, connection: Connection) -> None:
+        """Give all of them back, however long that takes and whoever waits for it."""
+
+    def disk_bytes(self, connection: Connection) -> int:
+        """How much of the disk the database takes."""
+
     def event_list(self, rows: str) -> str:
         """The statement that answers with the log rows of a SELECT as `rows.events_from` takes them, in seq order."""
 

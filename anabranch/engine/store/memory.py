@@ -382,6 +382,22 @@ class MemoryStore:
         await self.faults.after("delete_run")
         return True
 
+    async def remove_unused_workflows(self, *, limit: int) -> int | None:
+        """See `ports.Store.remove_unused_workflows`; there are no schedules here."""
+        await self.faults.before("remove_unused_workflows")
+        needed = {row.head.workflow_id for row in self.database.rows()}
+        removed = self.database.definitions.remove_deleted(needed, limit=limit)
+        await self.faults.after("remove_unused_workflows")
+        return removed
+
+    async def trim_audit(self, *, retention_days: int, limit: int) -> int:
+        """See `ports.Store.trim_audit`; there is no audit trail here."""
+        return 0
+
+    async def give_back_space(self) -> bool:
+        """See `ports.Store.give_back_space`; memory is given back by itself."""
+        return False
+
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(
         self,

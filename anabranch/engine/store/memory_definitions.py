@@ -1,14 +1,14 @@
 """What a memory store keeps of workflows: names, numbered versions, what was deleted.
 
-Called by `memory.MemoryStore` alone. Versions are never changed and never forgotten: an ended
-run must stay readable with the definition it was pinned to.
+Called by `memory.MemoryStore` alone. Versions are never changed, and not forgotten while a
+run is there: an ended one must stay readable with the definition it was pinned to.
 """
 
 from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,6 +151,13 @@ class MemoryDefinitions:
             raise WorkflowHasRuns(f"workflow {workflow.newest.name} has open runs")
         workflow.deleted = True
         del self._names[tenant_id, workflow.newest.name]
+
+    def remove_deleted(self, needed: Collection[str | None], *, limit: int) -> int:
+        """Forget at most that many deleted workflows that none of these are; how many."""
+        unused = [id_ for id_, workflow in self._workflows.items() if workflow.deleted and id_ not in needed][:limit]
+        for workflow_id in unused:
+            del self._workflows[workflow_id]
+        return len(unused)
 
     def _live(self, tenant_id: str, workflow_id: str) -> _Workflow:
         workflow = self._workflows.get(workflow_id)

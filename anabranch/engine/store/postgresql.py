@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 import psycopg
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
@@ -37,6 +38,7 @@ from anabranch.engine.store.rows import (
     events_from,
     instance_row,
 )
+from anabranch.engine.store.schema import metadata
 from anabranch.engine.store.timeouts import Timeouts
 from anabranch.engine.store.transactions import transaction
 from anabranch.errors import DatabaseAway
@@ -401,6 +403,24 @@ class PostgresqlDialect:
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
         return _events(notes, payloads)
+
+    def give_back_space(self, connection: Connection) -> bool:
+        """Never: autovacuum does that by itself, as far as it can be done without locking a table."""
+        return False
+
+    def compact(self, connection: Connection) -> None:
+        """See `Dialect.compact`. Pages inside a table are kept for new rows; only VACUUM FULL would give them back.
+
+        On a connection of its own: a vacuum takes as long as it takes, and stands in no transaction.
+        """
+        with self.connect(application_name="anabranch purge", settings=_MIGRATING) as unbounded:
+            unbounded.answer_within_s = None
+            for table in metadata.tables:
+                unbounded.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(table)))
+
+    def disk_bytes(self, connection: Connection) -> int:
+        """The whole database, with its indexes."""
+        return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
 
     def event_list(self, rows: str) -> str:
         """See `Dialect.event_list`."""

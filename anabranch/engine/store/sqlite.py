@@ -58,6 +58,15 @@ ROWS_PER_STATEMENT = 1_024
 # 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB. Each is 4 MB at most.
 LOGS_PER_STATEMENT = 32
 
+# 1 MB a step: some ten milliseconds, in which commits wait.
+PAGES_GIVEN_BACK = 256
+
+# 100 ms for readers to finish with the log; it is emptied the next time otherwise.
+CHECKPOINT_WAIT_MS = 100
+
+# What `PRAGMA auto_vacuum` answers for a file that can be made shorter in steps.
+INCREMENTAL_VACUUM = 2
+
 _UNAVAILABLE = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -276,6 +285,42 @@ class SqliteDialect:
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
         return events_from(orjson.loads(notes), payloads or "")
 
+    def give_back_space(self, connection: Connection) -> bool:
+        """See `Dialect.give_back_space`; the pages at the end of the file are moved into the holes.
+
+        Files from before incremental vacuum have no map of their pages, and keep them until `compact`.
+        """
+        driver = _driver(connection)
+        free = _number(driver, "PRAGMA freelist_count")
+        if free and _number(driver, "PRAGMA auto_vacuum") == INCREMENTAL_VACUUM:
+            # As a script: each step of a statement would give up the interpreter lock, and there is one for each page.
+            driver.executescript(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})")
+            if 0 < _number(driver, "PRAGMA freelist_count") < free:
+                return True
+        self._truncate_log(driver)
+        return False
+
+    def compact(self, connection: Connection) -> None:
+        """See `Dialect.compact`. A file without incremental vacuum is written anew, which gives it that, too."""
+        driver = _driver(connection)
+        if _number(driver, "PRAGMA auto_vacuum") != INCREMENTAL_VACUUM:
+            driver.executescript("PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
+        while self.give_back_space(connection):
+            pass
+
+    def disk_bytes(self, connection: Connection) -> int:
+        """The file and its write-ahead log."""
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def _truncate_log(self, driver: sqlite3.Connection) -> None:
+        """Write the log into the file, which gets shorter by that, and empty it, unless somebody reads from it."""
+        driver.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
+        try:
+            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
+
     def event_list(self, rows: str) -> str:
         """See `Dialect.event_list`."""
         return statements.event_list(rows)
@@ -323,6 +368,16 @@ def _prepare_connection(connection: sqlite3.Connection, _record: object) -> None
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection), "the dialect opened it"
+    return driver
+
+
+def _number(driver: sqlite3.Connection, pragma: str) -> int:
+    return int(driver.execute(pragma).fetchone()[0])
 
 
 def _one_list(connection: Connection, statement: TextClause, **parameters: Any) -> list[Any]:

@@ -29,9 +29,9 @@ from anabranch.engine.store.dialect import Dialect, ForeignEvent
 from anabranch.engine.store.families import touches_family
 from anabranch.engine.store.faults import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.inquiries import Inquiries, find_instance, is_uuid
+from anabranch.engine.store.purging import Purging
 from anabranch.engine.store.revision import check_revision
 from anabranch.engine.store.run_reading import RunReader
-from anabranch.engine.store.upkeep import Upkeep
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
 
 log = logging.getLogger("anabranch.store")
@@ -46,7 +46,7 @@ CONNECT_PAUSE_S = 1.0
 _NO_LIMIT = 2**31 - 1
 
 
-class SqlStore(Inquiries, RunReader, Definitions, Upkeep):
+class SqlStore(Inquiries, RunReader, Definitions, Purging):
     """A store on a SQL database; see `ports.Store` for what each method promises."""
 
     def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:

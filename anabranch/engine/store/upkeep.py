@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import upkeep_statements as statements
-from anabranch.engine.store.audit import record_deed
+from anabranch.engine.store.audit import record_deed, trim_trail
 from anabranch.engine.store.inquiries import is_uuid
 from anabranch.engine.store.rooms import SqlRoom
 from anabranch.engine.store.statements import DELETE_LOG
@@ -26,6 +26,15 @@ from anabranch.errors import NotFound, RunIsOpen
 
 # 10,000 events a transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log goes alone.
 EVENTS_REMOVED_MAX = 10_000
+
+# 32 MB of payloads a transaction, likewise.
+BYTES_REMOVED_MAX = 32 * 1_048_576
+
+# 30 days: who replaces a workflow under its old name finds its schedules and subscriptions as they were.
+NAMED_KEPT_DAYS = 30
+
+# A day's rows of the audit trail go together: each cut is on record itself, and the trail shall not fill with them.
+AUDIT_CUT_EVERY_MS = 86_400_000
 
 _DAY_MS = 86_400_000
 
@@ -105,11 +114,7 @@ class Upkeep(SqlRoom):
                 if counted_until is None:
                     return None
                 doomed = self._expired(connection, limit=limit)
-                if doomed:
-                    ids = {"ids": self.dialect.ids([row.instance_id for row in doomed])}
-                    connection.execute(statements.remove_runs(self.dialect.among_ids), ids)
-                    connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
-                    _uncount(connection, [row for row in doomed if row.completed_at <= counted_until])
+                self._remove(connection, doomed, counted_until)
                 return len(doomed)
 
         return await self.write(remove)
@@ -149,6 +154,52 @@ class Upkeep(SqlRoom):
             raise NotFound(f"there is no run {instance_id}")
         return await self.write(delete)
 
+    async def remove_unused_workflows(self, *, limit: int) -> int | None:
+        """Remove at most that many deleted workflows that no run needs, with their versions and what starts them."""
+
+        def remove(connection: Connection) -> int | None:
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return None
+                named_until = self.dialect.now(connection) - NAMED_KEPT_DAYS * _DAY_MS
+                asked = {"limit": limit, "named_until": named_until}
+                unused = connection.execute(statements.UNUSED_WORKFLOWS, asked).all()
+                for workflow_id, tenant_id, name, is_replaced in unused:
+                    named = {"tenant_id": tenant_id, "name": name, "workflow_id": workflow_id}
+                    for statement in () if is_replaced else statements.NAMING_WORKFLOW:
+                        connection.execute(statement, named)
+                    for statement in statements.OF_WORKFLOW:
+                        connection.execute(statement, {"workflow_id": workflow_id})
+                return len(unused)
+
+        return await self.write(remove)
+
+    async def trim_audit(self, *, retention_days: int, limit: int) -> int:
+        """Remove at most that many rows of the audit trail that are older, and record in it where it was cut."""
+
+        def trim(connection: Connection) -> int:
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return 0
+                now = self.dialect.now(connection)
+                return trim_trail(
+                    connection, before=now - retention_days * _DAY_MS, every_ms=AUDIT_CUT_EVERY_MS, limit=limit, now=now
+                )
+
+        return await self.write(trim)
+
+    async def give_back_space(self) -> bool:
+        """Give a little of what removed rows have left back to the file system; True if there is more."""
+        return await self.write(self.dialect.give_back_space)
+
+    def _remove(self, connection: Connection, doomed: Sequence[Any], counted_until: int) -> None:
+        """Remove these ended runs with their logs, and take them out of the counters."""
+        if doomed:
+            ids = {"ids": self.dialect.ids([row.instance_id for row in doomed])}
+            connection.execute(statements.remove_runs(self.dialect.among_ids), ids)
+            connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
+            _uncount(connection, [row for row in doomed if row.completed_at <= counted_until])
+
     @contextmanager
     def _alone(self, connection: Connection) -> Iterator[int | None]:
         """A transaction with the watermark locked: up to when is counted, or None if another process holds it."""
@@ -167,16 +218,22 @@ class Upkeep(SqlRoom):
             found += connection.execute(statements.expired(self.dialect.row_lock), asked)
             if len(found) >= limit:
                 break
-        events = 0
-        for place, row in enumerate(found):
-            events += row.last_seq
-            if events >= EVENTS_REMOVED_MAX:
-                return found[: place + 1]
-        return found
+        return few_enough(found)
 
 
 def _retentions(connection: Connection) -> Sequence[int]:
     return connection.execute(statements.RETENTIONS).scalars().all()
+
+
+def few_enough(found: Sequence[Any]) -> Sequence[Any]:
+    """The first of these runs, with not many more events and bytes than may be removed at once."""
+    events = size = 0
+    for place, row in enumerate(found):
+        events += row.last_seq
+        size += row.log_bytes
+        if events >= EVENTS_REMOVED_MAX or size >= BYTES_REMOVED_MAX:
+            return found[: place + 1]
+    return found
 
 
 def _uncount(connection: Connection, removed: Sequence[Any]) -> None:

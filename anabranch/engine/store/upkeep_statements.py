@@ -13,6 +13,7 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
+from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
 from anabranch.engine.store.schema import IS_OPEN
 
 # A test run is nobody's statistics.
@@ -97,15 +98,26 @@ RUNS_BY_VERSION = text("""
 
 
 # -- removing ----------------------------------------------------------------------------------
+_OF_REMOVED = "instance_id, tenant_id, workflow_id, status, test, last_seq, log_bytes, completed_at, created_at"
+_HAS_NO_OPEN_PARENT = f"""
+    NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{IS_OPEN})"""
+
+
 @cache
 def expired(row_lock: str) -> TextClause:
     """Ended runs whose time is over, longest ended first, but none that an open parent may still ask for."""
     return text(f"""
-        SELECT instance_id, tenant_id, workflow_id, status, test, last_seq, completed_at FROM workflow_instances AS i
-        WHERE retention_days = :retention_days AND completed_at <= :until
-          AND NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = i.parent_id AND p.{IS_OPEN})
+        SELECT {_OF_REMOVED} FROM workflow_instances AS i
+        WHERE retention_days = :retention_days AND completed_at <= :until AND {_HAS_NO_OPEN_PARENT}
         ORDER BY completed_at LIMIT :limit {row_lock}
     """)
+
+
+COUNT_EXPIRED = text(f"""
+    SELECT count(*), coalesce(sum(last_seq), 0) FROM workflow_instances AS i
+    WHERE retention_days = :retention_days AND completed_at <= :until AND {_HAS_NO_OPEN_PARENT}
+""")
+"""How many of them there are, and with how many events."""
 
 
 @cache
@@ -145,3 +157,100 @@ DROP_EMPTY_COUNT = text("""
     WHERE tenant_id = :tenant_id AND workflow_id = :workflow_id AND status = :status AND runs <= 0
 """)
 """Remove a counter that has come down to nothing: the workflow may be gone too."""
+
+
+_NEXT_RUNS = """
+    FROM workflow_instances
+    WHERE tenant_id = :tenant_id
+      AND (created_at > :created_at OR created_at = :created_at AND instance_id > :instance_id)
+    ORDER BY created_at, instance_id"""
+
+
+@cache
+def purgeable(row_lock: str, *, by_workflow: bool, statuses: int) -> TextClause:
+    """Of the next runs of a tenant in the order of creation, the ended ones that meet the conditions of a purge.
+
+    None that an open parent may still ask for. Goes through so many runs and no further, by ix_instance_listing.
+    """
+    conditions = "AND workflow_id = :workflow_id" if by_workflow else ""
+    if statuses:
+        conditions += f" AND status IN ({', '.join(f':status_{number}' for number in range(statuses))})"
+    return text(f"""
+        SELECT {_OF_REMOVED} FROM workflow_instances AS i
+        WHERE tenant_id = :tenant_id AND completed_at <= :until AND {_HAS_NO_OPEN_PARENT} {conditions}
+          AND instance_id IN (SELECT instance_id {_NEXT_RUNS} LIMIT :looked_at)
+        ORDER BY created_at, instance_id LIMIT :limit {row_lock}
+    """)
+
+
+END_OF_LOOK = text(f"SELECT created_at, instance_id {_NEXT_RUNS} LIMIT 1 OFFSET :looked_at - 1")
+"""The last run that such a statement goes through; nothing if it comes to the end."""
+
+
+_BY_NAME = "workflow IN (w.name, CAST(w.workflow_id AS text))"
+_LIVE_BY_NAME = f"""
+    SELECT 1 FROM workflows AS l
+    WHERE l.name = w.name AND l.tenant_id IN (w.tenant_id, '{CODED_TENANT_ID}') AND l.deleted_at IS NULL"""
+
+
+UNUSED_WORKFLOWS = text(f"""
+        SELECT workflow_id, tenant_id, name, is_replaced FROM (
+            SELECT w.workflow_id, w.tenant_id, w.name, w.deleted_at,
+                   EXISTS ({_LIVE_BY_NAME}) AS is_replaced,
+                   EXISTS (SELECT 1 FROM schedules AS s WHERE s.tenant_id = w.tenant_id AND s.{_BY_NAME})
+                   OR EXISTS (SELECT 1 FROM topic_subscriptions AS t WHERE t.tenant_id = w.tenant_id AND t.{_BY_NAME})
+                   AS is_named
+            FROM workflows AS w
+            WHERE w.deleted_at IS NOT NULL AND w.tenant_id <> '{CODED_TENANT_ID}'
+              AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i
+                              WHERE i.tenant_id = w.tenant_id AND i.workflow_id = w.workflow_id)
+        ) AS unused
+        WHERE is_replaced OR NOT is_named OR deleted_at <= :named_until
+        ORDER BY workflow_id LIMIT :limit
+""")
+"""Deleted workflows that no run needs, and whether another one has taken the name.
+
+What schedules or subscriptions still name stays until `:named_until`. Uses ix_instance_listing_by_workflow.
+"""
+
+OF_WORKFLOW = tuple(
+    text(f"DELETE FROM {table} WHERE workflow_id = :workflow_id")
+    for table in ("workflow_versions", "run_counts", "workflows")
+)
+"""What goes with a workflow that no run needs."""
+
+NAMING_WORKFLOW = tuple(
+    text(f"DELETE FROM {table} WHERE tenant_id = :tenant_id AND workflow IN (:name, CAST(:workflow_id AS text))")
+    for table in ("schedules", "topic_subscriptions")
+)
+"""What would start it."""
+
+
+# -- orphans -----------------------------------------------------------------------------------
+LOGGED_RUNS = text("""
+    WITH RECURSIVE logged(id, number) AS (
+        SELECT (SELECT instance_id FROM workflow_instance_logs WHERE instance_id > :after
+                ORDER BY instance_id LIMIT 1), 1
+        UNION ALL
+        SELECT (SELECT l.instance_id FROM workflow_instance_logs AS l WHERE l.instance_id > logged.id
+                ORDER BY l.instance_id LIMIT 1), number + 1
+        FROM logged WHERE logged.id IS NOT NULL AND number < :limit
+    ) SELECT id, EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = logged.id)
+    FROM logged WHERE id IS NOT NULL ORDER BY id
+""")
+"""The next runs that have a log, and whether they have a row. Looks each up in the primary key."""
+
+ORPHANED_VERSIONS = text("""
+    DELETE FROM workflow_versions
+    WHERE NOT EXISTS (SELECT 1 FROM workflows AS w WHERE w.workflow_id = workflow_versions.workflow_id)
+""")
+"""Versions of workflows that are not there."""
+
+ORPHANED_COUNTS = text("""
+    DELETE FROM run_counts
+    WHERE NOT EXISTS (SELECT 1 FROM workflows AS w WHERE w.workflow_id = run_counts.workflow_id)
+""")
+"""Run counts of workflows that are not there."""
+
+COUNT_ORPHANED_VERSIONS = text(str(ORPHANED_VERSIONS).replace("DELETE", "SELECT count(*)", 1))
+"""How many of these there are."""

@@ -1,0 +1,84 @@
+"""`anabranch purge`: remove ended runs and what nothing needs any more, and give the space back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from anabranch.app import build
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.output import print_document, print_line
+from anabranch.cli.session import open_session
+from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.events import Status
+from anabranch.errors import InvalidRequest
+from anabranch.service.purge import PurgeReport
+
+
+def purge(
+    *,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="DURATION", help="Ended so long ago: 30d, 12h.")
+    ] = None,
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", case_sensitive=False, help="Ended so; may be repeated.")
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Its runs: a name, or the id of a deleted one.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, say what would go.")] = False,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Remove ended runs now, without conditions those whose retention is over, and give the space back.
+
+    Orphans and deleted workflows that no run needs go, too. On SQLite others may have to wait while it works.
+    """
+    age_ms = None if older_than is None else _duration(older_than)
+    session = open_session(database_url=database_url, tenant=tenant)
+
+    async def purged() -> PurgeReport:
+        async with build(session.settings).opened_purge() as service:
+            return await service.purge(
+                tenant_id=session.tenant,
+                actor=CLI_ACTOR,
+                older_than_ms=age_ms,
+                statuses=status or (),
+                workflow=workflow,
+                dry_run=dry_run,
+            )
+
+    report = asyncio.run(purged())
+    if as_json:
+        print_document(
+            {
+                "dryRun": dry_run,
+                "runs": report.runs,
+                "events": report.events,
+                "workflows": report.workflows,
+                "orphanedLogs": report.orphaned_logs,
+                "orphanedVersions": report.orphaned_versions,
+                "bytesBefore": report.bytes_before,
+                "bytesAfter": report.bytes_after,
+            }
+        )
+        return
+    verb = "would be removed" if dry_run else "removed"
+    print_line(f"{verb}: {report.runs} runs with {report.events} events, {report.workflows} deleted workflows")
+    if report.orphaned_logs or report.orphaned_versions:
+        print_line(f"{verb}: orphans: {report.orphaned_logs} logs, {report.orphaned_versions} versions")
+    if not dry_run:
+        freed = report.bytes_before - report.bytes_after
+        print_line(f"given back: {freed:,} bytes; the database takes {report.bytes_after:,}")
+
+
+def _duration(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as refusal:
+        raise InvalidRequest(
+            f"--older-than {text!r} is no duration: {refusal}", hint="Write 30d, 12h or PT5M."
+        ) from None

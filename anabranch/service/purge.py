@@ -1,0 +1,139 @@
+"""Purge: remove ended runs and what nothing needs any more, and give the space back. For people, not for programs.
+
+Called by the command line. What housekeeping does by itself in small steps is done here at once, to the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store import Purged, PurgeFilter
+from anabranch.engine.store.purging import FIRST_PLACE, RUNS_AT_ONCE
+from anabranch.engine.store.state_manager import SqlStore
+from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
+from anabranch.service.admission import is_run_id
+
+# 30 s, looking five times a second, for a process that is just removing or counting: that takes some 50 ms.
+PATIENCE_S = 30.0
+PAUSE_S = 0.2
+
+WORKFLOWS_AT_ONCE = 100
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeReport:
+    """What a purge removed, or (a dry run) would remove."""
+
+    runs: int
+    events: int
+    workflows: int
+    """Deleted workflows that no run needs any more; 0 in a dry run, because runs may go with it."""
+    orphaned_logs: int
+    orphaned_versions: int
+    bytes_before: int
+    bytes_after: int
+
+
+class Purge:
+    """Removes what is asked for from one database."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+
+    async def purge(
+        self,
+        *,
+        tenant_id: str,
+        actor: str,
+        older_than_ms: int | None = None,
+        statuses: Sequence[Status] = (),
+        workflow: str | None = None,
+        dry_run: bool = False,
+    ) -> PurgeReport:
+        """Remove ended runs, whatever their retention; without any condition those whose retention is over.
+
+        Then orphans and deleted workflows that no run needs. Raises InvalidRequest, NotFound, StoreUnavailable.
+        """
+        store = self._store
+        still_open = [status.value for status in statuses if not status.is_terminal]
+        if still_open:
+            raise InvalidRequest(
+                f"only ended runs are purged, and {still_open[0]} is no end", hint="COMPLETED, FAILED or CANCELLED."
+            )
+        before = await store.disk_bytes()
+        if older_than_ms is None and not statuses and workflow is None:
+            runs = await self._expired(dry_run=dry_run)
+        else:
+            wanted = PurgeFilter(
+                tenant_id=tenant_id,
+                ended_before=await store.now() - (older_than_ms or 0),
+                workflow_id=None if workflow is None else await self._workflow_id(tenant_id, workflow),
+                statuses=tuple(dict.fromkeys(statuses)),
+            )
+            runs = await self._matching(wanted, dry_run=dry_run, actor=actor)
+        logs = await self._orphaned_logs(dry_run=dry_run)
+        versions = await store.remove_orphaned_versions(dry_run=dry_run)
+        workflows = 0 if dry_run else await self._unused_workflows()
+        if not dry_run:
+            await store.compact()
+        return PurgeReport(runs.runs, runs.events, workflows, logs, versions, before, await store.disk_bytes())
+
+    async def _matching(self, wanted: PurgeFilter, *, dry_run: bool, actor: str) -> Purged:
+        runs = events = 0
+        place: tuple[int, str] | None = FIRST_PLACE
+        while place is not None:
+            step = partial(self._store.purge_runs, wanted, after=place, dry_run=dry_run, actor=actor)
+            some = await _patiently(step)
+            runs, events, place = runs + some.runs, events + some.events, some.place
+        return Purged(runs, events, None)
+
+    async def _expired(self, *, dry_run: bool) -> Purged:
+        expired = await self._store.count_expired()
+        if dry_run:
+            return expired
+        runs = 0
+        while some := await _patiently(lambda: self._store.remove_expired(limit=1_000)):
+            runs += some
+        return Purged(runs, expired.events if runs else 0, None)
+
+    async def _unused_workflows(self) -> int:
+        removed = 0
+        while some := await _patiently(lambda: self._store.remove_unused_workflows(limit=WORKFLOWS_AT_ONCE)):
+            removed += some
+        return removed
+
+    async def _orphaned_logs(self, *, dry_run: bool) -> int:
+        count = 0
+        place: str | None = FIRST_PLACE[1]
+        while place is not None:
+            orphaned, place = await self._store.orphaned_logs(after=place)
+            count += len(orphaned)
+            if not dry_run:
+                for start in range(0, len(orphaned), RUNS_AT_ONCE):
+                    await self._store.remove_logs(orphaned[start : start + RUNS_AT_ONCE])
+        return count
+
+    async def _workflow_id(self, tenant_id: str, workflow: str) -> str:
+        found = await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow)
+        if found is not None:
+            return found.workflow_id
+        if is_run_id(workflow):
+            return workflow  # of a deleted one: its runs are found by the id alone
+        raise NotFound(f"there is no workflow {workflow}", hint="Name a deleted one by its id.")
+
+
+async def _patiently(ask: Callable[[], Awaitable[T | None]]) -> T:
+    """The answer, once no other process removes or counts. Raises StoreUnavailable if that takes too long."""
+    for _ in range(int(PATIENCE_S / PAUSE_S)):
+        answer = await ask()
+        if answer is not None:
+            return answer
+        await asyncio.sleep(PAUSE_S)
+    raise StoreUnavailable("runs are being counted or removed by another process", hint="Try again in a moment.")

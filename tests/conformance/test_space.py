@@ -1,0 +1,288 @@
+"""What is not needed any more goes, and its space with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from anabranch.engine.audit_trail import CUT, AuditEntry
+from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store import AuditTable, PurgeFilter, upkeep
+from anabranch.engine.store.purging import FIRST_PLACE
+from anabranch.engine.store.sqlite import PAGES_GIVEN_BACK, SqliteDialect
+from anabranch.engine.store.state_manager import SqlStore
+from anabranch.service.audit_log import AuditLog
+from anabranch.service.purge import Purge
+from tests.conformance.building import TENANT, born, committed, completed, ending, input_set, new_id, turn
+
+DAY_MS = 86_400_000
+only_sql = pytest.mark.only_on("sqlite", "postgresql", because="the memory store has no such tables")
+only_sqlite = pytest.mark.only_on("sqlite", because="PostgreSQL gives space back by itself")
+
+_SCHEDULE = text("""
+    INSERT INTO schedules (schedule_id, tenant_id, name, workflow, kind, timezone, anchor_at, input, missed, enabled,
+        created_at, updated_at)
+    VALUES (:id, 'default', CAST(:workflow AS text), CAST(:workflow AS text), 'cron', 'UTC', 0, 'null', 'skip', true, 0, 0)
+""")
+_SUBSCRIPTION = text("""
+    INSERT INTO topic_subscriptions (subscription_id, tenant_id, head, pattern, workflow, created_at)
+    VALUES (:id, 'default', 'a', 'a.*', :workflow, 0)
+""")
+
+
+async def ended(store: Store, *, output: Any = None, **head: Any) -> InstanceRow:
+    row = await born(store, input_set(), completed("a", output=output), **head)
+    return await committed(store, ending(row))
+
+
+async def execute(store: Store, statement: str, **parameters: Any) -> Any:
+    assert isinstance(store, SqlStore)
+
+    def run(connection: Any) -> Any:
+        result = connection.execute(text(statement), parameters)
+        return result.all() if result.returns_rows else None
+
+    return await store.write(run)
+
+
+async def saved(store: Store, name: str, **definition: Any) -> str:
+    return (await store.save_workflow(tenant_id=TENANT, name=name, title=None, definition=definition)).workflow_id
+
+
+# -- disk --------------------------------------------------------------------------------------
+@only_sqlite
+async def test_space_is_given_back_in_small_steps(store: SqlStore) -> None:
+    rows = [await ended(store, output="x" * 100_000, retention_days=0) for _ in range(60)]
+    await store.compact()
+    before = await store.disk_bytes()
+    assert before > 6_000_000
+    while await store.remove_expired(limit=100):
+        pass
+    assert await store.disk_bytes() > 6_000_000, "pages are free, and still there"
+    steps = 1
+    while await store.give_back_space():
+        steps += 1
+        await born(store)  # commits go in between
+    assert steps > 6_000_000 / 4_096 / PAGES_GIVEN_BACK - 1
+    assert await store.disk_bytes() < 1_000_000
+    assert await store.get_instance(rows[0].head.instance_id) is None
+
+
+@only_sqlite
+async def test_a_file_from_before_gets_its_map_by_being_compacted(tmp_path: Path) -> None:
+    from anabranch.engine.store import open_store
+    from anabranch.migrations import ensure_schema
+
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    ensure_schema(url, auto_migrate=True)
+    store = open_store(url)
+    await store.start()
+    try:
+        await execute(store, "PRAGMA auto_vacuum = NONE")
+        await execute(store, "VACUUM")
+        assert await execute(store, "PRAGMA auto_vacuum") == [(0,)]
+        assert not await store.give_back_space()
+        await store.compact()
+        assert await execute(store, "PRAGMA auto_vacuum") == [(2,)]
+        assert isinstance(store.dialect, SqliteDialect)
+    finally:
+        await store.stop()
+
+
+@only_sql
+async def test_a_sweep_removes_no_more_bytes_at_once_than_it_may(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "BYTES_REMOVED_MAX", 250_000)
+    for _ in range(5):
+        await ended(store, output="x" * 100_000, retention_days=0)
+    assert [await store.remove_expired(limit=100) for _ in range(3)] == [3, 2, 0]
+
+
+# -- deleted workflows ---------------------------------------------------------------------------
+async def test_a_deleted_workflow_goes_once_no_run_needs_it_and_a_live_one_stays(store: Store) -> None:
+    gone, kept = await saved(store, "gone"), await saved(store, "kept")
+    await store.save_workflow(tenant_id=TENANT, name="kept", title=None, definition={"a": 1}, workflow_id=kept)
+    run = await ended(store, workflow_id=gone, retention_days=0)
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=gone)
+    assert await store.remove_unused_workflows(limit=9) == 0
+    assert await store.get_definition(gone, 1) is not None
+    assert await store.remove_expired(limit=9) == 1
+    assert await store.remove_unused_workflows(limit=9) == 1
+    assert await store.get_definition(gone, run.head.workflow_version) is None
+    assert [await store.get_definition(kept, version) is not None for version in (1, 2)] == [True, True]
+
+
+async def test_so_many_workflows_at_once(store: Store) -> None:
+    for number in range(3):
+        await store.delete_workflow(tenant_id=TENANT, workflow_id=await saved(store, f"w{number}"))
+    assert [await store.remove_unused_workflows(limit=2) for _ in range(3)] == [2, 1, 0]
+
+
+@only_sql
+async def test_what_starts_a_deleted_workflow_goes_with_it_after_a_month(store: SqlStore) -> None:
+    deleted = await saved(store, "named")
+    await execute(store, str(_SCHEDULE), id=new_id(), workflow="named")
+    await execute(store, str(_SUBSCRIPTION), id=new_id(), workflow=deleted)
+    await execute(store, str(_SCHEDULE), id=new_id(), workflow="other")
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=deleted)
+    assert await store.remove_unused_workflows(limit=9) == 0
+    await execute(store, "UPDATE workflows SET deleted_at = deleted_at - :by", by=31 * DAY_MS)
+    assert await store.remove_unused_workflows(limit=9) == 1
+    assert await execute(store, "SELECT workflow FROM schedules") == [("other",)]
+    assert await execute(store, "SELECT workflow FROM topic_subscriptions") == []
+    assert await execute(store, "SELECT count(*) FROM workflow_versions") == [(0,)]
+
+
+@only_sql
+async def test_what_names_a_deleted_workflow_stays_if_another_has_its_name(store: SqlStore) -> None:
+    deleted = await saved(store, "named")
+    await execute(store, str(_SCHEDULE), id=new_id(), workflow="named")
+    await store.delete_workflow(tenant_id=TENANT, workflow_id=deleted)
+    replacement = await saved(store, "named")
+    await execute(
+        store, "UPDATE workflows SET deleted_at = deleted_at - :by WHERE deleted_at IS NOT NULL", by=31 * DAY_MS
+    )
+    assert await store.remove_unused_workflows(limit=9) == 1
+    assert await execute(store, "SELECT workflow FROM schedules") == [("named",)]
+    assert await store.get_definition(replacement, 1) is not None
+
+
+# -- the audit trail -----------------------------------------------------------------------------
+async def trail_of(store: SqlStore, *, rows: int, old: int) -> AuditLog:
+    """A trail of so many rows, the first of them older than a year, by more than a day."""
+    table = AuditTable(store)
+    now = await store.now()
+    at = iter([now - 400 * DAY_MS] * old + [now] * 100)
+    store.dialect.now = lambda connection: next(at)  # type: ignore[method-assign]
+    for number in range(rows):
+        await table.append(AuditEntry("acme", "cli", "key.created", f"key_{number}", {}))
+    store.dialect.now = lambda connection: now  # type: ignore[method-assign]
+    return AuditLog(table)
+
+
+@only_sql
+async def test_old_rows_of_the_trail_go_and_the_rest_is_still_proved(store: SqlStore) -> None:
+    log = await trail_of(store, rows=7, old=4)
+    assert await store.trim_audit(retention_days=365, limit=100) == 4
+    rows = await log.list(None)
+    assert [(row.position, row.action) for row in rows] == [(8, CUT), *((n, "key.created") for n in (7, 6, 5))]
+    verified = await log.verify()
+    assert (verified.broken_at, verified.rows) == (None, 4)
+    assert verified.cut is not None and verified.cut.target == "4"
+    assert await store.trim_audit(retention_days=365, limit=100) == 0
+
+
+@only_sql
+async def test_a_trail_may_be_cut_again_where_it_was_cut(store: SqlStore) -> None:
+    log = await trail_of(store, rows=7, old=6)
+    assert await store.trim_audit(retention_days=365, limit=3) == 3
+    assert await store.trim_audit(retention_days=365, limit=3) == 3
+    verified = await log.verify()
+    assert (verified.broken_at, verified.rows) == (None, 3)
+    assert [row.target for row in await log.list(None)] == ["6", "3", "key_6"]
+
+
+@only_sql
+async def test_rows_are_cut_a_day_at_a_time(store: SqlStore) -> None:
+    await trail_of(store, rows=3, old=3)
+    assert await store.trim_audit(retention_days=400, limit=9) == 0, "just over: the rest of the day is waited for"
+    assert await store.trim_audit(retention_days=398, limit=9) == 3
+
+
+@only_sql
+@pytest.mark.parametrize(
+    ("forgery", "broken_at"),
+    [
+        ("DELETE FROM audit_log WHERE position = 5", 5),
+        ("DELETE FROM audit_log WHERE position <= 6", 5),
+        ("UPDATE audit_log SET actor = 'nobody' WHERE position = 6", 6),
+        ("UPDATE audit_log SET details = replace(details, '\"rows\": 4', '\"rows\": 3') WHERE position = 8", 8),
+        ("UPDATE audit_log SET action = 'key.created' WHERE position = 8", 1),
+    ],
+)
+async def test_a_trail_that_was_cut_by_hand_is_broken(store: SqlStore, forgery: str, broken_at: int) -> None:
+    log = await trail_of(store, rows=7, old=4)
+    await store.trim_audit(retention_days=365, limit=100)
+    await execute(store, forgery)
+    assert (await log.verify()).broken_at == broken_at
+
+
+@only_sql
+async def test_a_row_that_is_put_back_before_the_cut_shows(store: SqlStore) -> None:
+    log = await trail_of(store, rows=7, old=4)
+    await store.trim_audit(retention_days=365, limit=100)
+    await execute(
+        store,
+        "INSERT INTO audit_log (position, tenant_id, at, actor, action, target, details, hash)"
+        " SELECT 2, tenant_id, at, actor, action, target, details, hash FROM audit_log WHERE position = 6",
+    )
+    assert (await log.verify()).broken_at == 1
+
+
+# -- purging -------------------------------------------------------------------------------------
+@only_sql
+async def test_a_purge_takes_the_ended_runs_that_are_meant_and_no_other(store: SqlStore) -> None:
+    workflow = await saved(store, "orders")
+    parent = await born(store)
+    child = await ended(store, parent_id=parent.head.instance_id)
+    other_tenant = await ended(store, tenant_id="other")
+    await born(store)
+    plain, of_workflow = await ended(store), await ended(store, workflow_id=workflow)
+    failed = await born(store)
+    await store.append_cancel(tenant_id=TENANT, instance_id=failed.head.instance_id, reason="no")
+    purge = Purge(store)
+
+    async def count(**wanted: Any) -> int:
+        return (await purge.purge(tenant_id=TENANT, actor="cli", dry_run=True, **wanted)).runs
+
+    assert await count(older_than_ms=0) == 3
+    assert await count(older_than_ms=3_600_000) == 0
+    assert await count(workflow="orders") == 1
+    assert await count(workflow=workflow, statuses=[Status.FAILED]) == 0
+    assert await count(statuses=[Status.CANCELLED, Status.COMPLETED]) == 3
+    assert await count() == 0, "no retention is over"
+    report = await purge.purge(tenant_id=TENANT, actor="cli", statuses=[Status.COMPLETED])
+    assert (report.runs, report.events) == (2, plain.last_seq + of_workflow.last_seq)
+    assert await store.get_instance(child.head.instance_id) is not None, "its parent may ask for it"
+    assert await store.get_instance(other_tenant.head.instance_id) is not None
+    assert await store.get_instance(plain.head.instance_id) is None
+    (row,) = await AuditTable(store).list_rows(tenant_id=TENANT, limit=9, before=None)
+    assert (row.action, row.details) == ("runs.purged", '{"runs": 2}')
+
+
+@only_sql
+async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.engine.store.purging.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(upkeep, "EVENTS_REMOVED_MAX", 3)
+    for _ in range(7):
+        await ended(store)
+    wanted = PurgeFilter(TENANT, await store.now() + 1)
+    first = await store.purge_runs(wanted, after=FIRST_PLACE, dry_run=True, actor="cli")
+    assert first is not None and first.runs == 1 and first.place is not None
+    purge = Purge(store)
+    assert (await purge.purge(tenant_id=TENANT, actor="cli", older_than_ms=0, dry_run=True)).runs == 7
+    assert (await purge.purge(tenant_id=TENANT, actor="cli", older_than_ms=0)).runs == 7
+    assert (await store.count_runs(tenant_id=TENANT)) == {}
+
+
+@only_sql
+async def test_a_purge_removes_orphans_and_says_so(store: SqlStore) -> None:
+    rows = [await born(store) for _ in range(4)]
+    for row in rows[:2]:
+        await execute(store, "DELETE FROM workflow_instances WHERE instance_id = :id", id=row.head.instance_id)
+    workflow = await saved(store, "orders")
+    await execute(store, "DELETE FROM workflows WHERE workflow_id = :id", id=workflow)
+    purge = Purge(store)
+    dry = await purge.purge(tenant_id=TENANT, actor="cli", dry_run=True)
+    assert (dry.orphaned_logs, dry.orphaned_versions) == (2, 1)
+    report = await purge.purge(tenant_id=TENANT, actor="cli")
+    assert (report.orphaned_logs, report.orphaned_versions) == (2, 1)
+    again = await purge.purge(tenant_id=TENANT, actor="cli")
+    assert (again.orphaned_logs, again.orphaned_versions) == (0, 0)
+    assert len(await store.read_log(rows[2].head.instance_id)) == 1
+    assert turn(rows[2]).events == []

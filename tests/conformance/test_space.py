@@ -26,7 +26,8 @@ only_sqlite = pytest.mark.only_on("sqlite", because="PostgreSQL gives space back
 _SCHEDULE = text("""
     INSERT INTO schedules (schedule_id, tenant_id, name, workflow, kind, timezone, anchor_at, input, missed, enabled,
         created_at, updated_at)
-    VALUES (:id, 'default', CAST(:workflow AS text), CAST(:workflow AS text), 'cron', 'UTC', 0, 'null', 'skip', true, 0, 0)
+    VALUES (:id, 'default', CAST(:workflow AS text), CAST(:workflow AS text), 'cron', 'UTC', 0, 'null', 'skip', true,
+        0, 0)
 """)
 _SUBSCRIPTION = text("""
     INSERT INTO topic_subscriptions (subscription_id, tenant_id, head, pattern, workflow, created_at)

@@ -259,6 +259,8 @@ async def test_a_purge_takes_the_ended_runs_that_are_meant_and_no_other(store: S
 @only_sql
 async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anabranch.engine.store.purging.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("anabranch.engine.store.purging.RUNS_LOOKED_AT", 3)
+    monkeypatch.setattr("anabranch.engine.store.purging.LOGS_LOOKED_AT", 2)
     monkeypatch.setattr(upkeep, "EVENTS_REMOVED_MAX", 3)
     for _ in range(7):
         await ended(store)
@@ -272,7 +274,8 @@ async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pyte
 
 
 @only_sql
-async def test_a_purge_removes_orphans_and_says_so(store: SqlStore) -> None:
+async def test_a_purge_removes_orphans_and_says_so(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.engine.store.purging.LOGS_LOOKED_AT", 3)
     rows = [await born(store) for _ in range(4)]
     for row in rows[:2]:
         await execute(store, "DELETE FROM workflow_instances WHERE instance_id = :id", id=row.head.instance_id)

@@ -37,6 +37,8 @@ class Character:
     commits_in_flight_max: int
     recoveries_max: int
     clients: int
+    tenants: int
+    """Clients belong to them in turn."""
     runs_per_client: int
     skew_ms: int
     """So far wrong a clock may be when its process starts."""
@@ -65,6 +67,7 @@ class Character:
             lease_ms=self.lease_ms,
             concurrency=self.concurrency,
             held_max=self.held_max,
+            held_per_tenant_max=self.held_max if self.tenants == 1 else self.held_max // 2,
             recoveries_max=self.recoveries_max,
             batch_turns_max=self.batch_turns_max,
             works=slot != self.idle_slot,
@@ -75,6 +78,7 @@ class Character:
 def draw_character(rng: random.Random, *, coded: bool) -> Character:
     """The character that these dice give, of a world of coded runs or of drawn ones alone."""
     slots = rng.choice((1, 2, 2, 3, 3, 4, 5))
+    clients = rng.choice((1, 2, 3))
     return Character(
         slots=slots,
         chaos_steps=rng.choice((700, 1_500, 4_000, 8_000)),
@@ -84,7 +88,8 @@ def draw_character(rng: random.Random, *, coded: bool) -> Character:
         batch_turns_max=rng.choice((1, 3, 256)),
         commits_in_flight_max=rng.choice((1, 2)),
         recoveries_max=rng.choice((1, 1, 2, 10)),
-        clients=rng.choice((1, 2, 3)),
+        clients=clients,
+        tenants=min(clients, rng.choice((1, 2, 3))),
         runs_per_client=rng.choice((4, 8, 16)),
         skew_ms=rng.choice((0, 20, 500)),
         drift=rng.choice((0.005, 0.05)),

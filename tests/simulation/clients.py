@@ -23,8 +23,6 @@ from tests.simulation.judge import Judge
 from tests.simulation.processes import ConnectionLost, SimulatedProcess
 from tests.simulation.programs import EVENTS
 
-TENANT = "default"
-
 # A client that hears nothing for 4 s hangs up and asks another process.
 PATIENCE_S = 4.0
 
@@ -37,7 +35,7 @@ RETRY_S = 0.3
 
 @dataclass(slots=True)
 class Known:
-    """What the clients know of the runs they started."""
+    """What the clients of one tenant know of the runs they started."""
 
     runs: list[str] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
@@ -57,6 +55,7 @@ class Client:
         database: MemoryDatabase,
         processes: Callable[[], list[SimulatedProcess]],
         name: str,
+        tenant_id: str,
     ) -> None:
         self._rng = rng
         self._cases = cases
@@ -65,6 +64,7 @@ class Client:
         self._database = database
         self._processes = processes
         self._name = name
+        self.tenant_id = tenant_id
         self._count = 0
         self.stopped = False
 
@@ -91,7 +91,7 @@ class Client:
         """Start a run; its id."""
         input_ = case.input_beside(self._known.runs[-1] if self._known.runs else None)
         started: StartedRun = await self._call(
-            lambda s: s.execute_workflow(case.name, input_, tenant_id=TENANT, version=case.version, **options)
+            lambda s: s.execute_workflow(case.name, input_, tenant_id=self.tenant_id, version=case.version, **options)
         )
         run = started.instance_id
         self._expect(run in self._database.instances, "an acknowledged call is durable: the started run is absent", run)
@@ -105,7 +105,7 @@ class Client:
         sent_twice = self._rng.random() < 0.2
         try:
             for _ in range(1 + sent_twice):
-                await self._call(lambda s: s.send_signal(run, event, payload, tenant_id=TENANT, key=key))
+                await self._call(lambda s: s.send_signal(run, event, payload, tenant_id=self.tenant_id, key=key))
         except RunIsTerminal:
             self._expect(self._status(run).is_terminal, "RUN_IS_TERMINAL is said of terminal runs only", run)
             return
@@ -116,7 +116,7 @@ class Client:
     async def cancel(self, run: str) -> None:
         """Cancel a run that may have ended."""
         try:
-            await self._call(lambda s: s.cancel_run(run, tenant_id=TENANT, reason="a client's wish"))
+            await self._call(lambda s: s.cancel_run(run, tenant_id=self.tenant_id, reason="a client's wish"))
         except RunIsTerminal:
             ended = self._status(run).is_terminal and self._status(run) is not Status.CANCELLED
             self._expect(ended, "RUN_IS_TERMINAL is said of runs that ended otherwise", run)
@@ -146,7 +146,7 @@ class Client:
         first = self._known.keys[key]
         name = self._database.instances[first].row.head.workflow_name
         started: StartedRun = await self._call(
-            lambda s: s.execute_workflow(name, {}, tenant_id=TENANT, idempotency_key=key)
+            lambda s: s.execute_workflow(name, {}, tenant_id=self.tenant_id, idempotency_key=key)
         )
         self._judge.rarities["start repeated with its key"] += 1
         same = started.instance_id == first and not started.created
@@ -172,7 +172,7 @@ class Client:
             await self.signal(run, note["event"])
 
     async def _read(self, run: str) -> None:
-        shown = await self._call(lambda s: s.get_run(run, tenant_id=TENANT))
+        shown = await self._call(lambda s: s.get_run(run, tenant_id=self.tenant_id))
         self._expect(shown["instanceID"] == run, "a run is shown as itself", run)
 
     async def _call(self, work: Callable[[WorkflowService], Coroutine[Any, Any, Any]]) -> Any:

@@ -21,6 +21,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import CommitFault, Weather
 from tests.simulation.nodes import SimulatedTypes
 from tests.simulation.processes import SimulatedProcess, SkewedClock
+from tests.simulation.turns import WatchedJobs
 
 # 2027-01-15: any day will do that looks like one in the logs.
 EPOCH_MS = 1_800_000_000_000
@@ -203,6 +204,8 @@ class Machines:
             worker_id=worker_id,
             commits_in_flight_max=character.commits_in_flight_max,
         )
+        tasks = process.engine._tasks
+        tasks._jobs = WatchedJobs(tasks._jobs, accuse=self._judge.accuse, rarities=self._rarities)
         self._slots[slot] = process
         self._judge.processes[worker_id] = process
         process.run(self._start(slot, process))

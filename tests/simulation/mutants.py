@@ -188,6 +188,21 @@ MUTANTS = (
         ("task_worker:TaskWorker._process", "execution is None or execution.job is not job", "execution is None"),
     ),
     mutant(
+        "first-in-first-out",
+        "the jobs of a busy tenant keep another tenant's waiting until all of them are done",
+        (
+            "queues.jobs:_Round.begin",
+            "self.jobs[job.tenant_id] = deque((job,))\n    self.tenants.append(job.tenant_id)",
+            'self.jobs[""] = deque((job,))\n    self.tenants.append("")',
+        ),
+        ("queues.jobs:FairJobs.add", "of.jobs.get(job.tenant_id)", 'of.jobs.get("")'),
+    ),
+    mutant(
+        "turn-never-passed-on",
+        "a tenant is served again and again while others wait for their turn",
+        ("queues.jobs:_Round.pop", "tenants.append(tenant_id)", "tenants.appendleft(tenant_id)"),
+    ),
+    mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
         ("rules.waiting:take_signal", "    del signals[seq]\n", ""),

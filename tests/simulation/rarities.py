@@ -57,6 +57,7 @@ EXPECTED = (
     "free instance claimed",
     "handed over at a stop",
     "instance stolen before a commit",
+    "job begun before an older one of another tenant",
     "join raced",
     "lapsed lease claimed",
     "late commit lost",

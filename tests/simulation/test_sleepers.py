@@ -15,7 +15,6 @@ from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.engine.store.memory_records import Transaction
 from anabranch.handlers.registry import builtin_types
-from tests.simulation.clients import TENANT
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machines import DatabaseClock
 from tests.simulation.network import Weather
@@ -72,7 +71,7 @@ class Bedroom:
         """Start so many; each sleeps for what `nap_ms` says of its number."""
         for number in range(count):
             service = self.process.service
-            start = self.process.run(service.execute_workflow("sleeps", nap_ms(number), tenant_id=TENANT))
+            start = self.process.run(service.execute_workflow("sleeps", nap_ms(number), tenant_id="default"))
             self.until(start.done)
         self.until(lambda: len(self.due) == count and not self.process.engine.orchestrator.held_ids)
 

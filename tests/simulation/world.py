@@ -13,12 +13,13 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle, product
 
 from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.handlers import Services, builtin_types
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
 from tests.simulation.character import draw_character
-from tests.simulation.clients import TENANT, Client, Known
+from tests.simulation.clients import Client, Known
 from tests.simulation.control import under_control
 from tests.simulation.faults import Fault, draw_plan
 from tests.simulation.judge import Judge, Violation
@@ -165,9 +166,10 @@ class _World:
             self._database.definitions.register(
                 name=coded.name, version=coded.version, definition={"workflowOptions": coded.options}
             )
-        for case in self._character.drawn_cases:
+        tenants = {f"tenant{number}": Known() for number in range(self._character.tenants)}
+        for tenant_id, case in product(tenants, self._character.drawn_cases):
             self._database.definitions.save(
-                tenant_id=TENANT,
+                tenant_id=tenant_id,
                 name=case.name,
                 title=case.name,
                 definition=case.document,
@@ -176,16 +178,16 @@ class _World:
                 expected_version=None,
             )
         self._machines.start()
-        known = Known()
-        for number in range(self._character.clients):
+        for number, tenant_id in zip(range(self._character.clients), cycle(tenants), strict=False):
             client = Client(
                 rng=random.Random(f"client {self._seed} {number}"),
                 cases=self._character.cases,
-                known=known,
+                known=tenants[tenant_id],
                 judge=self._judge,
                 database=self._database,
                 processes=self._machines.reachable,
                 name=f"client{number}",
+                tenant_id=tenant_id,
             )
             self._clients.append(client)
             self._client_tasks.append(self._loop.create_task(client.act(self._character.runs_per_client)))
@@ -270,10 +272,12 @@ class _World:
     async def _signal_whoever_waits(self) -> None:
         """While calm: people answer the runs that wait for them; of those that wait only for a while, some."""
         dice = random.Random(f"helpful {self._seed}")
+        helpers = {client.tenant_id: client for client in self._clients}
         while True:
             await asyncio.sleep(SIGNAL_EVERY_S)
             for instance_id, run in list(self._judge.runs.items()):
                 for waiting in list(run.waits.values()):
                     note = waiting.payload.value
                     if run.ended is None and ("dueAt" not in note or dice.random() < ANSWERED_IN_TIME):
-                        await self._clients[0].signal(instance_id, note["event"])
+                        tenant_id = self._database.instances[instance_id].row.head.tenant_id
+                        await helpers[tenant_id].signal(instance_id, note["event"])

@@ -71,6 +71,6 @@ def version_summary(version: WorkflowEntry) -> dict[str, Any]:
 def _graph(definition: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "nodes": definition.get("nodes", []),
-        "edges": definition.get("edges", []),
+        "edges": definition.get("edges") or [],
         "workflowOptions": definition.get("workflowOptions"),
     }

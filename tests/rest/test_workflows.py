@@ -109,7 +109,8 @@ async def test_null_clears_a_field_and_a_whole_document_clears_what_it_leaves_ou
 
 
 async def test_what_was_read_is_the_same_version_when_it_is_saved(served: Served):
-    for document in (RICH, echo("plain", notes=None)):
+    alone = {"name": "alone", "nodes": [{"id": "start", "type": "start"}]}
+    for document in (RICH, echo("plain", notes=None), alone, alone | {"name": "alone-null", "edges": None}):
         saved = await served.save(document)
         for path in (f"/v1/workflows/{saved['name']}", f"/v1/workflows/{saved['name']}/document"):
             read = (await served.ask("GET", path)).json

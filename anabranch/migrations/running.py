@@ -68,9 +68,9 @@ def upgrade(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str:
 def current(url: str, *, connect_wait_s: float = CONNECT_WAIT_S) -> str | None:
     """The schema version of a database; None if it has none yet. Changes nothing."""
     dialect = dialect_of(url)
-    if isinstance(dialect, SqliteDialect) and not dialect.path.exists():
+    if _is_file_missing(dialect):
         return None
-    with _connected(dialect, wait_s=connect_wait_s) as connection:
+    with _connected(dialect, wait_s=connect_wait_s, changes=False) as connection:
         return revision_of(connection)
 
 
@@ -96,11 +96,18 @@ def ensure_schema(
 def _refuse_empty(url: str, *, connect_wait_s: float) -> None:
     """Raise DatabaseMissing, or SchemaMismatch where the tables of another program are."""
     dialect = dialect_of(url)
-    if isinstance(dialect, SqliteDialect) and not dialect.path.exists():
+    if _is_file_missing(dialect):
         raise DatabaseMissing(f"there is no {dialect.place}")
-    with _connected(dialect, wait_s=connect_wait_s) as connection:
+    with _connected(dialect, wait_s=connect_wait_s, changes=False) as connection:
         refuse_unversioned(connection, place=dialect.place)
-    raise DatabaseMissing(f"the {dialect.place} is empty: it has no tables of anabranch")
+    raise DatabaseMissing(f"the {dialect.place} has no tables of anabranch")
+
+
+def _is_file_missing(dialect: Dialect) -> bool:
+    try:
+        return isinstance(dialect, SqliteDialect) and not dialect.path.is_file()
+    except OSError:
+        return True  # a name that no file can have, or a folder that may not be read
 
 
 def _refuse_newer(dialect: Dialect, connection: Connection) -> None:
@@ -110,11 +117,14 @@ def _refuse_newer(dialect: Dialect, connection: Connection) -> None:
 
 
 @contextmanager
-def _connected(dialect: Dialect, *, wait_s: float) -> Iterator[Connection]:
-    """A connection, waited for; the driver's errors leave as StoreUnavailable."""
-    if isinstance(dialect, SqliteDialect):
+def _connected(dialect: Dialect, *, wait_s: float, changes: bool = True) -> Iterator[Connection]:
+    """A connection, waited for; the driver's errors leave as StoreUnavailable.
+
+    With `changes` a SQLite file is made where there is none, and set up for a store.
+    """
+    if isinstance(dialect, SqliteDialect) and changes:
         _make_room(dialect.path)
-    engine = dialect.engine(commits=False)
+    engine = dialect.reader() if isinstance(dialect, SqliteDialect) and not changes else dialect.engine(commits=False)
     give_up_at = time.monotonic() + (wait_s if dialect.is_remote else 0)
     try:
         while True:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -117,13 +119,37 @@ def test_three_slashes_before_an_absolute_path_are_noticed(anabranch: Command, f
     assert f"There is sqlite:///{folder}/data/shop.db" in printed.err
 
 
-def test_a_file_without_tables_is_left_without_tables(anabranch: Command, folder: Path) -> None:
+def test_files_of_others_stay_as_they_are(anabranch: Command, folder: Path) -> None:
     (folder / "empty.db").touch()
+    with closing(sqlite3.connect(folder / "shop.db")) as shop:
+        shop.execute("CREATE TABLE orders (number INTEGER)")
+    (folder / "notes.db").write_text("no database at all\n" * 1_000)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
 
-    printed = anabranch("runs", "list", "--database-url", "sqlite:///empty.db")
+    for name in ("empty.db", "shop.db"):
+        printed = anabranch("runs", "list", "--database-url", f"sqlite:///{name}")
+        assert (printed.code, printed.err.split(":")[0]) == (2, "error DATABASE_NOT_FOUND")
+        assert f"{name} has no tables of anabranch" in printed.err
+    for name in (*before, "."):
+        assert anabranch("doctor", "--database-url", f"sqlite:///{folder}/{name}").code != 0
+    assert anabranch("runs", "list", "--database-url", "sqlite:///notes.db").code == 1
+
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_a_folder_is_no_database(anabranch: Command, folder: Path) -> None:
+    assert anabranch("migrate").code == 0
+
+    printed = anabranch("runs", "list", "--database-url", "sqlite:///.anabranch")
 
     assert (printed.code, printed.err.split(":")[0]) == (2, "error DATABASE_NOT_FOUND")
-    assert "is empty" in printed.err
+    assert "There is sqlite:///.anabranch/anabranch.db" in printed.err
+
+
+def test_a_name_that_no_file_can_have_is_told_like_any_other(anabranch: Command, folder: Path) -> None:
+    printed = anabranch("runs", "list", "--database-url", f"sqlite:///{'long' * 100}.db")
+
+    assert (printed.code, printed.err.split(":")[0]) == (2, "error DATABASE_NOT_FOUND")
 
 
 def test_an_empty_postgresql_database_stays_empty(anabranch: Command, empty_postgres_url: str) -> None:

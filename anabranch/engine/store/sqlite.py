@@ -141,6 +141,16 @@ class SqliteDialect:
         with self.transaction(connection):
             pass
 
+    def reader(self) -> Engine:
+        """An engine that neither makes the file nor changes it: it may be another program's."""
+        url = f"{self.path.as_uri()}?mode=rw"  # not `ro`: a write-ahead log needs its index beside it, even to be read
+
+        def connect() -> sqlite3.Connection:
+            timeout_s = self._busy_timeout_ms / 1000
+            return sqlite3.connect(url, uri=True, timeout=timeout_s, check_same_thread=False, isolation_level=None)
+
+        return create_engine("sqlite://", poolclass=NullPool, isolation_level="AUTOCOMMIT", creator=connect)
+
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
         """A write transaction: the lock is taken at once, so nothing read in it can go stale."""
         return transaction(connection, "BEGIN IMMEDIATE", driver_error=sqlite3.Error)

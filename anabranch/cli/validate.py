@@ -41,8 +41,13 @@ def _print_report(file: Path, report: dict[str, Any]) -> None:
     for problem in warnings:
         print_line(f"warning {problem_line(problem)}")
     if not report["valid"]:
-        print_line(f"{file} is refused: {len(errors)} errors, {len(warnings)} warnings")
+        print_line(f"{file} is refused: {_counted(len(errors), 'error')}, {_counted(len(warnings), 'warning')}")
         return
     unbounded, most = report["unbounded"], report["activationsMax"]
     ends = "always ends" if report["terminates"] else f"may never end: {', '.join(unbounded)} without a bound"
-    print_line(f"{file} is valid; a run {ends}{'' if most is None else f', at most {most} activations'}")
+    bound = "" if most is None else f", at most {_counted(most, 'activation')}"
+    print_line(f"{file} is valid; a run {ends}{bound}")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

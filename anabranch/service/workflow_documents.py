@@ -63,7 +63,7 @@ def updated(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 def is_same(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Do two documents say the same? The order of top-level fields is no difference, nor is null instead of absent.
 
-    No edges are an empty list of edges: so they are answered. Below the top level every difference in the JSON text counts.
+    Absent edges are an empty list, as answers have them. Below the top level every difference in the JSON text counts.
     """
     return _texts(stored) == _texts(wanted)
 

@@ -254,7 +254,7 @@ def test_a_problem_is_told_with_what_to_do(anabranch: Command, write: Write) -> 
     document["nodes"] = [{**GREETING["nodes"][1], "type": "sett"}, *GREETING["nodes"][::2]]
     told = anabranch("validate", write("near.json", document)).out
     assert "UNKNOWN_TYPE in node greet: " in told and "(Did you mean 'set'?)" in told
-    assert "UNKNOWN_FIELD at /inputSchema: " in told and "('inputSchema' belongs into workflowOptions.)" in told
+    assert "UNKNOWN_FIELD at /inputSchema: " in told and "('inputSchema' belongs in workflowOptions.)" in told
 
 
 def test_iterations_are_folded_and_failures_come_first(anabranch: Command, write: Write) -> None:

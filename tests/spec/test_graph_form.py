@@ -240,13 +240,16 @@ def test_fields_without_an_effect_are_warned_about_where_they_ask_for_one():
 @pytest.mark.parametrize(
     ("place", "field", "hint"),
     [
-        ("workflow", "inputSchema", "'inputSchema' belongs into workflowOptions."),
-        ("workflow", "joinMode", "'joinMode' belongs to a node."),
+        ("workflow", "inputSchema", "'inputSchema' belongs in workflowOptions."),
+        ("workflow", "joinMode", "'joinMode' belongs in a node."),
         ("workflow", "workflowoptions", "Did you mean 'workflowOptions'?"),
-        ("node", "deadline", "'deadline' belongs into workflowOptions."),
-        ("node", "sourceHandle", "'sourceHandle' belongs to an edge."),
-        ("node", "values", "'values' belongs into the node's config."),
+        ("node", "deadline", "'deadline' belongs in workflowOptions."),
+        ("node", "sourceHandle", "'sourceHandle' belongs in an edge."),
+        ("node", "values", "'values' belongs in the node's config."),
         ("node", "output_variable", "Did you mean 'outputVariable'?"),
+        ("node", "maxAttempts", "'maxAttempts' belongs in the `retry` of a node."),
+        ("edge", "source", "Did you mean 'upstreamNodeID'?"),
+        ("edge", "to", "Did you mean 'downstreamNodeID'?"),
         ("edge", "source_handle", "Did you mean 'sourceHandle'?"),
     ],
 )

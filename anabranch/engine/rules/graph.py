@@ -129,7 +129,7 @@ def parse(document: Any, node_types: NodeTypes | None = None, *, bytes_max: int 
     """The graph of a definition, with the problems of its form in `errors` and `warnings`.
 
     Takes any value whatsoever and raises nothing. Beyond a limit of size or depth, only that
-    is reported: the rest is not looked at. With `node_types` a field that belongs into a node's
+    is reported: the rest is not looked at. With `node_types` a field that belongs in a node's
     config is said to.
     """
     graph = Graph()

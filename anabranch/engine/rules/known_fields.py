@@ -6,7 +6,7 @@ A new field is added here first; without an entry it is warned about.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from difflib import get_close_matches
 
 WORKFLOW_FIELDS = frozenset({"title", "name", "nodes", "edges", "workflowOptions", "viewport", "notes", "$schema"})
@@ -44,7 +44,14 @@ EXTENSION_PREFIX = "x-"
 CLOSE = 0.6
 A_SLIP = 0.8
 
+# How other tools spell the ends of an edge.
+_EDGE_SPELLINGS = {
+    **dict.fromkeys(("source", "sourceNodeID", "from"), "upstreamNodeID"),
+    **dict.fromkeys(("target", "targetNodeID", "to"), "downstreamNodeID"),
+}
+
 _OWNERS = (
+    (frozenset({"maxAttempts", "attempts", "backoff"}), "the `retry` of a node"),
     (OPTION_FIELDS, "workflowOptions"),
     (NODE_FIELDS - {"id", "name"}, "a node"),
     (EDGE_FIELDS - {"id"}, "an edge"),
@@ -57,16 +64,18 @@ def is_extension(name: str) -> bool:
     return name.startswith(EXTENSION_PREFIX)
 
 
-def advice_on(name: str, known: Collection[str], *, config_fields: Collection[str] = ()) -> str | None:
+def advice_on(name: str, known: Set[str], *, config_fields: Collection[str] = ()) -> str | None:
     """What the author of an unknown field probably meant: where it belongs, or how it is spelled.
 
     `known` are the fields of the object that it stands in, `config_fields` those of the node's config.
     """
     if name in config_fields:
-        return f"{name!r} belongs into the node's config."
+        return f"{name!r} belongs in the node's config."
     for fields, owner in _OWNERS:
         if name in fields:
-            return f"{name!r} belongs {'into' if owner == 'workflowOptions' else 'to'} {owner}."
+            return f"{name!r} belongs in {owner}."
+    if known >= EDGE_FIELDS and name in _EDGE_SPELLINGS:
+        return f"Did you mean {_EDGE_SPELLINGS[name]!r}?"
     return did_you_mean(name, known)
 
 

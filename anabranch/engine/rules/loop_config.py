@@ -10,7 +10,7 @@ from typing import Any
 
 LOOP_TYPE = "loop"
 
-# 100,000 items: each iteration leaves rows, and a run of more belongs into children.
+# 100,000 items: each iteration leaves rows, and a run of more belongs in children.
 ITERATIONS_MAX_FOR_EACH = 100_000
 
 # 1,000 rounds: a condition that never turns false is the usual mistake, and should be noticed soon.

@@ -29,7 +29,7 @@ FETCHES_MAX = 100
 # 16 MB: as large as all outputs of a run together may become.
 CONTEXT_BYTES_MAX = 16_777_216
 
-# 256 KiB of code in one node: a program of that size belongs into a node type of its own.
+# 256 KiB of code in one node: a program of that size belongs in a node type of its own.
 CODE_BYTES_MAX = 262_144
 
 # 64 levels, as for every value; the envelope of a result adds one.

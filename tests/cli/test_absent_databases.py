@@ -47,6 +47,7 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "keys list": (),
     "keys revoke": ("an-id",),
     "audit": (),
+    "purge": (),
 }
 MAKES_ONE = {
     *("dev", "serve", "worker", "run", "migrate", "workflows import"),

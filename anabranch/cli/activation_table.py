@@ -1,13 +1,14 @@
 """The activations of a run for a person: failures first, then every node with its iterations folded into one line.
 
-Called by `runs show`. Reads the `nodes` of a run's document.
+Called by `runs show`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.cli.output import print_line, print_table
@@ -24,27 +25,56 @@ _NUMBERS = re.compile(r"\[[0-9]+\]|[#@][0-9]+")
 Activation = Mapping[str, Any]
 
 
-def print_activations(activations: Sequence[Activation]) -> None:
-    """The failures of a run with their errors, then a line for each node and kind of scope."""
-    failures = [each for each in activations if each["status"] == "error"]
-    if failures:
-        print_line(f"\n{len(failures)} failed:")
-        rows = [[each["nodeID"], each["scope"] or None, each["attempt"], *_error(each)] for each in failures]
-        print_table(("nodeID", "scope", "attempt", "code", "message"), rows[:FAILURES_SHOWN])
-        if len(failures) > FAILURES_SHOWN:
-            print_line(f"and {len(failures) - FAILURES_SHOWN} more; `runs log` has them all")
-    if activations:
-        print_line("")
-        columns = ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt")
-        print_table(columns, [_row(group) for group in _groups(activations)])
+@dataclass(slots=True)
+class _Group:
+    """Activations of one node in scopes that differ by their numbers alone."""
+
+    first: Activation
+    counts: Counter[str] = field(default_factory=Counter)
+    attempt: int = 0
+    began_at: str | None = None
+    ended_at: str | None = None
+    is_open: bool = False
+
+    def add(self, activation: Activation) -> None:
+        self.counts[activation["status"]] += 1
+        self.attempt = max(self.attempt, activation["attempt"])
+        self.began_at = min(filter(None, (self.began_at, activation["startedAt"])), default=None)
+        self.ended_at = max(filter(None, (self.ended_at, activation["endedAt"])), default=None)
+        self.is_open |= activation["endedAt"] is None
 
 
-def _groups(activations: Sequence[Activation]) -> list[list[Activation]]:
-    """Activations of one node in scopes that differ by their numbers alone, in the order of the first of each."""
-    groups: dict[tuple[str, str], list[Activation]] = {}
-    for each in activations:
-        groups.setdefault((each["nodeID"], _kind_of_scope(each["scope"])), []).append(each)
-    return list(groups.values())
+class ActivationTable:
+    """What is told of the activations of one run; they come page by page, and are not kept."""
+
+    def __init__(self) -> None:
+        """Of no activations yet."""
+        self._failures: list[Activation] = []
+        self._failed = 0
+        self._groups: dict[tuple[str, str], _Group] = {}
+
+    def add(self, activations: Iterable[Activation]) -> None:
+        """Count further activations, in the order of their first events."""
+        for each in activations:
+            place = each["nodeID"], _kind_of_scope(each["scope"])
+            self._groups.setdefault(place, _Group(each)).add(each)
+            if each["status"] == "error":
+                self._failed += 1
+                if len(self._failures) < FAILURES_SHOWN:
+                    self._failures.append(each)
+
+    def print_out(self) -> None:
+        """The failures with their errors, then a line for each node and kind of scope."""
+        if self._failures:
+            print_line(f"\n{self._failed} failed:")
+            rows = [[each["nodeID"], each["scope"] or None, each["attempt"], *_error(each)] for each in self._failures]
+            print_table(("nodeID", "scope", "attempt", "code", "message"), rows)
+            if self._failed > FAILURES_SHOWN:
+                print_line(f"and {self._failed - FAILURES_SHOWN} more; `runs log` has them all")
+        if self._groups:
+            print_line("")
+            columns = ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt")
+            print_table(columns, [_row(group) for group in self._groups.values()])
 
 
 def _kind_of_scope(scope: str) -> str:
@@ -56,21 +86,12 @@ def _without_number(number: re.Match[str]) -> str:
     return "[*]" if number[0].startswith("[") else f"{number[0][0]}*"
 
 
-def _row(group: Sequence[Activation]) -> list[Any]:
-    first = group[0]
-    if len(group) == 1:
-        return [first[column] or None for column in ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt")]
-    counts = Counter(each["status"] for each in group)
-    begins = [each["startedAt"] for each in group if each["startedAt"]]
-    ends = [each["endedAt"] for each in group]
-    return [
-        first["nodeID"],
-        _kind_of_scope(first["scope"]),
-        ", ".join(f"{count} {status}" for status, count in counts.items()),
-        max(each["attempt"] for each in group),
-        min(begins, default=None),
-        max(ends) if all(ends) else None,
-    ]
+def _row(group: _Group) -> list[Any]:
+    is_one = group.counts.total() == 1
+    scope = group.first["scope"] if is_one else _kind_of_scope(group.first["scope"])
+    told = group.first["status"] if is_one else ", ".join(f"{count} {status}" for status, count in group.counts.items())
+    ended_at = None if group.is_open else group.ended_at
+    return [group.first["nodeID"], scope or None, told, group.attempt, group.began_at, ended_at]
 
 
 def _error(activation: Activation) -> tuple[str | None, str | None]:

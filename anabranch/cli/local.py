@@ -6,13 +6,14 @@ they ask. Everything that is decided is decided by the façade.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from anabranch.cli.options import CLI_ACTOR
 from anabranch.engine.rules.events import Status
 from anabranch.service import WorkflowService
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
+from anabranch.service.run_view import NODES_SHOWN_MAX
 from anabranch.service.workflow_service import StartedRun
 from anabranch.service.workflow_view import saved_summary
 
@@ -116,6 +117,15 @@ class LocalService:
     async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""
         return await self._service.get_log(instance_id, tenant_id=self._tenant_id, after_seq=after_seq)
+
+    async def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every activation, page by page, in the order of its first event. Raises NotFound."""
+        after_seq: int | None = 0
+        while after_seq is not None:
+            page, after_seq = await self._service.get_steps_page(
+                instance_id, tenant_id=self._tenant_id, limit=NODES_SHOWN_MAX, after_seq=after_seq
+            )
+            yield page
 
     async def cancel_run(self, instance_id: str, *, reason: str) -> str:
         """Return once CANCELLED is committed. Raises NotFound, RunIsTerminal."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.activation_table import print_activations
+from anabranch.cli.activation_table import ActivationTable
 from anabranch.cli.event_lines import event_line
 from anabranch.cli.options import (
     DEFAULT_TENANT,
@@ -96,7 +96,8 @@ def show(
 ) -> None:
     """One run: input, outcome, and its nodes."""
     place = open_place(url=url, token=token, database_url=database_url, tenant=tenant)
-    run = place.ask(lambda service: service.get_run(instance_id))
+    table = ActivationTable()
+    run = place.ask(lambda service: _read_run(service, instance_id, None if as_json else table))
     if as_json:
         print_document(run)
         return
@@ -107,11 +108,20 @@ def show(
         if run[name] is not None:
             print_line(f"\n{name}:")
             print_document(run[name])
-    print_activations(run["nodes"])
-    if len(run["nodes"]) >= run_view.NODES_SHOWN_MAX:
-        print_line(
-            f"only the first {run_view.NODES_SHOWN_MAX:,} activations are counted here; `runs log` has every event"
-        )
+    table.print_out()
+
+
+async def _read_run(service: RunsAndWorkflows, instance_id: str, table: ActivationTable | None) -> dict[str, Any]:
+    """A run, and all its activations in the table."""
+    run = await service.get_run(instance_id)
+    if table is None:
+        return run
+    if len(run["nodes"]) < run_view.NODES_SHOWN_MAX:
+        table.add(run["nodes"])
+        return run
+    async for page in service.step_pages(instance_id):
+        table.add(page)
+    return run
 
 
 @family.command("log")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -214,6 +214,10 @@ class RemoteService:
         """Every activation with timings, output and error, in the order of its first event."""
         return await self._all("v1", "runs", instance_id, "steps")
 
+    def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
+        """The same, page by page."""
+        return self._pages("v1", "runs", instance_id, "steps")
+
     async def cancel_run(self, instance_id: str, *, reason: str) -> str:
         """Return once CANCELLED is committed; a cancelled run stays so. Raises RunIsTerminal if it ended otherwise."""
         path = ("v1", "runs", instance_id, "cancel")
@@ -270,11 +274,13 @@ class RemoteService:
         return await self._do(Request("GET", path, query=query or {}, repeatable=True))
 
     async def _all(self, *path: str, query: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = []
+        return [item async for page in self._pages(*path, query=query) for item in page]
+
+    async def _pages(self, *path: str, query: dict[str, Any] | None = None) -> AsyncIterator[list[dict[str, Any]]]:
         further = {**(query or {}), "limit": str(PAGE_ITEMS)}
         while True:
             page = await self._read(*path, query=further)
-            items += page["items"]
+            yield page["items"]
             if page["nextCursor"] is None:
-                return items
+                return
             further["cursor"] = page["nextCursor"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli.activation_table import print_activations
+from anabranch.cli.activation_table import ActivationTable
 from tests.cli.conftest import GREETING, WAITING, Command
 
 Write = Callable[[str, Any], Path]
@@ -284,15 +284,39 @@ def test_iterations_are_folded_and_failures_come_first(anabranch: Command, write
     assert "3 error, 22 success" in nodes
 
 
+def test_failures_late_in_a_long_loop_are_listed(anabranch: Command, write: Write) -> None:
+    nodes = [
+        {"id": "start", "type": "start"},
+        {"id": "each", "type": "loop", "config": {"source": "{{ctx.input}}", "concurrency": 50, "onItemError": "skip"}},
+        {"id": "divide", "type": "set", "config": {"values": {"part": "{{12 / ctx.item}}"}}},
+    ]
+    edges = [
+        {"upstreamNodeID": "start", "downstreamNodeID": "each"},
+        {"upstreamNodeID": "each", "sourceHandle": "loop", "downstreamNodeID": "divide"},
+        {"upstreamNodeID": "divide", "downstreamNodeID": "each"},
+    ]
+    file = write("divide.json", {"name": "divide", "nodes": nodes, "edges": edges})
+    run = anabranch("run", file, "--input", json.dumps([1] * 1_100 + [0]), "--json").document
+
+    shown = anabranch("runs", "show", run["instanceID"]).out
+
+    told = [line.split() for line in shown[shown.index("1 failed:") :].splitlines()]
+    assert ["divide", "each[1100]", "1", "TEMPLATE_ERROR"] in [words[:4] for words in told]
+    assert ["divide", "each[*]", "1100", "success,", "1", "error", "1"] in [words[:7] for words in told]
+
+
 def test_repeats_of_a_coded_step_are_folded_beside_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     def step(scope: str) -> dict[str, Any]:
         times = {"startedAt": "t1", "endedAt": "t2"}
         return {"nodeID": "fetch", "scope": scope, "status": "success", "attempt": 1, "error": None, **times}
 
-    print_activations([step(scope) for scope in ("", "#2")])
+    table = ActivationTable()
+    table.add([step(scope) for scope in ("", "#2")])
+    table.print_out()
     assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()[2:]] == [
         ["fetch", "-", "success"],
         ["fetch", "#2", "success"],
     ]
-    print_activations([step(scope) for scope in ("", "#2", "#3")])
+    table.add([step("#3")])
+    table.print_out()
     assert "fetch   #*     2 success" in capsys.readouterr().out

@@ -221,7 +221,7 @@ async def test_only_rows_about_signals_and_their_waits_are_read_for_them(store: 
         signal_received("go"),
         waiting("wait", event="go", signalSeq=104),
         completed("wait"),
-        waiting("other", event="stop"),
+        waiting("any", events={"stop": None, "go": {"n": 1}}),
         completed("nap"),
     ]
     row = await born(store, input_set(), *rows)

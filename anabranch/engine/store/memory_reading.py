@@ -13,6 +13,9 @@ from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.store.memory_records import InstanceRecord
 
+_NAMES_SIGNALS = ("event", "events")
+"""What the payload of a wait for a signal has, of one name or of several."""
+
 
 def run_of(record: InstanceRecord, *, activations_max: int) -> RunReading:
     """See `ports.Store.read_run`."""
@@ -54,7 +57,7 @@ def signal_rows(events: Sequence[Event], *, after_seq: int, open_waits: Sequence
     found = []
     for event in events[after_seq:]:
         place = (event.node_id, event.scope)
-        is_wait = event.type is EventType.NODE_WAITING and "event" in event.payload.value
+        is_wait = event.type is EventType.NODE_WAITING and any(name in event.payload.value for name in _NAMES_SIGNALS)
         if is_wait:
             waits.add(place)
         if is_wait or event.type is EventType.SIGNAL_RECEIVED or (event.type in ENDINGS and place in waits):

@@ -75,7 +75,8 @@ NOTES_OF_BODY = f"""
 SIGNALS_AND_WAITS = f"""
     {_FROM_LOG} AND l.seq > :after_seq
       AND (l.event_type = 'SIGNAL_RECEIVED'
-           OR l.event_type = 'NODE_WAITING' AND l.node_id <> '' AND l.payload ->> 'event' IS NOT NULL)"""
+           OR l.event_type = 'NODE_WAITING' AND l.node_id <> ''
+              AND (l.payload ->> 'event' IS NOT NULL OR l.payload ->> 'events' IS NOT NULL))"""
 """Signals, and the rows of waits for them. Goes through the columns of the log after that seq."""
 
 

@@ -375,8 +375,8 @@ async def test_a_run_says_which_worker_advances_it(served: Served):
     released = asyncio.Event()
     commit = served.house.engine.store.commit
 
-    async def held_back(turns: Any) -> Any:
-        outcome = await commit(turns)
+    async def held_back(turns: Any, **options: Any) -> Any:
+        outcome = await commit(turns, **options)
         await released.wait()
         return outcome
 

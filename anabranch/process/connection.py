@@ -147,8 +147,8 @@ class Connection(web.RequestHandler):
             raise ConnectionError("half an answer is sent, and another cannot follow")
         if status < 500:
             # The library quotes the offending bytes on further lines.
-            reason = (message or "").splitlines()
-            response = response_of(BadHttp(f"this is not HTTP: {reason[0][:200]}" if reason else "this is not HTTP"))
+            reason = (message or "").split("\n")[0][:200].rstrip(": ")
+            response = response_of(BadHttp(f"this is not HTTP: {reason}" if reason else "this is not HTTP"))
         else:
             fault = exc if isinstance(exc, Exception) else RuntimeError(f"status {status}")
             response = fault_response(fault, f"{request.method} {request.path}")

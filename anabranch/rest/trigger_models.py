@@ -25,6 +25,10 @@ class ScheduleForm(Form):
     enabled: bool | None = None
 
 
+class Trigger(Request):
+    """No options: what a run is started with is the schedule's."""
+
+
 class Backfill(Request):
     """A range of time whose occurrences are to have runs."""
 

@@ -19,6 +19,7 @@ from anabranch.rest.trigger_models import (
     SubscriptionForm,
     SubscriptionList,
     SubscriptionSummary,
+    Trigger,
 )
 from anabranch.service import backfill_as_json, message_as_json, schedule_as_json, subscription_as_json
 from anabranch.service.access import Role
@@ -177,6 +178,8 @@ ROUTES = (
         "Start a run of a schedule now.",
         Role.OPERATOR,
         {201: StartedRun, 200: StartedRun},
+        body=Trigger,
+        body_required=False,
         headers=(_TRIGGER_KEY,),
         errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
         tag="triggers",

@@ -53,12 +53,10 @@ def check_name(name: str) -> str:
     return name
 
 
-def refused(problems: Sequence[Problem]) -> InvalidRequest:
+def refused(problems: Sequence[Problem], *, hint: str = "Correct it and save again.") -> InvalidRequest:
     """The refusal that says all of it."""
     details = [{"code": code, "pointer": pointer, "message": message} for code, pointer, message in problems]
-    return InvalidRequest(
-        "; ".join(message for _, _, message in problems), hint="Correct it and save again.", details=details
-    )
+    return InvalidRequest("; ".join(message for _, _, message in problems), hint=hint, details=details)
 
 
 def _is_uuid(text: str) -> bool:

@@ -124,7 +124,9 @@ class ScheduleService:
         if len(occurrences) > BACKFILL_MAX:
             last = to_iso(occurrences[BACKFILL_MAX])
             text = f"there are more than {BACKFILL_MAX} occurrences; the first {BACKFILL_MAX} are before {last}"
-            raise refused([("TOO_MANY_OCCURRENCES", "/to", text)])
+            raise refused(
+                [("TOO_MANY_OCCURRENCES", "/to", text)], hint=f"Backfill up to {last}, then go on from there."
+            )
         places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
 
         async def start(occurrence: int) -> tuple[int, StartedRun]:
@@ -164,10 +166,10 @@ def _check_range(since: int, until: int, *, now: int) -> None:
     if since >= until:
         problems.append(("EMPTY_RANGE", "/to", f"{to_iso(until)} is not after {to_iso(since)}"))
     if until > now:
-        text = f"{to_iso(until)} is in the future: for the database it is {to_iso(now)}"
+        text = f"{to_iso(until)} is in the future: the database's clock says {to_iso(now)}"
         problems.append(("IN_THE_FUTURE", "/to", text))
     if problems:
-        raise refused(problems)
+        raise refused(problems, hint="Give another range.")
 
 
 def _awaiting_next(schedule: Schedule, now: int) -> Schedule:

@@ -43,6 +43,10 @@ async def test_a_schedule_is_triggered_now_and_backfilled(served: Served) -> Non
     assert first.headers["Location"] == f"/v1/runs/{again.json['instanceID']}"
     assert (await served.ended(first.json["instanceID"]))["output"] == {"got": 7}
 
+    other_input = await served.ask("POST", "/v1/schedules/daily/trigger", json={"input": 8})
+    assert (other_input.status, other_input.json["error"]["details"][0]["pointer"]) == (422, "/input")
+    assert (await served.ask("POST", "/v1/schedules/daily/trigger", json={}, **once)).status == 200
+
     backfill = "/v1/schedules/daily/backfill"
     filled = await served.ask("POST", backfill, json={"from": "2026-05-01", "to": "2026-05-03T09:00:00Z"})
     assert filled.status == 200, filled.text

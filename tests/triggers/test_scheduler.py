@@ -262,11 +262,11 @@ class Broken:
         self.tries = 0
         self.office: Office | None = None
 
-    async def execute_workflow(self, *arguments: Any, **options: Any) -> Any:
+    async def start_triggered_run(self, *arguments: Any, **options: Any) -> Any:
         self.tries += 1
         if self.office is None:
             raise RuntimeError("a fault")
-        return await self.office.workflows.execute_workflow(*arguments, **options)
+        return await self.office.workflows.start_triggered_run(*arguments, **options)
 
 
 async def test_a_fault_that_repeats_is_told_once_and_tried_until_it_is_mended(

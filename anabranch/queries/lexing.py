@@ -71,7 +71,7 @@ _PATTERNS = {
         _PLAIN_STRING,
         _QUOTED,
         rf"(?P<dollar>(?P<tag>\$(?:{_LETTER}[A-Za-z0-9_\u0080-\U0010ffff]*)?\$).*?(?P=tag))",
-        r"(?P<positional>\$\d+)",
+        r"(?P<positional>\$\d*)",
         _PARAMETER,
         _NUMBER,
         _WORD,
@@ -89,6 +89,7 @@ _PATTERNS = {
         r"\[(?P<bracketed>[^\]]*)\]",
         r"(?P<positional>[?@$#])",
         _PARAMETER,
+        r"(?P<refused>:)",
         _NUMBER,
         _WORD,
         _MARK,
@@ -96,7 +97,8 @@ _PATTERNS = {
     SourceKind.MYSQL: (
         _SPACE,
         r"(?P<comment>\#[^\n]*|--(?=[ \t\n\r]|\Z)[^\n]*)",
-        r"(?P<refused>/\*M?[!+]|\\)",
+        # `--` is a comment only before a space, and what is written for a parameter begins with one.
+        r"(?P<refused>/\*M?[!+]|\\|--)",
         r"(?P<open_comment>/\*)",
         _BINARY,
         _ODD_BINARY,

@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+import orjson
+
 from anabranch.queries.faults import args_invalid
 
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
@@ -153,7 +155,7 @@ def _converted(kind: ParameterType, value: Any) -> Bound:
         return None
     match kind:
         case ParameterType.JSON:
-            return Document(value)
+            return _document(value)
         case ParameterType.BOOL if isinstance(value, bool):
             return value
         case ParameterType.INT if isinstance(value, int) and not isinstance(value, bool):
@@ -180,7 +182,7 @@ _WANTED = {
 
 def _anything(value: Any) -> Bound:
     if isinstance(value, dict | list):
-        return Document(value)
+        return _document(value)
     if isinstance(value, bool | float):
         return value
     if isinstance(value, int):
@@ -197,7 +199,17 @@ def _integer(value: int) -> int:
 def _text(value: str) -> str:
     if "\x00" in value:
         raise ValueError("holds a NUL character")
+    if not value.isprintable() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("holds half of a character (a lone surrogate)")
     return value
+
+
+def _document(value: Any) -> Document:
+    try:
+        orjson.dumps(value)
+    except TypeError as unsuitable:
+        raise ValueError(f"cannot be written as JSON: {unsuitable}") from None
+    return Document(value)
 
 
 def _instant(value: str) -> datetime:

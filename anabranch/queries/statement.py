@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from anabranch.queries.lexing import SourceKind, Token, Unreadable, tokens_of
 from anabranch.queries.limits import PARAMETERS_MAX, SQL_BYTES_MAX
@@ -26,6 +26,8 @@ _WRITING = frozenset({*_READING, "insert", "update", "delete", "replace", "merge
 _WANTS_A_NAME = frozenset({"from", "join", "into", "update", "table", "as", "by"})
 # `f(x FROM y)`: the standard's functions with words between their arguments.
 _TAKES_FROM = frozenset({"extract", "substring", "trim", "overlay", "position"})
+
+_LOCKING = frozenset({("for", "update"), ("for", "share"), ("lock", "in")})
 
 _TEMPLATE = re.compile(r"\{\{\s*[A-Za-z_'\"]|\{%|\{#")
 
@@ -102,6 +104,8 @@ def read_statement(sql: str, kind: SourceKind, *, writes: bool) -> Statement:
         raise StatementRefused([Refusal("SQL_REFUSED", str(problem))]) from None
     tokens, end = _without_last_semicolon(tokens, len(sql))
     refusals = [*_form(tokens, writes=writes), *_places(tokens), *_denied(tokens, kind)]
+    if kind is SourceKind.MYSQL and not writes:
+        refusals += _locks(tokens)
     parameters = tuple(dict.fromkeys(token.value for token in tokens if token.kind == "parameter"))
     if len(parameters) > PARAMETERS_MAX:
         refusals.append(Refusal("SQL_REFUSED", f"{len(parameters)} parameters; the limit is {PARAMETERS_MAX}"))
@@ -188,6 +192,15 @@ def _denied(tokens: Sequence[Token], kind: SourceKind) -> list[Refusal]:
         if (is_call and _DENIED[kind].fullmatch(name)) or _DENIED_NAMES[kind].fullmatch(name):
             refusals.append(Refusal("SQL_REFUSED", f"{token.value} is not for saved queries: its effects leave them"))
     return refusals
+
+
+def _locks(tokens: Sequence[Token]) -> list[Refusal]:
+    """Locks that MySQL and MariaDB take in a read-only transaction too."""
+    words = [token.value.lower() if token.kind == "word" else "" for token in tokens]
+    found = [pair for pair in pairwise(words) if pair in _LOCKING]
+    return [
+        Refusal("SQL_REFUSED", f"`{' '.join(pair).upper()}` locks rows; a reading query does not") for pair in found
+    ]
 
 
 def _pieces(sql: str, tokens: Sequence[Token]) -> tuple[str | Token, ...]:

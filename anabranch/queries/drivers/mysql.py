@@ -44,6 +44,9 @@ _UNREACHABLE = {2002, 2003, 2006, 2013, 1040, 1053}
 # quoted, by these rules.
 _SQL_MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
+# How SHOW GRANTS writes names: in backticks, whatever the server's own settings are.
+_SPELLING = ("SET SESSION sql_mode = ''", "SET SESSION sql_quote_show_create = 1")
+
 _OWN = "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN (%s, %s)"
 
 # What an account may hold on all databases at once. Everything else reaches beyond its own (FILE, PROCESS,
@@ -148,6 +151,8 @@ def _grants(connection: Any) -> list[str]:
             cursor.execute(text)
             return [str(row[0]) for row in cursor.fetchall()]
 
+        for setting in _SPELLING:
+            ask(setting)
         grants = ask("SHOW GRANTS")
         roles = [found["role"] for grant in grants if (found := _ROLE.match(grant))]
         if not roles:

@@ -12,7 +12,11 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from anabranch.queries.drivers.orders import Order
 from anabranch.queries.lexing import SourceKind, Token, Unreadable, tokens_of
+
+VALUE = "v /*"
+"""Of every parameter."""
 
 _LETTERS = "abexnuqEXNU01_$é'\"`\\ -/*;:%#@[]{}|!\n\r\t\x0b\x0c\x01\x1f\x7f\x85\u00a0\u2028"
 
@@ -23,6 +27,7 @@ _ODD_SPACES = ["\x0b", "\x0c", "\x01", "\u00a0", "#c\n", "--x\n", "--\x01x\n", "
 _COMMON = ["'a'", "'it''s'", "''", "'\\'", "'a\\'b'", "'a\\\\'", "'--'", "'/*'", "'*/'", "'a\nb'", '"a"', '"a""b"',
            "1", "1.5", ".5", "1e3", "0x1F", "1_000", "NULL", "true", "(1)", "(SELECT 2)", "('b')", "lower('A')",
            "x'41'", "X'4''1'", "b'01'", "n'a'", "N'it''s'", "x'4z'", "e'a'", "E'\\'", "':a'",
+           ":p", ":p", ":q", "'a' = :p", "$:p", "x:p", "--:p", "-:p", ":é(+'a')",
            "length('a')", "CASE WHEN 'a' = 'b' THEN 'c' ELSE 'd' END", "(SELECT 'x' FROM (SELECT 1 AS a) AS t)",
            ]  # fmt: skip
 _OWN: Mapping[SourceKind, Sequence[str]] = {
@@ -71,9 +76,32 @@ def accepted(text: str, kind: SourceKind) -> list[Token] | None:
         tokens = list(tokens_of(text, kind))
     except Unreadable:
         return None
-    if any(token.kind == "parameter" or (token.kind == "mark" and token.value == ";") for token in tokens):
+    if any(token.kind == "mark" and token.value == ";" for token in tokens):
         return None
     return tokens
+
+
+def rendered(tokens: Sequence[Token], text: str, kind: SourceKind) -> str:
+    """The text as a server gets it: with what the driver writes for each parameter."""
+    pieces: list[str | Sequence[str]] = []
+    position = 0
+    for token in tokens:
+        if token.kind == "parameter":
+            pieces += [text[position : token.start], [token.value]]
+            position = token.end
+    order = Order([*pieces, text[position:]], "select", {}, False, 1, 1, 1, 1)
+    return order.render(lambda name: placeholder(name, tokens, kind))
+
+
+def placeholder(name: str, tokens: Sequence[Token], kind: SourceKind) -> str:
+    """What the driver writes for a parameter; MySQL's writes the value, which is `VALUE` here."""
+    number = parameters(tokens).index(name) + 1
+    return {SourceKind.POSTGRESQL: f"${number}", SourceKind.SQLITE: f"?{number}", SourceKind.MYSQL: f"'{VALUE}'"}[kind]
+
+
+def parameters(tokens: Sequence[Token]) -> Sequence[str]:
+    """The names of the parameters, each once."""
+    return list(dict.fromkeys(token.value for token in tokens if token.kind == "parameter"))
 
 
 def plain(tokens: Sequence[Token], text: str, kind: SourceKind) -> str:
@@ -90,7 +118,8 @@ def plain(tokens: Sequence[Token], text: str, kind: SourceKind) -> str:
             and "mark" in (before.kind, token.kind)
             and (before.value, token.value) != ("-", "-")
         )
-        parts += ["" if is_joined else " ", _spelled(token, text, kind)]
+        spelled = placeholder(token.value, tokens, kind) if token.kind == "parameter" else _spelled(token, text, kind)
+        parts += ["" if is_joined and token.kind != "parameter" else " ", spelled]
         before = token
     return "".join(parts).strip(" ")
 

@@ -201,6 +201,32 @@ async def test_no_attack_gets_through(shop: Bench, mariadb: MariaServer, sql: st
     assert mariadb.execute("SELECT is_used_lock('anabranch')") == [(None,)]
 
 
+async def test_what_is_written_for_a_parameter_makes_no_comment_of_what_follows(shop: Bench) -> None:
+    with pytest.raises(InvalidRequest, match="--"):
+        await shop.ask("SELECT 1 --:p /* \n, 'seen by the server alone' -- */", {"p": 1})
+
+
+@pytest.mark.parametrize("lock", ["LOCK IN SHARE MODE", "FOR UPDATE", "FOR SHARE"])
+async def test_a_reading_query_locks_no_rows(shop: Bench, lock: str) -> None:
+    with pytest.raises(InvalidRequest, match="locks rows"):
+        await shop.ask(f"SELECT id FROM orders {lock}")
+
+
+@pytest.mark.parametrize("setting", ["sql_mode = 'ANSI_QUOTES'", "sql_mode = 'ORACLE'", "sql_quote_show_create = 0"])
+async def test_roles_count_however_the_server_spells_their_names(
+    bench: Bench, mariadb: MariaServer, maria_shop: str, setting: str
+) -> None:
+    bench.guard.addresses["maria.internal"] = ["127.0.0.1"]
+    user, role = f"{maria_shop.split('//')[1].split(':')[0]}@'%'", f"role{next(_numbers)}"
+    mariadb.execute(f"CREATE ROLE {role}", f"GRANT FILE ON *.* TO {role}", f"GRANT {role} TO {user}")
+    mariadb.execute(f"SET GLOBAL {setting}")
+    try:
+        with pytest.raises(SourceTooPowerful, match="FILE"):
+            await bench.source(maria_shop)
+    finally:
+        mariadb.execute("SET GLOBAL sql_mode = DEFAULT", "SET GLOBAL sql_quote_show_create = 1")
+
+
 @pytest.mark.parametrize(
     "grants",
     [

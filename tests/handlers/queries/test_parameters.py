@@ -57,6 +57,13 @@ def test_nothing_is_converted_silently(kind: str, value: Any) -> None:
     assert (caught.value.code, caught.value.retryable) == ("QUERY_ARGS_INVALID", False)
 
 
+@pytest.mark.parametrize("value", ["a\ud800", ["\ud800"], {"\udfff": 1}])
+def test_half_a_character_is_no_argument(value: Any) -> None:
+    with pytest.raises(NodeFailure) as caught:
+        bind(read_parameters(None, ["a"]), {"a": value})
+    assert caught.value.code == "QUERY_ARGS_INVALID"
+
+
 def test_missing_and_extra_arguments_are_all_named() -> None:
     with pytest.raises(NodeFailure) as caught:
         bind(read_parameters({"id": "int", "name": "string"}, ["id", "name"]), {"Id": 1, "x": 2})

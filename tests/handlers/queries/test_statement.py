@@ -40,7 +40,10 @@ def codes(sql: str, kind: SourceKind = POSTGRESQL, *, writes: bool = False) -> s
         ("SELECT /* /* :a */ :b", SQLITE, "SELECT /* /* :a */ <b>"),
         ("SELECT '\\' , :a # :b", MYSQL, None),
         ("SELECT '\\':a', :b # :c", MYSQL, "SELECT '\\':a', <b> # :c"),
-        ("SELECT 1--:a\n, :b", MYSQL, "SELECT 1--<a>\n, <b>"),
+        ("SELECT 1--:a\n, :b", MYSQL, None),
+        ("SELECT $:a, '$$', :a", POSTGRESQL, None),
+        ("SELECT $a$ :b", POSTGRESQL, None),
+        ("SELECT :é(+'),f(1),('||'--')\n", SQLITE, None),
         ("SELECT :a;  -- the end", POSTGRESQL, "SELECT <a>"),
     ],
 )

@@ -202,10 +202,57 @@ def test_so_many_steps_cost_no_more_under_this_schema_than_under_a_plain_one(sch
     numbers = list(range(steps))
     plain, expensive = ValueSchema({"items": {"type": "integer"}}), ValueSchema(schema)
     assert schema_problems(schema) == []
-    assert plain.problems_within(numbers[: steps - 10], steps) == []
-    allowed = _lines_of(lambda: plain.problems_within(numbers[: steps - 10], steps))
+    fitting = numbers[: steps * 5 // 6 - 10]  # a step for each, and one for five that `items` goes through
+    assert plain.problems_within(fitting, steps) == []
+    allowed = _lines_of(lambda: plain.problems_within(fitting, steps))
     assert expensive.problems_within(numbers, steps) is None, "it uses up its steps"
     assert _lines_of(lambda: expensive.problems_within(numbers, steps)) <= allowed
+
+
+_LONG = ["abcdefgh"] * 20_000
+_NAMES = {f"k{n}": 1 for n in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "value"),
+    [
+        pytest.param({"anyOf": [{"type": "string"}, {}]}, _LONG, id="a message quotes the value"),
+        pytest.param({"anyOf": [{"maxLength": 1}, {}]}, "a" * 200_000, id="a message quotes a text"),
+        pytest.param({"anyOf": [{"const": [_LONG]}, {}]}, [[*_LONG[1:], ""]], id="const"),
+        pytest.param({"anyOf": [{"enum": [[_LONG]]}, {}]}, [[*_LONG[1:], ""]], id="enum"),
+        pytest.param({"anyOf": [{"uniqueItems": True}, {}]}, list(range(20_000)), id="uniqueItems"),
+        pytest.param({"anyOf": [{"uniqueItems": True}, {}]}, [list(range(20_000))], id="uniqueItems inside"),
+        pytest.param({"items": True}, _LONG, id="items"),
+        pytest.param({"contains": True}, _LONG, id="contains"),
+        pytest.param({"additionalProperties": True}, _NAMES, id="additionalProperties"),
+        pytest.param({"patternProperties": {"^z": True}}, _NAMES, id="patternProperties"),
+        pytest.param({"propertyNames": True}, _NAMES, id="propertyNames"),
+        pytest.param({"unevaluatedProperties": True}, {f"k{n}": 1 for n in range(2_000)}, id="unevaluatedProperties"),
+        pytest.param({"unevaluatedItems": True}, [0] * 2_000, id="unevaluatedItems"),
+        pytest.param({"dependentRequired": {"k0": list(_NAMES)}}, _NAMES, id="dependentRequired"),
+    ],
+)
+def test_what_a_keyword_walks_compares_or_quotes_counts(keywords: dict[str, Any], value: Any):
+    schema = ValueSchema({"allOf": [keywords]})
+    repeated = ValueSchema({"allOf": [keywords] * 1_000})
+    assert schema.problems(value) == []
+    assert "steps" in repeated.problems(value)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value", "fits"),
+    [
+        ({"const": 1}, 1.0, True),
+        ({"const": 1}, True, False),
+        ({"const": [1, {"a": None}]}, [1.0, {"a": None}], True),
+        ({"const": {"a": [0]}}, {"a": [False]}, False),
+        ({"enum": [0, "a", [1]]}, False, False),
+        ({"enum": [0, "a", [1]]}, [1], True),
+        ({"enum": []}, None, False),
+    ],
+)
+def test_values_are_compared_as_json_values(keyword: dict[str, Any], value: Any, fits: bool):
+    assert (ValueSchema(keyword).problems(value) == []) is fits
 
 
 def test_a_schema_has_a_bounded_number_of_fields():

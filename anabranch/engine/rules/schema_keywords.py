@@ -2,8 +2,9 @@
 
 Pure. Called by `json_schema` alone. The library evaluates a schema as it stands: references
 that lead to two references each double the work at every step, patterns run on an engine that
-goes back, and `uniqueItems` compares every pair. Here every step is counted, and those
-keywords have implementations that cost what the value's size says.
+goes back, `uniqueItems` compares every pair, and every message quotes the whole value that does not
+fit. Here every step is counted, those keywords have implementations that cost what the value's size
+says, and so do `const` and `enum`; what a keyword walks through, compares or quotes of a value is counted too.
 """
 
 from __future__ import annotations
@@ -36,6 +37,30 @@ ERROR_STEPS = 3
 # A keyword that holds a list (`enum`, `required`) goes through it for every value it checks.
 PARTS_PER_STEP = 20
 
+# Keywords that go through the parts of a value, whatever their schema is, and how many parts a step pays for.
+_WALKING = {
+    "items": 5,
+    "additionalProperties": 5,
+    "patternProperties": 2,
+    "propertyNames": 5,
+    "contains": 2,
+    "uniqueItems": 4,
+}
+
+# The library walks the whole schema again for each part of the value, and looks for each among all the others.
+_REWALKING = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+FIELDS_PER_STEP = 5
+COMPARED_PARTS_PER_STEP = 300
+
+# A value that is compared as a whole: a part is made ready in less than a microsecond.
+FROZEN_PARTS_PER_STEP = 4
+
+# 250 characters of a message: to quote a megabyte takes 12 ms.
+MESSAGE_CHARACTERS_PER_STEP = 250
+
+# 1,000 characters of a message are kept: there may be thousands of them, each with a megabyte in it.
+MESSAGE_KEPT = 1_000
+
 # A letter of a text costs at worst what a thousandth of a step does, in each state a matcher may be in.
 MATCH_WORK_PER_STEP = 1_000
 
@@ -55,12 +80,17 @@ class BoundedKeywords:
     def __init__(self) -> None:
         self._steps_left = 0
         self._patterns: dict[str, Pattern] = {}
+        # What `const` and `enum` want, made ready to compare, by identity: the schema lives as long as this.
+        self._wanted: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}
         keywords: dict[str, Keyword] = {
             **Draft202012Validator.VALIDATORS,
             "pattern": self._pattern,
             "patternProperties": self._pattern_properties,
             "additionalProperties": self._additional_properties,
-            "uniqueItems": _unique_items,
+            "uniqueItems": self._unique_items,
+            "const": self._const,
+            "enum": self._enum,
         }
         self.validator_class = validators.extend(
             Draft202012Validator, {name: self._counted(name, keyword) for name, keyword in keywords.items()}
@@ -71,12 +101,23 @@ class BoundedKeywords:
         self._steps_left = steps
 
     def _counted(self, name: str, keyword: Keyword) -> Keyword:
-        weight = _WEIGHTS.get(name, 1)
+        weight, parts_per_step = _WEIGHTS.get(name, 1), _WALKING.get(name)
 
         def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Errors:
             self._spend(weight + (len(wanted) // PARTS_PER_STEP if isinstance(wanted, (list, dict)) else 0))
+            if parts_per_step is not None and isinstance(value, (list, dict)):
+                walks = len(wanted) if name == "patternProperties" else 1
+                self._spend(len(value) * walks // parts_per_step)
+            elif name in _REWALKING and isinstance(value, (list, dict)):
+                again = self._size(schema) // FIELDS_PER_STEP + len(value) // COMPARED_PARTS_PER_STEP + 1
+                self._spend(len(value) * again)
+            elif name == "dependentRequired":
+                self._spend(sum(map(len, wanted.values())) // PARTS_PER_STEP)
             for error in keyword(validator, wanted, value, schema) or ():
-                self._spend(ERROR_STEPS)
+                self._spend(ERROR_STEPS + len(error.message) // MESSAGE_CHARACTERS_PER_STEP)
+                if len(error.message) > MESSAGE_KEPT:
+                    error.message = error.message[:MESSAGE_KEPT]
+                    error.args = (error.message,)
                 yield error
 
         return check
@@ -125,18 +166,43 @@ class BoundedKeywords:
         self._steps_left -= len(text) * compiled.weight // MATCH_WORK_PER_STEP
         return compiled.matches(text)
 
+    def _unique_items(self, validator: Any, wanted: object, value: Any, schema: Any) -> Errors:
+        if wanted and isinstance(value, list) and len({self._frozen(item) for item in value}) < len(value):
+            yield ValidationError("the list has equal items")
 
-def _unique_items(validator: Any, wanted: object, value: Any, schema: Any) -> Errors:
-    if wanted and isinstance(value, list) and len({_frozen(item) for item in value}) < len(value):
-        yield ValidationError("the list has equal items")
+    def _const(self, validator: Any, wanted: Any, value: Any, schema: Any) -> Errors:
+        if self._frozen(value) != self._ready(wanted):
+            yield ValidationError(f"{wanted!r} was expected")
 
+    def _enum(self, validator: Any, wanted: list[Any], value: Any, schema: Any) -> Errors:
+        frozen = self._frozen(value)
+        if not any(frozen == self._ready(one) for one in wanted):
+            yield ValidationError(f"{value!r} is not one of {wanted!r}")
 
-def _frozen(value: Any) -> Any:
-    """A value that can be put into a set; equal where JSON values are, so true is not 1."""
-    if isinstance(value, bool):
-        return (_BOOLEAN, value)
-    if isinstance(value, list):
-        return tuple(map(_frozen, value))
-    if isinstance(value, dict):
-        return frozenset((name, _frozen(part)) for name, part in value.items())
-    return value
+    def _size(self, schema: Any) -> int:
+        """How many fields and list items a schema has."""
+        if not isinstance(schema, (list, dict)):
+            return 0
+        if id(schema) not in self._sizes:
+            parts = schema.values() if isinstance(schema, dict) else schema
+            self._sizes[id(schema)] = len(schema) + sum(map(self._size, parts))
+        return self._sizes[id(schema)]
+
+    def _ready(self, wanted: Any) -> Any:
+        if not isinstance(wanted, (list, dict)):
+            return self._frozen(wanted)
+        if id(wanted) not in self._wanted:
+            self._wanted[id(wanted)] = self._frozen(wanted)
+        return self._wanted[id(wanted)]
+
+    def _frozen(self, value: Any) -> Any:
+        """A value that can be put into a set; equal where JSON values are, so true is not 1."""
+        if isinstance(value, bool):
+            return (_BOOLEAN, value)
+        if isinstance(value, (list, dict)):
+            self._spend(len(value) // FROZEN_PARTS_PER_STEP)
+        if isinstance(value, list):
+            return tuple(map(self._frozen, value))
+        if isinstance(value, dict):
+            return frozenset((name, self._frozen(part)) for name, part in value.items())
+        return value

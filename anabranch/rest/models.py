@@ -42,7 +42,10 @@ def _day_or_instant(value: Any) -> int:
 def _wait_s(value: Any) -> float:
     if isinstance(value, str) and value.strip().isdecimal():
         raise ValueError(f"a wait has a unit: `{value.strip()[:20]}s`")
-    wait_s = parse_duration(value) / 1000
+    try:
+        wait_s = parse_duration(value) / 1000
+    except ValueError:
+        raise ValueError("a wait is a duration with its unit, such as `30s` or `500ms`") from None
     if wait_s > WAIT_S_MAX:
         raise ValueError(f"a request waits at most {WAIT_S_MAX:.0f}s; ask again to wait longer")
     return wait_s

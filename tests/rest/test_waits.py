@@ -139,7 +139,9 @@ async def test_where_as_many_wait_as_may_an_answer_comes_at_once(served: Served,
     assert "Retry-After" not in (await first).headers
 
 
-@pytest.mark.parametrize(("wait", "told"), [("61s", "at most 60s"), ("30", "`30s`"), ("soon", "duration"), ("", "")])
+@pytest.mark.parametrize(
+    ("wait", "told"), [("61s", "at most 60s"), ("30", "`30s`"), ("soon", "such as `30s`"), ("", "such as `30s`")]
+)
 async def test_a_wait_has_a_unit_and_a_limit(served: Served, wait: str, told: str):
     await served.save(echo())
     for method, path in (("GET", "/v1/runs/0190a5e0-0000-7000-8000-000000000000"), ("POST", "/v1/workflows/echo/runs")):

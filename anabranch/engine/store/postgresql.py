@@ -475,7 +475,9 @@ class PostgresqlDialect:
 
     def _why_cancelled(self) -> str:
         ours = f"the engine sets a statement_timeout of {self.timeouts.statement_ms} ms in its own sessions"
-        return f"{ours}; if this came sooner, somebody cancelled it, or a proxy has a lower limit"
+        return (
+            f"{ours}; if this came sooner, the one of the role, the database or a proxy is lower, or somebody cancelled"
+        )
 
     def _lose_sessions(self, state: str) -> None:
         """A prepared statement of ours is gone, or another's is there: from now on no session is ours."""

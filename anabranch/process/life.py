@@ -11,8 +11,9 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -71,27 +72,32 @@ def health_door(house: House, neighbours: Neighbours) -> web.Application:
 
 
 def run(living: Coroutine[Any, Any, None]) -> None:
-    """Run a life to its end, also one that a signal ends before it is ready.
+    """Run a life to its end, also one that a signal ends before it is ready; the last thing that a process does.
 
-    Threads that do not end then (a synchronous handler may be left in one) are waited for no longer
-    than `THREADS_S_MAX`: the process ends beside them.
+    Threads that do not end then (a synchronous handler may be left in one, or a connection attempt) are waited for no
+    longer than `THREADS_S_MAX`, by the event loop and by the interpreter's own end: the process ends beside them.
     """
-    over = threading.Event()
-
-    def end() -> None:
-        if not over.wait(THREADS_S_MAX):
-            os._exit(0)
 
     async def lived() -> None:
-        await living
-        threading.Thread(target=end, daemon=True, name="end-of-threads").start()
+        try:
+            await living
+        except asyncio.CancelledError:
+            _end_within(THREADS_S_MAX)
+            raise
+        _end_within(THREADS_S_MAX)
 
-    try:
+    with suppress(asyncio.CancelledError):
         asyncio.run(lived())
-    except asyncio.CancelledError:
-        return
-    finally:
-        over.set()
+
+
+def _end_within(seconds: float) -> None:
+    """What is left to do is worth no longer wait: then the process ends, in order."""
+
+    def end() -> None:
+        time.sleep(seconds)
+        os._exit(0)
+
+    threading.Thread(target=end, daemon=True, name="end-in-order").start()
 
 
 async def live(
@@ -122,9 +128,12 @@ async def live(
             await ready(house)
             signals.started()
             await signals.asked.wait()
+            end_at = time.monotonic() + grace_s
             house.readiness.stop_intake()
             stopping = house.engine.stop(grace_s=grace_s - handover_s, within_s=grace_s - closing_s)
             await asyncio.gather(stopping, _tell(house.readiness))
+            # All is handed over that can be. Connections to a database that does not answer are left as they are.
+            _end_within(max(end_at - time.monotonic(), THREADS_S_MAX))
 
 
 @asynccontextmanager

@@ -183,13 +183,17 @@ def _needs_a_name(before: Token, earlier: str, function: str) -> bool:
 
 def _denied(tokens: Sequence[Token], kind: SourceKind) -> list[Refusal]:
     refusals = []
+    before: Token | None = None
     for token, following in zip_longest(tokens, tokens[1:]):
+        # PostgreSQL calls a function of one argument in this form too: `(x).f`.
+        is_attribute = kind is SourceKind.POSTGRESQL and before is not None and before.value == "."
+        before = token
         if token.kind not in ("word", "name"):
             continue
         # A quoted name keeps its case; folded all the same, for a refusal too many is only a nuisance.
         name = token.value.lower()
         is_call = following is not None and following.value == "(" and following.kind == "mark"
-        if (is_call and _DENIED[kind].fullmatch(name)) or _DENIED_NAMES[kind].fullmatch(name):
+        if ((is_call or is_attribute) and _DENIED[kind].fullmatch(name)) or _DENIED_NAMES[kind].fullmatch(name):
             refusals.append(Refusal("SQL_REFUSED", f"{token.value} is not for saved queries: its effects leave them"))
     return refusals
 

@@ -175,3 +175,9 @@ def test_a_column_may_have_the_name_of_a_function_that_is_refused() -> None:
 def test_a_space_of_another_alphabet_is_a_letter_as_it_is_for_postgresql() -> None:
     # Seen as a space, the E would begin a string with escapes, and what follows would be text.
     assert codes("SELECT 1 AS \u00a0E'\\', pg_read_file('x') --'") == {"SQL_REFUSED"}
+
+
+@pytest.mark.parametrize("sql", ["SELECT (pid).pg_terminate_backend FROM a", 'SELECT (1::bigint) . "pg_advisory_lock"'])
+def test_a_function_is_refused_in_the_form_of_an_attribute_too(sql: str) -> None:
+    assert codes(sql) == {"SQL_REFUSED"}
+    assert codes("SELECT (a).name, b.id FROM a, b") == set()

@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.engine import recovery
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.log_limit import LOG_LIMIT
 from tests.engine import nodes
 from tests.engine.conftest import MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
@@ -61,6 +62,7 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
         lease_ms=30_000,
         held_max=100,
         held_per_tenant_max=100,
+        log_limit=LOG_LIMIT,
         known_code=list,
     )
 

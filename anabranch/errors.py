@@ -50,6 +50,22 @@ class InvalidDefinition(AnabranchError):
     hint = "Correct the code; nothing was written."
 
 
+class NotInWorkflow(AnabranchError, RuntimeError):
+    """A workflow function asked its event loop for something that only a step may do."""
+
+    code = "NOT_IN_WORKFLOW"
+    hint = "Do it in a step: the function itself only computes, and waits for its steps."
+
+
+class WorkflowStuck(AnabranchError):
+    """A workflow function waits for what neither a step nor time can bring about, as for a lock that nobody frees."""
+
+    code = "WORKFLOW_STUCK"
+    hint = (
+        "Look at the lines that the message names: what the tasks wait for must come from a step, or from another task."
+    )
+
+
 class StepNotAwaited(AnabranchError):
     """A workflow function has asked for a step and ended without awaiting it, so it was not done."""
 

@@ -1,430 +1,539 @@
-"""One call of the body of a coded run: what it asks for, and when it is answered, suspended or told to stop.
+"""One call of a workflow function: what it asks for, and when it is answered, suspended or told to stop.
 
-Made by `runner` for each job, asked by `steps` on behalf of the author's code. The rules of its
-answers: what has ended is answered in the order of the log, so that branches meet as they met
-before; nothing new is done while the body has not asked for everything that the log has of this
-attempt; and when nothing but waits can move it, it is unwound.
+Made by `runner` for each job, asked by `steps` on behalf of the author's code, which runs on a `WorkflowLoop`. It runs
+until nothing in it is ready, and is told one answer, the next one of the log, over and over. When none is left, what it
+has asked for is begun in order; when nothing is under way either, the function only waits, and is unwound.
 
-It knows the engine by its desk alone, and decides nothing: the journal's rules do.
+All of that happens in `_advance`, a plain callback of the worker's loop. It knows the engine by its desk alone, and
+decides nothing: the rules of coded runs do (`engine.rules.coded`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
-from functools import partial
+import logging
+import sys
+from collections.abc import Coroutine
 from typing import Any
 
 import orjson
 
 from anabranch.durable import branches
-from anabranch.durable.body_tasks import UNWIND_PATIENCE_S, BodyTasks, Interrupted, how_it_ended
-from anabranch.durable.calls import Call, Rest, RestingCalls, Try, is_short
-from anabranch.durable.records import Records
+from anabranch.durable.branches import Branch
+from anabranch.durable.calls import Call, Calls, Place, Stage, Try, is_short
 from anabranch.durable.replay import Replay
-from anabranch.durable.resting import rests
-from anabranch.durable.step_error import StepError, Suspended, SuspensionSwallowed, was_unwound
+from anabranch.durable.step_error import StepError, Suspended, qualified_name
+from anabranch.durable.workflow_loop import WorkflowLoop, WorkflowTimer, line_of_task
 from anabranch.engine.desk import Desk
+from anabranch.engine.failures import failed_by
+from anabranch.engine.plans import PYTHON
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import Slot
 from anabranch.engine.rules.coded.arguments import differ
-from anabranch.engine.rules.coded.places import StepKind, is_step_name, mark, scope_of_call
+from anabranch.engine.rules.coded.places import (
+    TIMER_NAME,
+    StepKind,
+    is_step_name,
+    mark,
+    scope_of_call,
+    scope_of_timer,
+)
+from anabranch.engine.rules.coded.replaying import seed_of
 from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
-    AwaitsSignal,
-    AwaitsTime,
+    AwaitsInstant,
     BodyBlocked,
     BodySuspended,
     GivenUp,
+    LegacyReplayed,
+    StepOutcome,
     StepReport,
 )
-from anabranch.errors import InvalidDefinition
+from anabranch.errors import InvalidDefinition, NotInWorkflow, WorkflowStuck
 
-# 100 ms between looks at a body that waits for something else than its steps: nobody tells us when it has come.
-LOOK_AGAIN_S = 0.1
+logger = logging.getLogger("anabranch.durable")
 
-# 60 s: a body that asked for something new is waited for so long to ask for what the log has, if it does
-# something outside of its steps meanwhile that we cannot see the end of.
-HELD_BACK_S_MAX = 60.0
+# 10 s for steps to end when their function is done with: time to close a connection.
+STOP_PATIENCE_S = 10.0
 
-# 20 turns of the event loop: what a task was told passes through gathers and groups to whoever waits for
-# it, two or three turns a level. Two answers at once would look to the body as if they had come together.
-TURNS_BETWEEN = 20
+# 8 tasks are named where a function is stuck, or leaves some behind: enough to see a pattern.
+TASKS_TOLD_MAX = 8
 
 
 class BodyRun:
-    """One call of a body, from its first line to its end, or to where it has nothing to do but wait."""
+    """One call of a workflow function, from its first line to its end, or to where it has nothing to do but wait."""
 
     def __init__(self, desk: Desk, journal: CodedState, clock: Clock, slot: Slot) -> None:
-        assert journal.body is not None, "a body is called when it was dispatched"
-        self.attempt = journal.body.attempt
-        self.now_ms = journal.body.began_at
-        """The time of the latest row that the body was answered from (ms)."""
-        self._desk, self._slot, self._clock = desk, slot, clock
-        self._loop = asyncio.get_running_loop()
-        self._began_seq = journal.body.began_seq
-        self._called_by = journal.body.called_by
-        self._tasks = BodyTasks()
-        self._calls: dict[str, int] = {}
-        self._resting = RestingCalls()
-        self._pause = 0
-        """Turns of the event loop before the next thing is told."""
-        self._executing: dict[Call, None] = {}
-        self._leaving: BodyBlocked | Suspended | None = None
-        self._interrupt: KeyboardInterrupt | None = None
-        """Somebody ends this process: nothing is said of what was under way, and it is another worker's."""
-        self._awaited: BodySuspended | None = None
-        self._check: asyncio.Handle | None = None
-        self._overdue: asyncio.Future[None] = self._loop.create_future()
-        """Set when the body was told to leave and has not for too long."""
-        self._patience: asyncio.Handle | None = None
+        assert journal.body is not None, "a function is called when it was dispatched"
+        body = journal.body
+        run_id = journal.head.instance_id
+        self.attempt = body.attempt
+        self.seed: int | str = run_id if body.seed is None else body.seed
+        """What random numbers begin with."""
+        self.now_ms = body.began_at
+        """The time of the latest row that the function was told (ms)."""
+        self._desk, self._clock, self._slot = desk, clock, slot
+        self._run_id = run_id
+        self._began_at, self._began_seq = body.began_at, body.began_seq
+        self._called_by, self._python = body.called_by, body.python
+        self._new_rules_since = body.loop_since
+        """None: an older version recorded this attempt, which knew no timers and answered in other rounds."""
+        self._worker_loop = asyncio.get_running_loop()
+        self._loop = WorkflowLoop(  # type: ignore[abstract]  # what is missing, it refuses
+            seed=seed_of(run_id) if body.seed is None else body.seed,
+            timer_set=self._timer_set,
+            timer_cancelled=self._timer_cancelled,
+            described=f"run {run_id}",
+        )
+        self._main: asyncio.Task[Any] | None = None
+        self._over: asyncio.Future[BodySuspended | BodyBlocked | None] = self._worker_loop.create_future()
+        self._has_left = False
+        self.has_swallowed = False
+        """It caught the exception that unwinds it, and went on."""
+        self._calls = Calls()
+        self._numbers: dict[str, int] = {}
         settled = [step for step in journal.steps.values() if step.seq <= desk.settled_seq]
-        self._replay = Replay(settled, attempt=self.attempt, began_seq=self._began_seq)
-        self._records = Records(desk)
+        self._replay = Replay(settled, attempt=self.attempt)
+        self._alarm: asyncio.Handle | None = None
+        self._is_due = False
+        """`_advance` is about to be called."""
 
     # -- the runner's side ----------------------------------------------------------------
-    async def run(self, body: Coroutine[Any, Any, Any]) -> Any:
-        """What the body returns, or how it came not to. Raises what it raises, and what interrupted it."""
-        main = self._tasks.begin(body, began_seq=self._began_seq)
+    async def run(self, function: Coroutine[Any, Any, Any]) -> Any:
+        """What the function returns, or how it came not to. Raises what it raises, and what interrupted it."""
+        self._worker_loop.call_soon(self._begin, function, contextvars.copy_context())
         try:
-            await asyncio.wait({main, self._overdue}, return_when=asyncio.FIRST_COMPLETED)
+            left = await self._over
         except asyncio.CancelledError:
-            await self._unwind()
+            self._worker_loop.call_soon(self._leave)  # not here: no task may be current while it is unwound
+            await self._stop_steps()
             raise
-        finally:
-            self._forget_check()
-            self._overdue.cancel()
-            if self._patience is not None:
-                self._patience.cancel()  # else it would keep all of this in memory until it is due
-        if self._interrupt is None and main.done() and not main.cancelled():
-            raised = main.exception()
-            self._interrupt = raised.interrupt if isinstance(raised, Interrupted) else None
-        if self._interrupt is not None:
-            await self._unwind()
-            raise self._interrupt
-        if self._leaving is None and not self._replay.is_complete:
-            self._leaving = self._changed(how_it_ended(main))
-        if isinstance(self._leaving, BodyBlocked):
-            await self._unwind()
-            return self._leaving
-        if self._awaited is not None:
-            return await self._suspended(main, self._awaited)
-        await self._unwind()
-        return main.result()
+        await self._stop_steps()
+        if left is not None:
+            return left
+        assert self._main is not None, "it has begun"
+        return self._main.result()
 
     def settled(self) -> None:
-        """Rows were committed: answer whoever waited for them, in the order of the log, once we may execute."""
-        self._slot.take_back(self._go_on)
-
-    def _go_on(self) -> None:
-        if self._desk.journal is None or self._leaving is not None:
-            return
-        over = [call for call in self._resting.of(Rest.UNSETTLED, Rest.WAITING) if call.until()]
-        if len(over) > 1:
-            over.sort(key=self._records.seq_of)
-        for call in over:
-            record = self._records.of(call)
-            if record is not None and record.has_ended:
-                self._replay.ended(call.place)
-                if len(over) == 1 and not self._pause and not self._resting.has(Rest.REPLAYED):
-                    self._resting.answer(call)  # nothing stands before it: told at once, if its turn has come
-                else:
-                    self._resting.put(call, Rest.REPLAYED)
-            else:
-                self._resting.answer(call)
-        self._check_soon()
+        """Rows were committed: go on with what follows from them, once we may execute."""
+        self._slot.take_back(self._wake)
 
     def steps_under_way(self) -> list[str]:
         """The steps that are being done."""
-        return [call.shown for call in self._executing]
+        return [call.shown for call in self._calls.of(Stage.TRYING)]
 
     # -- the author's side ----------------------------------------------------------------
-    def call(self, name: str, kind: StepKind, arguments: str | None) -> Call:
+    def ask(self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Call:
         """Number a call of a step. Raises InvalidDefinition for a name that cannot be, before anything is written."""
-        journal = self._records.journal
+        journal = self._journal
+        if asyncio._get_running_loop() is not self._loop:
+            raise NotInWorkflow(f"run {self._run_id}: step {name!r} is asked for outside of the workflow function")
         if not is_step_name(name):
             raise InvalidDefinition(f"{name!r} cannot name a step: write 1 to 128 letters, digits, `.`, `_`, `-`")
-        self._tasks.note_present()
-        number = self._calls[name] = self._calls.get(name, 0) + 1
+        number = self._numbers[name] = self._numbers.get(name, 0) + 1
         first_scope = scope_of_call(number)
         scope = journal.scope_for(name, first_scope, attempt=self.attempt)
-        call = Call(name, scope, kind, branches.present(), arguments)
+        call = Call(name, scope, kind, self._branch(), policy)
+        call.arguments = arguments
         self._replay.ask(call.place, (name, first_scope))
         return call
 
-    async def answer(self, call: Call, try_once: Try, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Any:
-        """What the step came to; until then it is tried, waited for, or both. Raises StepError."""
-        if not self._replay.is_complete and self._records.of(call) is None:
-            await self._rest(call, Rest.HELD, lambda: self._replay.is_complete)
-        cause: BaseException | None = None
-        while True:
-            # Each time anew: between being answered and going on, another row may have been decided and not committed.
-            record = self._records.of(call)
-            if record is None:
-                cause = await self._try(call, 1, try_once, policy)
-            elif not self._records.is_settled(record):
-                await self._rest(call, Rest.UNSETTLED, lambda: self._records.has_settled(call))
-            elif record.kind is not call.kind:
-                await self._stay_blocked(f"step {call.shown} was a {record.kind} before and is a {call.kind} now")
-            elif record.born_in == self.attempt and differ(record.arguments, call.arguments):
-                await self._stay_blocked(call.changed_from(record))
-            elif record.given_up:
-                await self._rest(call, Rest.GIVEN_UP, bool)
-            elif record.has_ended:
-                return await self._deliver(call, record, cause)
-            elif record.phase is Phase.DISPATCHED:
-                cause = await self._try(call, record.attempt, try_once, policy) or cause
-            else:
-                await self._rest(call, Rest.WAITING, lambda: self._records.is_over(call))
+    async def answer(self, call: Call, *, wait: StepOutcome | None = None, try_once: Try | None = None) -> Any:
+        """What the step comes to: it waits for something, or is tried until it ends. Raises StepError."""
+        call.wait, call.try_once = wait, try_once
+        if try_once is not None:
+            call.context = contextvars.copy_context()
+        call.future = future = self._loop.create_future()
+        self._calls.add(call)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._give_up(call)
+            raise
 
     def has_begun(self, call: Call) -> bool:
         """Has the step a row?"""
-        return self._records.of(call) is not None
+        return call.place in self._journal.steps
 
-    # -- steps ----------------------------------------------------------------------------
-    async def _try(self, call: Call, attempt: int, try_once: Try, policy: RetryPolicy) -> BaseException | None:
-        """One attempt, reported; returns once that is committed, or once a wait that it opens is over."""
-        known = mark(call.kind, call.branch.known)
-        self._executing[call] = None
-        try:
-            outcome, cause = await try_once(attempt)
-        except KeyboardInterrupt as interrupt:
-            self._interrupt = interrupt
-            self._leave(Suspended())
-            raise Suspended from None
-        except BaseException:
-            self._check_soon()  # the body may have nothing else to do; where it goes on, it asks for a look itself
-            raise
-        finally:
-            del self._executing[call]
-        report = StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, policy, call.arguments)
-        if isinstance(outcome, AwaitsTime | AwaitsSignal | AwaitsChild):
-            call.asked = report
-            await self._rest(call, Rest.WAITING, lambda: self._records.is_over(call))
-            return None
-        seq = self._records.seq_of(call)
-        self._desk.report(report)
-        await self._rest(call, Rest.UNSETTLED, lambda: self._records.has_settled(call, after=seq))
-        return cause
+    # -- what the loop tells --------------------------------------------------------------
+    def _timer_set(self, timer: WorkflowTimer) -> Call:
+        due_at = self._began_at + timer.due_ms
+        call = Call(
+            TIMER_NAME, scope_of_timer(due_at, timer.number), StepKind.SLEEP, self._branch(), DEFAULT_STEP_RETRY
+        )
+        call.timer, call.wait = timer, AwaitsInstant(due_at)
+        self._replay.ask(call.place)
+        self._calls.add(call)
+        return call
 
-    async def _deliver(self, call: Call, record: Step, cause: BaseException | None) -> Any:
-        """Answer from the log, when it is this row's turn."""
-        if call.future is None:
-            await self._let_others_begin()
-        if not self._replay.was_told(call.place):
-            self._replay.ended(call.place)
-            if self._replay.may_tell(call.place) and not self._pause:
-                self._tell(call)
-            else:
-                await self._rest(call, Rest.REPLAYED, bool)
-        self.now_ms = max(self.now_ms, record.ended_at)
-        call.branch.saw(record.ended_seq)
-        if record.error is not None:
-            error = record.error
-            failure = StepError(error.type, error.message, error.code, error.attempt)
-            failure.stored = error
-            raise failure from cause
-        # A copy of its own: the journal's value is answered again when the body is called again.
-        return orjson.loads(record.output.raw)
-
-    async def _rest(self, call: Call, rest: Rest, until: Callable[[], bool]) -> None:
-        """Return when it is so; what is cancelled because the body leaves is unwound by Suspended."""
-        call.until = until
-        call.future, call.since = self._loop.create_future(), self._loop.time()
-        self._resting.put(call, rest)
-        if self._waits_for_a_commit_alone(call):
-            self._slot.lend()  # a look would find just that
-        else:
-            self._check_soon()
-        try:
-            await call.future
-        except asyncio.CancelledError:
-            if self._leaving is not None:
-                raise Suspended from None
-            self._give_up(call)
-            raise
-        finally:
-            self._resting.remove(call)
-            call.asked = None
+    def _timer_cancelled(self, timer: WorkflowTimer) -> None:
+        self._give_up(timer.owner)
 
     def _give_up(self, call: Call) -> None:
-        """The body has cancelled who waited: what the step waits for must not be consumed by nobody."""
-        if call.asked is None and call.rest in (Rest.WAITING, Rest.UNSETTLED):
-            known = mark(call.kind, call.branch.known)
-            self._desk.report(StepReport(call.name, call.scope, 1, known, self.attempt, GivenUp(), DEFAULT_STEP_RETRY))
+        """The function does not wait any more: nobody is there for what the step comes to."""
+        if self._has_left or call.stage is Stage.OVER:
+            return
+        journal = self._desk.journal
+        record = None if journal is None else journal.steps.get(call.place)
+        is_open = call.stage in (Stage.TRYING, Stage.REPORTED) if record is None else not record.has_ended
+        self._calls.move(call, Stage.OVER)
+        if call.task is not None:
+            call.task.cancel()
+        if is_open:
+            self._desk.report(self._report_of(call, 1, GivenUp()))
 
-    async def _let_others_begin(self) -> None:
-        """An answer took its time when it was given first: tasks that were begun before it have asked by now."""
+    # -- the course of it -----------------------------------------------------------------
+    def _begin(self, function: Coroutine[Any, Any, Any], context: contextvars.Context) -> None:
+        if self._over.done():
+            function.close()  # cancelled before it began
+            return
+        self._main = self._loop.begin(function, context)
+        context.run(branches.begin, self._main, self._began_seq)
+        self._advance()
+
+    def _wake(self) -> None:
+        """Go on soon: never within a task, nor within the commit that has settled something."""
+        if not self._is_due:
+            self._is_due = True
+            self._worker_loop.call_soon(self._advance)
+
+    def _advance(self) -> None:
+        self._is_due = False
         try:
-            await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            if self._leaving is not None:
-                raise Suspended from None
-            raise
+            while not self._over.done() and self._desk.journal is not None:
+                self._loop.drain()
+                if not self._take_turn():
+                    return
+        except Suspended:
+            return  # the run is not advanced here any more
+        except BaseException as failure:  # noqa: BLE001 -- the process ends, or a defect of ours: our caller's, in either case
+            self._end_by(failure)
 
-    async def _stay_blocked(self, why: str) -> None:
-        self._block(why)
-        await asyncio.sleep(UNWIND_PATIENCE_S)  # cancelled at once: the body is unwound
-        raise Suspended
+    def _take_turn(self) -> bool:
+        """Nothing in the function is ready. What next? False: nothing, until something comes from outside."""
+        journal = self._journal
+        changed = self._look_at_new(journal)
+        if changed is not None:
+            return self._block(changed)
+        self._look_at_settled(journal)
+        answer = self._replay.next(journal.endings, settled_seq=self._desk.settled_seq)
+        if answer is not None:
+            return self._tell_next(journal, *answer)
+        if not self._replay.is_complete:
+            return self._fire_unrecorded() or self._changed()
+        if self._main is not None and self._main.done():
+            return self._end(None)
+        if self._new_rules_since is None:
+            self._note_new_rules()
+        self._begin_new()
+        if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):
+            return self._wait_for_others()
+        return self._only_waits(journal)
 
-    # -- what can move the body -----------------------------------------------------------
-    def _tell(self, call: Call) -> None:
-        """Tell the body what this step came to; the next one is told when the body has drawn its conclusions."""
-        self._replay.tell(call.place)
-        if self._tasks.are_several:  # else it does one thing at a time
-            self._pause = TURNS_BETWEEN
-        self._check_soon()
+    def _look_at_new(self, journal: CodedState) -> str | None:
+        """What the log has of the new calls; what is other about one of them than it was."""
+        for call in self._calls.of(Stage.ASKED):
+            record = journal.steps.get(call.place)
+            if record is None:
+                continue
+            if record.kind is not call.kind:
+                return call.changed_from(record)
+            if record.born_in == self.attempt and differ(record.arguments, call.arguments):
+                return call.changed_from(record)
+            self._place(call, record, journal)
+        return None
 
-    def _waits_for_a_commit_alone(self, call: Call) -> bool:
-        """Is it plain, before any look, that nothing moves the body but the commit that it rests for?"""
-        return (
-            call.rest is Rest.UNSETTLED
-            and self._tasks.is_first_present
-            and not (self._executing or self._pause)
-            and not (self._resting.has(Rest.REPLAYED) or self._resting.has(Rest.HELD))
-        )
+    def _look_at_settled(self, journal: CodedState) -> None:
+        """What was committed of the calls that were reported, or wait."""
+        for call in self._calls.of(Stage.REPORTED):
+            record = journal.steps.get(call.place)
+            if record is not None and call.reported_seq < record.seq <= self._desk.settled_seq:
+                self._place(call, record, journal)
+        for call in self._calls.of(Stage.WAITING):
+            record = None if call.asked is not None else journal.steps.get(call.place)
+            if record is not None and (record.has_ended or record.phase is Phase.DISPATCHED):
+                self._place(call, record, journal)
 
-    def _check_soon(self, *, again: bool = False) -> None:
-        """Look, when all that may run now has run, whether the body has anything to do but wait.
-
-        While no call rests there is nothing to look for: the next one to rest has us look again.
-        """
-        self._forget_check()
-        if self._pause or not self._resting.is_empty:
-            self._check = self._loop.call_soon(partial(self._look, again=again))
-
-    def _forget_check(self) -> None:
-        if self._check is not None:
-            self._check.cancel()
-            self._check = None
-
-    def _look(self, *, again: bool = False) -> None:
-        main = self._tasks.main
-        if main is None or main.done() or self._leaving is not None or self._desk.journal is None:
-            return
-        if self._pause:
-            self._pause -= 1
-            self._check_soon()
-            return
-        if self._answer_allowed():
-            self._check_soon()
-            return
-        ours = {call.future for call in self._resting.of(*Rest) if call.future is not None}
-        if self._executing:
-            self._report_waits()  # we are told when it is done
-        elif not rests(main, ours):
-            self._look_again_later()
-        elif not again:
-            # Who awaits a branch hears of its end a round of the event loop later: a gather of which one has failed
-            # looks until then like one that waits for the others. What rests in two rounds running does rest.
-            self._check_soon(again=True)
+    def _place(self, call: Call, record: Step, journal: CodedState) -> None:
+        """Put it where its latest row says, if that is committed."""
+        if record.seq > self._desk.settled_seq:
+            self._calls.move(call, Stage.REPORTED)
+            call.reported_seq = record.seq - 1
+        elif record.has_ended:
+            self._calls.move(call, Stage.ENDED)
+            if self._replay.has_met(record, journal.endings):
+                self._replay.asked_late(record)
+        elif record.phase is Phase.DISPATCHED:
+            self._calls.move(call, Stage.ASKED)
         else:
-            self._only_waits()
+            self._calls.move(call, Stage.WAITING)
 
-    def _answer_allowed(self) -> bool:
-        """Answer what nothing stands before any more; was there something?"""
-        if not self._resting.has(Rest.REPLAYED) and not self._resting.has(Rest.HELD):
+    # -- answers --------------------------------------------------------------------------
+    def _tell_next(self, journal: CodedState, row: int, place: Place) -> bool:
+        """Tell the end whose turn it is, if the function has asked for all that stands before it in the log."""
+        call, record = self._calls.at(place), journal.steps[place]
+        if self._replay.missing(before=row) is not None:
+            return self._fire_unrecorded() or self._changed(before=row)
+        if record.given_up and call is not None:
+            why = f"it waits for {call.shown}, which its log has as cancelled: the code has changed"
+            return self._fire_unrecorded() or self._block(why)
+        self._replay.pass_on()
+        if call is None or call.stage is not Stage.ENDED:
+            return True  # nobody waits for it any more
+        self._calls.move(call, Stage.OVER)
+        self._set_time(record.ended_at)
+        call.branch.saw(record.ended_seq)
+        if call.timer is not None:
+            self._loop.fire(call.timer)
+        elif record.error is not None:
+            error = record.error
+            failure = StepError(error.type, error.message, error.code, error.attempt)
+            failure.stored, failure.__cause__ = error, call.cause
+            self._loop.answer(self._future(call), None, failure)
+        else:
+            # A copy of its own: the journal's value is told again when the function is called again.
+            self._loop.answer(self._future(call), orjson.loads(record.output.raw), None)
+        return True
+
+    def _set_time(self, at_ms: int) -> None:
+        self.now_ms = max(self.now_ms, at_ms)
+        self._loop.elapsed_ms = self.now_ms - self._began_at
+
+    def _fire_unrecorded(self) -> bool:
+        """A version without workflow loops recorded no timers: the earliest one has come when nothing else can."""
+        missing = self._replay.missing()
+        since = self._new_rules_since
+        if since is not None and (missing is None or missing[0] > since):
             return False
-        held = self._resting.of(Rest.HELD) if self._replay.is_complete else []
-        for call in held:
-            self._resting.answer(call)
-        place = self._replay.next
-        told = None
-        if place is not None and self._replay.may_tell(place):
-            told = self._resting.at(Rest.REPLAYED, place)
-        if told is None:
-            free = (call for call in self._resting.of(Rest.REPLAYED) if self._replay.may_tell(call.place))
-            told = next(free, None)
-        if told is not None:
-            self._tell(told)
-            self._resting.answer(told)
-        return bool(held) or told is not None
+        timers = [call for call in self._calls.of(Stage.ASKED) if call.timer is not None]
+        if not timers:
+            return False
+        first = min(timers, key=_due)
+        assert first.timer is not None, "a timer has one"
+        self._calls.move(first, Stage.OVER)
+        self._set_time(min(_due(first)[0], self._clock.now()))
+        self._loop.fire(first.timer)
+        return True
 
-    def _only_waits(self) -> None:
-        """Nothing moves the body but what we answer."""
-        if self._resting.has(Rest.UNSETTLED):
-            self._slot.lend()  # we are told when it is settled
-            return
-        held, waits = self._resting.of(Rest.HELD), self._resting.of(Rest.WAITING)
-        if self._resting.of(Rest.REPLAYED):
-            # What ended before it is not asked for any more: go on with what is, and see where that leads.
-            call = min(self._resting.of(Rest.REPLAYED), key=self._records.seq_of)
-            self._tell(call)
-            self._resting.answer(call)
-        elif held:
-            self._block(self._changed(f"it asks for {held[0].shown}").message)
-        elif not waits:
-            self._look_again_later()  # whatever cancelled it before, a timeout of the body's own perhaps, will again
-        elif any(is_short(call, self._records.journal, now=self._clock.now()) for call in waits):
-            self._report_waits()
+    def _note_new_rules(self) -> None:
+        self._new_rules_since = self._journal.last_seq
+        known = mark(StepKind.RUN, frozenset((self._began_seq,)))
+        self._desk.report(StepReport("", "", 0, known, self.attempt, LegacyReplayed()))
+
+    # -- steps ----------------------------------------------------------------------------
+    def _begin_new(self) -> None:
+        """Begin, in the order in which they were asked for, what the log has no end of."""
+        for call in self._calls.of(Stage.ASKED):
+            if call.timer is not None:
+                continue  # recorded when there is nothing else to do, or when it has come
+            if call.wait is not None:
+                call.asked = self._report_of(call, 1, call.wait)
+                self._calls.move(call, Stage.WAITING)
+            else:
+                record = self._journal.steps.get(call.place)
+                self._calls.move(call, Stage.TRYING)
+                self._try(call, 1 if record is None else record.attempt)
+
+    def _try(self, call: Call, attempt: int) -> None:
+        trying = self._tried(call, attempt)
+        if sys.version_info >= (3, 12):
+            # Most steps end, or wait, without another turn of the worker's loop.
+            task = asyncio.Task(trying, loop=self._worker_loop, context=call.context, eager_start=True)
         else:
-            self._suspend(waits)
+            task = self._worker_loop.create_task(trying, context=call.context)
+        if not task.done():
+            call.task = task
 
-    def _look_again_later(self) -> None:
-        self._report_waits()
-        self._give_up_on_what_is_held_back()
-        self._forget_check()
-        self._check = self._loop.call_later(LOOK_AGAIN_S, self._look)
+    async def _tried(self, call: Call, attempt: int) -> None:
+        assert call.try_once is not None, "it is something to be done"
+        try:
+            outcome, cause = await call.try_once(attempt)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as failure:  # noqa: BLE001 -- somebody ends the process
+            self._end_by(failure)
+            return
+        finally:
+            call.task = None
+        if call.stage is not Stage.TRYING or self._has_left or self._desk.journal is None:
+            return  # it was given up while it ended
+        call.cause = cause or call.cause
+        report = self._report_of(call, attempt, outcome)
+        if isinstance(outcome, AwaitsChild):
+            call.asked = report
+            self._calls.move(call, Stage.WAITING)
+            self._wake()
+            return
+        self._hand_in(call, report)
+        if not self._calls.has(Stage.TRYING):
+            self._slot.lend()  # we are told when it is settled
 
-    def _report_waits(self) -> None:
-        for call in self._resting.of(Rest.WAITING):
+    def _hand_in(self, call: Call, report: StepReport) -> None:
+        """Report it; it goes on when that is committed."""
+        record = self._journal.steps.get(call.place)
+        call.reported_seq = 0 if record is None else record.seq
+        call.asked = None
+        self._calls.move(call, Stage.REPORTED)
+        self._desk.report(report)
+
+    def _report_of(self, call: Call, attempt: int, outcome: StepOutcome) -> StepReport:
+        known = mark(call.kind, call.branch.known)
+        return StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, call.policy, call.arguments)
+
+    # -- when there is nothing to tell ----------------------------------------------------
+    def _wait_for_others(self) -> bool:
+        """Steps or commits are under way: they call us. Meanwhile waits are open, and timers come."""
+        for call in self._calls.of(Stage.WAITING):
             if call.asked is not None:
-                self._desk.report(call.asked)
-                call.asked = None
+                self._hand_in(call, call.asked)
+        self._set_alarm()
+        if not self._calls.has(Stage.TRYING):
+            self._slot.lend()  # we are told when it is settled
+        return False
+
+    def _only_waits(self, journal: CodedState) -> bool:
+        """Nothing moves the function but what the log will say."""
+        for timer in sorted((call for call in self._calls.of(Stage.ASKED) if call.timer is not None), key=_due):
+            assert timer.wait is not None, "a timer has a time"
+            timer.asked = self._report_of(timer, 1, timer.wait)
+            self._calls.move(timer, Stage.WAITING)
+        waits = self._calls.of(Stage.WAITING)
+        if not waits:
+            raise self._stuck()
+        if any(is_short(call, journal, now=self._clock.now()) for call in waits):
+            for call in waits:
+                if call.asked is not None:
+                    self._hand_in(call, call.asked)
+            self._slot.lend()
+            return False
+        asked = [call.asked for call in waits if call.asked is not None]
+        return self._end(BodySuspended([call.place for call in waits], asked, self._called_by))
+
+    def _set_alarm(self) -> None:
+        """Be called when the earliest timer that has no row is due."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        timers = [call for call in self._calls.of(Stage.ASKED) if call.timer is not None]
+        if timers:
+            wait_s = max(0, min(map(_due, timers))[0] - self._clock.now()) / 1000
+            # A timer keeps its context until it is due, cancelled or not, and ours knows all of the function.
+            self._alarm = self._worker_loop.call_later(wait_s, self._timers_come, context=contextvars.Context())
+
+    def _timers_come(self) -> None:
+        """Let the log say so, before the function is told."""
+        self._alarm = None
+        if self._has_left or self._desk.journal is None:
+            return
+        now = self._clock.now()
+        for call in sorted((call for call in self._calls.of(Stage.ASKED) if call.timer is not None), key=_due):
+            if _due(call)[0] <= now and call.wait is not None:
+                self._hand_in(call, self._report_of(call, 1, call.wait))
+        self._set_alarm()
 
     # -- leaving --------------------------------------------------------------------------
-    def _suspend(self, waits: list[Call]) -> None:
-        asked = [call.asked for call in waits if call.asked is not None]
-        self._awaited = BodySuspended([call.place for call in waits], asked, self._called_by)
-        self._leave(Suspended())
+    def _end(self, left: BodySuspended | BodyBlocked | None) -> bool:
+        if not self._over.done():
+            self._over.set_result(left)
+        self._leave(ended=left is None)
+        return False
 
-    def _block(self, why: str) -> None:
-        self._leave(BodyBlocked("NONDETERMINISM", why, self._called_by))
+    def _end_by(self, failure: BaseException) -> None:
+        if not self._over.done():
+            self._over.set_exception(failure)
+        self._worker_loop.call_soon(self._leave)
 
-    def _changed(self, what: str) -> BodyBlocked:
-        why = f"{what} without having asked for {self._replay.missing}, which its log has: the code has changed"
-        return BodyBlocked("NONDETERMINISM", why, self._called_by)
+    def _leave(self, *, ended: bool = False) -> None:
+        """Unwind the function, and stop what is done for it."""
+        if self._has_left:
+            return
+        self._has_left = True
+        if self._main is not None and self._main.done() and not self._main.cancelled():
+            self._main.exception()  # its traceback is in the run's error, or nobody's
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if ended and (left := self._loop.pending):
+            names = ", ".join(map(line_of_task, left[:TASKS_TOLD_MAX]))
+            logger.warning(
+                "run %s: its function ended before %d tasks that it began, which are not done: %s",
+                self._run_id,
+                len(left),
+                names,
+                extra={"instance_id": self._run_id},
+            )
+        for call in self._calls.of(Stage.TRYING):
+            if call.task is not None:
+                call.task.cancel()
+        swallowed = self._loop.unwind()
+        self.has_swallowed = bool(swallowed) and not ended
 
-    def _give_up_on_what_is_held_back(self) -> None:
-        latest = self._loop.time() - HELD_BACK_S_MAX
-        for call in self._resting.of(Rest.HELD):
-            if call.since < latest:
-                self._block(self._changed(f"it asks for {call.shown}").message)
-                return
-        for call in self._resting.of(Rest.GIVEN_UP):
-            if call.since < latest:
-                self._block(f"it waits for {call.shown}, which its log has as cancelled: the code has changed")
-                return
+    async def _stop_steps(self) -> None:
+        """Return when nothing is done for the function any more, or after some patience."""
+        tasks = [call.task for call in self._calls.of(Stage.TRYING) if call.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_PATIENCE_S)
+        self._calls.clear()
 
-    def _leave(self, reason: BodyBlocked | Suspended) -> None:
-        self._leaving = reason
-        self._records.close()
-        # A timer keeps its context until it is due, cancelled or not, and ours knows all of the body.
-        self._patience = self._loop.call_later(UNWIND_PATIENCE_S, self._set_overdue, context=contextvars.Context())
-        if self._tasks.main is not None:
-            self._tasks.main.cancel()
-        for call in self._resting.of(*Rest):
-            if call.future is not None:
-                call.future.cancel()
+    def _block(self, why: str) -> bool:
+        body = self._journal.body
+        began = "" if body is None else body.python
+        if began and began != PYTHON:
+            why = f"{why} (it was recorded with Python {began}, and this is {PYTHON})"
+        return self._end(BodyBlocked("NONDETERMINISM", why, self._called_by))
 
-    def _set_overdue(self) -> None:
-        if not self._overdue.done():
-            self._overdue.set_result(None)
+    def _changed(self, *, before: int | None = None) -> bool:
+        missing = self._replay.missing(before=before)
+        assert missing is not None, "something was not asked for"
+        name, scope = missing[1]
+        what = self._what_it_does()
+        return self._block(f"{what} without having asked for {name}{scope}, which its log has: the code has changed")
 
-    async def _suspended(self, main: asyncio.Task[Any], suspended: BodySuspended) -> BodySuspended:
-        """It was told to unwind: did it? Raises what it did instead."""
-        await self._unwind()
-        if main.done() and (main.cancelled() or was_unwound(main.exception())):
-            return suspended
-        raise SuspensionSwallowed
+    def _what_it_does(self) -> str:
+        """As people are told what a function does instead of what it did."""
+        known = self._journal.steps
+        new = [call for call in self._calls.of(Stage.ASKED) if call.timer is None and call.place not in known]
+        if self._main is not None and self._main.done():
+            return _how_it_ended(self._main)
+        return f"it asks for {new[0].shown}" if new else "it waits"
 
-    async def _unwind(self) -> None:
-        """End every task of the body, and wait for that as long as it is reasonable."""
-        if self._leaving is None:
-            self._leaving = Suspended()
-        self._records.close()
-        await self._tasks.unwind()
+    def _stuck(self) -> WorkflowStuck:
+        tasks = ", ".join(map(line_of_task, self._loop.pending[:TASKS_TOLD_MAX]))
+        return WorkflowStuck(f"the function of run {self._run_id} waits for what nothing can bring about: {tasks}")
+
+    # -- within ---------------------------------------------------------------------------
+    @property
+    def _journal(self) -> CodedState:
+        """What is known of the run, and what is about to be committed. Raises Suspended once we are done with it."""
+        journal = self._desk.journal
+        if self._has_left or journal is None:
+            raise Suspended
+        return journal
+
+    def _branch(self) -> Branch:
+        return branches.present(self._began_seq)
+
+    def _future(self, call: Call) -> asyncio.Future[Any]:
+        assert call.future is not None, "a step is awaited"
+        return call.future
+
+
+def _due(call: Call) -> tuple[int, int]:
+    """When a timer is due, and which of those with this time it is."""
+    assert call.timer is not None and isinstance(call.wait, AwaitsInstant), "a timer"
+    return call.wait.due_at, call.timer.number
+
+
+def _how_it_ended(main: asyncio.Task[Any]) -> str:
+    """How a function came to its end, as people are told."""
+    failure = None if main.cancelled() else main.exception()
+    if failure is None:
+        return "it ended"
+    error = failed_by(failure, node_id="", scope="", attempt=0, name_of=qualified_name).error
+    return f"it raised {error.type} ({error.message})"

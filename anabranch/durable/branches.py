@@ -1,6 +1,6 @@
 """Which task of a body knows what: so that the graph that a run traces shows what followed from what.
 
-A body that gathers runs in several tasks. Each is a branch; it knows what the branch that began it
+A function that gathers runs in several tasks. Each is a branch; it knows what the branch that began it
 knew then, and what it was answered since; when it ends, the branch that began it knows that too.
 """
 
@@ -35,15 +35,17 @@ class Branch:
 _branch: ContextVar[Branch] = ContextVar("branch")
 
 
-def begin(seq: int) -> None:
-    """The present task is the first branch of a body that was dispatched by this row."""
-    _branch.set(Branch(asyncio.current_task(), frozenset((seq,))))
+def begin(task: asyncio.Task[object], seq: int) -> None:
+    """This task is the first branch of a function that was dispatched by this row; call it in the task's context."""
+    _branch.set(Branch(task, frozenset((seq,))))
 
 
-def present() -> Branch:
-    """The branch that calls; a task that was begun since has its own."""
-    branch = _branch.get()
+def present(began_seq: int) -> Branch:
+    """The branch that calls; a task that was begun since has its own. `began_seq` is the row of the first one."""
     task = asyncio.current_task()
+    branch = _branch.get(None)
+    if branch is None:  # somebody has given the task a context without it
+        branch = Branch(None, frozenset((began_seq,)))
     if branch.task is not task and task is not None:
         parent = branch
         branch = Branch(task, parent.known)

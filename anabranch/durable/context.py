@@ -10,6 +10,7 @@ from random import Random
 
 from anabranch.durable.body import BodyRun
 from anabranch.durable.steps import Steps
+from anabranch.durable.workflow_loop import WorkflowLoop
 
 
 class Cancelled:
@@ -26,7 +27,10 @@ class Cancelled:
         return self._event.is_set()
 
     async def wait(self) -> None:
-        """Return once it is so."""
+        """Return once it is so: in a step. The workflow function itself is unwound then, and does not hear of it."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, WorkflowLoop):
+            await loop.create_future()
         await self._event.wait()
 
 
@@ -57,8 +61,8 @@ class Context:
     # Not dice but functions of the run: a replay throws the same. Few bodies ask for any.
     @cached_property
     def _numbers(self) -> Random:
-        return Random(f"{self.run_id}/numbers")  # noqa: S311
+        return Random(f"{self._body.seed}/numbers")  # noqa: S311
 
     @cached_property
     def _ids(self) -> Random:
-        return Random(f"{self.run_id}/ids")  # noqa: S311
+        return Random(f"{self._body.seed}/ids")  # noqa: S311

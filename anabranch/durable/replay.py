@@ -1,12 +1,16 @@
-"""What a body has to be told again, in which order, and what it has to ask for before anything new is done.
+"""What a workflow function has to ask for again before anything new is done, and in which order it is answered.
 
-Made by `body` for each call of a body, from the journal as it is committed then. Pure.
+Made by `body` for each call of a function, from the journal as it is committed then. Pure.
+
+The order of the log decides: an end is told when all that stands before it was told, live as on replay. So a function
+has asked, when an end is told, for everything whose first row stands before that end.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 
 from anabranch.engine.rules.coded.state import Step
 
@@ -14,79 +18,54 @@ Place = tuple[str, str]
 
 
 class Replay:
-    """The steps that had rows when the body was called, and what ended since.
+    """The steps that had rows when the function was called, and the ends that are to be told."""
 
-    `attempt` is the body's, of the workflow, and began with the row `began_seq`.
-    """
-
-    def __init__(self, steps: Iterable[Step], *, attempt: int, began_seq: int) -> None:
-        known = list(steps)
-        asked = [step for step in known if step.born_in == attempt]
-        self._unasked = {step.place for step in asked}
-        self._first_rows = deque(sorted((step.first_seq, step.place) for step in asked))
+    def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
+        """`attempt` is that of the workflow: of earlier ones, nothing must be asked for again."""
+        asked = sorted((step.first_seq, step.place) for step in steps if step.born_in == attempt)
+        self._unasked = {place for _, place in asked}
+        self._first_rows = deque(asked)
         """Of those that were not asked for yet, and of some others."""
-        told = (step for step in known if step.has_ended and not step.given_up)
-        ended = sorted(told, key=lambda step: step.ended_seq)
-        self._free = {step.place for step in ended if step.ended_seq < began_seq}
-        """What ended in earlier attempts: it was known before anything of this one, which may never ask for it."""
-        self._order = deque(step.place for step in ended if step.place not in self._free)
-        self._ended_seqs = {step.place: step.ended_seq for step in ended}
-        self._untold = set(self._order)
-        self._told: set[Place] = set()
+        self._met = 0
+        """How many ends of the log have had their turn."""
+        self._late: list[tuple[int, Place]] = []
+        """Ends whose turn was over when they were asked for: they come first."""
 
-    # -- what must be asked for -----------------------------------------------------------
     @property
     def is_complete(self) -> bool:
-        """True once the body has asked for all that the log has of this attempt."""
+        """True once the function has asked for all that the log has of this attempt."""
         return not self._unasked
 
-    @property
-    def missing(self) -> str:
-        """Something that it has not asked for, as people see it."""
-        name, scope = min(self._unasked)
-        return f"{name}{scope}"
-
     def ask(self, *places: Place) -> None:
-        """The body has asked for these."""
+        """The function has asked for these."""
         self._unasked.difference_update(places)
 
-    # -- what is told, in the order of the log --------------------------------------------
-    def ended(self, place: Place) -> None:
-        """It has ended while the body is called, after all that is known to have ended: it is told after them."""
-        if place not in self._untold and place not in self._told and place not in self._free:
-            self._order.append(place)
-            self._untold.add(place)
+    def asked_late(self, ended: Step) -> None:
+        """It has asked for something that ended before its last answer, in an earlier attempt of the workflow."""
+        heappush(self._late, (ended.ended_seq, ended.place))
 
-    @property
-    def next(self) -> Place | None:
-        """What is to be told first; None: everything is told."""
-        while self._order and self._order[0] not in self._untold:
-            self._order.popleft()
-        return self._order[0] if self._order else None
+    def has_met(self, ended: Step, endings: Sequence[Step]) -> bool:
+        """Has this end had its turn?"""
+        return self._met > 0 and ended.ended_seq <= endings[self._met - 1].ended_seq
 
-    def may_tell(self, place: Place) -> bool:
-        """Stands nothing before it that the body is going to be told, or had asked for when it ended?
+    def next(self, endings: Sequence[Step], *, settled_seq: int) -> tuple[int, Place] | None:
+        """Row and place of the end whose turn it is; None: there is none that is committed."""
+        if self._late:
+            return self._late[0]
+        if self._met < len(endings) and endings[self._met].ended_seq <= settled_seq:
+            return endings[self._met].ended_seq, endings[self._met].place
+        return None
 
-        What is in the log above the end of a step was asked for before the body was told of that: by a task, perhaps,
-        that has not begun yet this time, and that the body is going to cancel when it is told.
-        """
-        if place in self._free:
-            return True
-        return self.next == place and not self._is_asked_for_above(place)
+    def pass_on(self) -> None:
+        """The end whose turn it was has had it."""
+        if self._late:
+            heappop(self._late)
+        else:
+            self._met += 1
 
-    def tell(self, place: Place) -> None:
-        """It is told now."""
-        self._untold.discard(place)
-        self._told.add(place)
-
-    def was_told(self, place: Place) -> bool:
-        """Is the body told already?"""
-        return place in self._told
-
-    def _is_asked_for_above(self, place: Place) -> bool:
-        """Has something that the body has not asked for yet a row above the end of this step?"""
+    def missing(self, *, before: int | None = None) -> tuple[int, Place] | None:
+        """What the function should have asked for when the end at row `before` is told (None: by now): that, too."""
         rows = self._first_rows
         while rows and rows[0][1] not in self._unasked:
             rows.popleft()
-        # What ends while the body is called ends below all that was known then.
-        return bool(rows) and (place not in self._ended_seqs or rows[0][0] < self._ended_seqs[place])
+        return rows[0] if rows and (before is None or rows[0][0] <= before) else None

@@ -7,6 +7,7 @@ the engine once that exists. What a body came to, the runner says in the words o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from anabranch.durable.body import BodyRun
 from anabranch.durable.context import Context
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.durable.execution import lines_of_the_author
-from anabranch.durable.step_error import StepError, SuspensionSwallowed, qualified_name
+from anabranch.durable.step_error import StepError, qualified_name
 from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.desk import Desk, desk_of
@@ -30,6 +31,8 @@ from anabranch.engine.rules.node_types import NodeType
 from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, Failed
 from anabranch.engine.telemetry import AroundTry, unsurrounded
 from anabranch.errors import AnabranchError, NonRetryable, RunError
+
+logger = logging.getLogger("anabranch.durable")
 
 # 8 members of a group of exceptions, 400 characters of each, are told: together less than an error's message may have.
 MEMBERS_TOLD_MAX = 8
@@ -48,6 +51,8 @@ class Runner:
         self._around = around
         self._engine: Engine | None = None
         self._threads = StepThreads()
+        self._warned: set[tuple[str, int]] = set()
+        """Workflows whose functions were warned of."""
 
     def connect(self, engine: Engine) -> None:
         """Run the bodies of this engine's runs from now on."""
@@ -98,19 +103,28 @@ class Runner:
             returned = await run.run(_coroutine(found, context, input_))
             if not isinstance(returned, BodySuspended | BodyBlocked):
                 steps.check_awaited()
-        except SuspensionSwallowed:
-            message = "the body caught the exception that unwinds it (Suspended) and went on; raise it again"
-            return Failed(RunError("SUSPENSION_SWALLOWED", "SuspensionSwallowed", message), retryable=False)
         except BaseException as failure:  # whatever a body raises is its outcome
             if ends_us(failure, task):
                 raise
             return _failed(failure, helpers)
         finally:
+            if run.has_swallowed:
+                self._warn_of_swallowing(found)
             desk.stop_listening(run.settled)
             steps.close()
         if isinstance(returned, BodySuspended | BodyBlocked):
             return returned
         return HandlerResult(returned)
+
+    def _warn_of_swallowing(self, found: Workflow) -> None:
+        key = (found.name, found.version)
+        if key not in self._warned:
+            self._warned.add(key)
+            logger.warning(
+                "workflow %r version %d: its function caught the exception that unwinds it (Suspended) and went on;"
+                " nothing of that is recorded. Raise it again.",
+                *key,
+            )
 
 
 class WithBodies:

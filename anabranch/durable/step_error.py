@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import Any
 
@@ -53,23 +52,12 @@ class StepError(Exception):
         return self.type, self.message, self.code, self.attempt
 
 
-class Suspended(asyncio.CancelledError):
-    """Unwinds the body of a workflow that only waits: it is called again when a wait is over.
+class Suspended(BaseException):
+    """Unwinds a workflow function that only waits: it is called again when a wait is over.
 
-    A BaseException on purpose: `except Exception` lets it pass, and whoever catches everything must
-    raise it again. (It is a cancellation, so task groups, gathers and timeouts pass it on too.)
+    A BaseException on purpose: `except Exception` lets it pass. Whoever catches everything may go on as they like:
+    nothing that they ask for is answered, and nothing of it is recorded.
     """
-
-
-class SuspensionSwallowed(Exception):
-    """A body caught its own unwinding and went on."""
-
-
-def was_unwound(failure: BaseException | None) -> bool:
-    """Is this how a body ends that let itself be unwound? Task groups wrap what they pass on."""
-    if isinstance(failure, BaseExceptionGroup):
-        return all(was_unwound(each) for each in failure.exceptions)
-    return isinstance(failure, asyncio.CancelledError)
 
 
 def qualified_name(kind: type) -> str:

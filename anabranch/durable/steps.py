@@ -6,7 +6,6 @@ more. Nothing here is called on replay of what has ended.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -15,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from anabranch.durable.body import BodyRun
-from anabranch.durable.calls import Call, Try
+from anabranch.durable.calls import Call
 from anabranch.durable.durations import Duration, without_timedelta
 from anabranch.durable.execution import called, inside_step, tried
 from anabranch.durable.step_threads import StepThreads
@@ -126,7 +125,7 @@ class Steps:
     ) -> Any:
         name = self._begun(asked)
         policy, timeout_ms = _policy(name, retry), _milliseconds(name, "timeout", timeout)
-        call = self._call(name, StepKind.RUN, note_of_call(fn, args, kwargs))
+        call = self._call(name, StepKind.RUN, note_of_call(fn, args, kwargs), policy)
         function = partial(fn, *args, **kwargs)
         step = (self._helpers.instance_id, name, scope_of_first_attempt(call.scope))
 
@@ -138,7 +137,7 @@ class Steps:
             with self._around(self._helpers.instance_id, call.name, call.scope, attempt):
                 return await self._tried(call, attempt, work, timeout_ms)
 
-        return await self._body.answer(call, try_once, policy)
+        return await self._body.answer(call, try_once=try_once)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
         """Return after so long, counted from the first time it was asked for, restarts or not. Frees the worker."""
@@ -151,7 +150,7 @@ class Steps:
         duration_ms = _milliseconds(name, "duration", duration)
         if duration_ms is None:
             raise InvalidDefinition(f"step {name!r}: a duration is needed, such as '5m'")
-        await self._body.answer(self._call(name, StepKind.SLEEP, None), _asks_for(AwaitsTime(duration_ms)))
+        await self._body.answer(self._call(name, StepKind.SLEEP, None), wait=AwaitsTime(duration_ms))
 
     def wait_for_event(
         self, name: str, *, event: str | None = None, match: Any = None, timeout: Duration | None = None
@@ -179,7 +178,7 @@ class Steps:
             name if event is None else event, _match(name, match), _milliseconds(name, "timeout", timeout)
         )
         call = self._call(name, StepKind.EVENT, note_of({"event": wait.event, "match": match}))
-        return await self._body.answer(call, _asks_for(wait))
+        return await self._body.answer(call, wait=wait)
 
     def wait_for_any(
         self, name: str, events: Mapping[str, Any], *, timeout: Duration | None = None
@@ -206,7 +205,7 @@ class Steps:
         matches = {event: _match(name, match) for event, match in events.items()}
         wait = AwaitsAnySignal(matches, _milliseconds(name, "timeout", timeout))
         call = self._call(name, StepKind.EVENT, note_of({"events": dict(events)}))
-        came = await self._body.answer(call, _asks_for(wait))
+        came = await self._body.answer(call, wait=wait)
         return None if came is None else (came["event"], came["payload"])
 
     def invoke(
@@ -240,7 +239,7 @@ class Steps:
                 return Begun(), None
             return await self._tried(call, attempt, start)
 
-        return await self._body.answer(call, try_once)
+        return await self._body.answer(call, try_once=try_once)
 
     def signal(
         self, run_id: str, event: str, payload: Any = None, *, name: str = "signal"
@@ -270,16 +269,13 @@ class Steps:
         async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
             return await self._tried(call, attempt, send)
 
-        return bool(await self._body.answer(call, try_once))
+        return bool(await self._body.answer(call, try_once=try_once))
 
     # -- the runner's side ----------------------------------------------------------------
     def check_awaited(self) -> None:
         """Raise StepNotAwaited if the function has asked for a step and nothing has begun it."""
-        if not self._unawaited:
-            return
-        in_tasks = {task.get_coro() for task in asyncio.all_tasks()}
         for asked in self._unawaited:
-            if asked.coroutine not in in_tasks and inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
+            if inspect.getcoroutinestate(asked.coroutine) == inspect.CORO_CREATED:
                 raise StepNotAwaited(
                     f"step {asked.name!r} was asked for in {asked.file}, line {asked.line}, and never awaited:"
                     " it was not called"
@@ -303,24 +299,17 @@ class Steps:
         del self._unawaited[asked]
         return asked.name
 
-    def _call(self, name: str, kind: StepKind, arguments: str | None) -> Call:
+    def _call(self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Call:
         outer = inside_step.get()
         if outer is not None:
             raise InvalidDefinition(f"step {outer!r} asks for step {name!r}: a step cannot contain others")
-        return self._body.call(name, kind, arguments)
+        return self._body.ask(name, kind, arguments, policy)
 
     async def _tried(
         self, call: Call, attempt: int, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None = None
     ) -> tuple[StepOutcome, BaseException | None]:
         who = f"step {call.shown} of run {self._helpers.instance_id}"
         return await tried(call.name, call.scope, attempt, work, timeout_ms, who=who)
-
-
-def _asks_for(wait: StepOutcome) -> Try:
-    async def ask(_: int) -> tuple[StepOutcome, None]:
-        return wait, None
-
-    return ask
 
 
 def _match(name: str, match: Any) -> Payload | None:

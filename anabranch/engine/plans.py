@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,9 @@ from anabranch.errors import NotFound
 
 # 1,000 versions: a plan of a few dozen nodes takes some 50 KB, so this stays within 50 MB.
 PLANS_KEPT_MAX = 1_000
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+"""The version that workflow functions are called with in this process."""
 
 # Stored versions are numbered from 1.
 TEST_VERSION = 0
@@ -81,5 +85,5 @@ class PlanCache:
         if stored is None:
             raise NotFound(f"version {version} of workflow {key_id} is not stored")
         if stored.kind == CODED_KIND:
-            return coded_plan(stored.name, stored.version, stored.definition["workflowOptions"])
+            return coded_plan(stored.name, stored.version, stored.definition["workflowOptions"], python=PYTHON)
         return self.compile(stored.definition)

@@ -158,8 +158,8 @@ def _end_of(run: RunReading, event_type: EventType) -> Any:
 
 
 def _note(note: Event) -> Any:
-    """What a coded run says of itself: why it could not go on. A test run's definition is none."""
-    return None if is_definition(note) else note.payload.value
+    """What a coded run says of itself: why it could not go on. A definition is none, nor the rules of its replays."""
+    return None if is_definition(note) or "loop" in note.payload.value else note.payload.value
 
 
 def _graph(events: Sequence[Event]) -> dict[str, Any]:

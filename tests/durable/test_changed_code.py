@@ -297,9 +297,10 @@ async def test_a_run_stays_with_the_version_it_began_with(make_place: MakePlace)
 @workflow(name="swallows")
 async def swallows(ctx: Any, input: Any) -> Any:
     try:
-        await ctx.step.sleep("nap", "1m")
+        await ctx.step.sleep("nap", input)
     except BaseException:  # noqa: BLE001
         return "as if nothing had happened"
+    return "woken"
 
 
 @workflow(name="cleans-up")
@@ -313,11 +314,17 @@ async def cleans_up(ctx: Any, input: Any) -> Any:
     return "woken"
 
 
-async def test_a_body_that_swallows_its_suspension_fails(make_place: MakePlace) -> None:
+async def test_a_function_that_swallows_its_suspension_is_suspended_all_the_same_with_one_warning(
+    make_place: MakePlace, caplog: pytest.LogCaptureFixture
+) -> None:
     place = await make_place(swallows)
-    run = await place.ended(await place.start("swallows"))
+    runs = [await place.start("swallows", "1m"), await place.start("swallows", "1m")]
+    for run_id in runs:
+        await place.waiting(run_id)
 
-    assert run["error"]["code"] == "SUSPENSION_SWALLOWED"
+    warnings = [line for line in caplog.messages if "'swallows' version 1: its function caught" in line]
+    assert len(warnings) == 1
+    assert (await place.ended(await place.start("swallows", "150ms")))["output"] == "woken"
 
 
 async def test_what_is_in_finally_runs_at_every_suspension(make_place: MakePlace) -> None:

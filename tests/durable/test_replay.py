@@ -1,4 +1,4 @@
-"""In which order a body is told again what it was told before."""
+"""In which order a function is told again what it was told before, and what it must have asked for by then."""
 
 from __future__ import annotations
 
@@ -6,55 +6,69 @@ from anabranch.durable.replay import Replay
 from anabranch.engine.rules.coded.state import Step
 
 
-def step(name: str, *, born_in: int, ended_seq: int, first_seq: int | None = None) -> Step:
+def step(name: str, *, born_in: int = 1, first_seq: int, ended_seq: int = 0) -> Step:
     found = Step(name, "", "run:1", born_in)
-    found.first_seq = ended_seq if first_seq is None else first_seq
+    found.first_seq = first_seq
     found.seq = found.ended_seq = ended_seq
     return found
 
 
-def test_what_ended_in_this_attempt_is_told_in_the_order_of_the_log_whenever_it_began() -> None:
+def test_ends_are_told_in_the_order_of_the_log_whenever_they_were_asked_for() -> None:
     """A wait of the first attempt that ended in the second was told before what failed after it, and is again."""
-    wait = step("wait", born_in=1, ended_seq=17)
-    fails = step("fails", born_in=2, ended_seq=19)
-    replay = Replay([wait, fails], attempt=2, began_seq=16)
-    replay.ask(wait.place, fails.place)
+    wait, fails = step("wait", first_seq=3, ended_seq=17), step("fails", born_in=2, first_seq=18, ended_seq=19)
+    replay, endings = Replay([wait, fails], attempt=2), [wait, fails]
 
-    assert (replay.next, replay.may_tell(fails.place)) == (wait.place, False)
-    replay.tell(wait.place)
-    assert replay.may_tell(fails.place)
-
-
-def test_nothing_waits_for_what_had_ended_before_this_attempt() -> None:
-    earlier = step("earlier", born_in=1, ended_seq=13)
-    now = step("now", born_in=2, ended_seq=19)
-    replay = Replay([earlier, now], attempt=2, began_seq=16)
-    replay.ask(now.place)
-
-    assert replay.may_tell(now.place)
-    assert replay.may_tell(earlier.place)
+    assert replay.next(endings, settled_seq=19) == (17, wait.place)
+    replay.pass_on()
+    assert replay.next(endings, settled_seq=19) == (19, fails.place)
+    replay.pass_on()
+    assert replay.next(endings, settled_seq=19) is None
 
 
-def test_an_end_is_told_once_all_is_asked_for_that_the_log_has_above_it() -> None:
-    """A task had asked for its wait before the body was told, and is cancelled for it: it must ask this time, too."""
-    wait = step("wait", born_in=1, first_seq=3, ended_seq=0)
-    work = step("work", born_in=1, ended_seq=4)
-    later = step("later", born_in=1, ended_seq=5)
-    replay = Replay([work, wait, later], attempt=1, began_seq=2)
+def test_an_end_that_is_not_committed_is_not_told() -> None:
+    work = step("work", first_seq=5, ended_seq=5)
+    replay = Replay([], attempt=1)
+
+    assert replay.next([work], settled_seq=4) is None
+    assert replay.next([work], settled_seq=5) == (5, work.place)
+
+
+def test_what_an_earlier_attempt_did_is_told_as_soon_as_it_is_asked_for() -> None:
+    earlier, now = step("earlier", first_seq=3, ended_seq=3), step("now", born_in=2, first_seq=9, ended_seq=9)
+    later = step("later", born_in=2, first_seq=10, ended_seq=10)
+    replay, endings = Replay([earlier, now, later], attempt=2), [earlier, now, later]
+    replay.pass_on()  # nobody had asked for it
+    replay.pass_on()
+
+    assert replay.has_met(earlier, endings) and not replay.has_met(later, endings)
+    replay.asked_late(earlier)
+    assert replay.next(endings, settled_seq=10) == (3, earlier.place)
+    replay.pass_on()
+    assert replay.next(endings, settled_seq=10) == (10, later.place)
+
+
+def test_a_function_has_asked_for_all_that_stands_before_an_end_when_it_is_told() -> None:
+    work, wait = step("work", first_seq=4, ended_seq=5), step("wait", first_seq=3)
+    replay = Replay([work, wait], attempt=1)
     replay.ask(work.place)
 
-    assert not replay.may_tell(work.place), "the wait stands above it in the log"
+    assert replay.missing(before=5) == (3, wait.place)
+    assert not replay.is_complete
     replay.ask(wait.place)
-    assert replay.may_tell(work.place), "what stands below it need not have been asked for"
+    assert replay.missing(before=5) is None
+    assert replay.is_complete
 
 
-def test_what_ends_only_now_is_told_once_all_that_was_known_is_asked_for() -> None:
-    wait = step("wait", born_in=1, first_seq=3, ended_seq=0)
-    other = step("other", born_in=1, first_seq=4, ended_seq=0)
-    replay = Replay([wait, other], attempt=1, began_seq=2)
-    replay.ask(wait.place)
-    replay.ended(wait.place)
+def test_what_stands_behind_an_end_need_not_have_been_asked_for() -> None:
+    work, later = step("work", first_seq=4, ended_seq=5), step("later", first_seq=6)
+    replay = Replay([work, later], attempt=1)
+    replay.ask(work.place)
 
-    assert not replay.may_tell(wait.place)
-    replay.ask(other.place)
-    assert replay.may_tell(wait.place)
+    assert replay.missing(before=5) is None
+    assert replay.missing() == (6, later.place)
+
+
+def test_nothing_of_an_earlier_attempt_must_be_asked_for() -> None:
+    replay = Replay([step("earlier", first_seq=3)], attempt=2)
+
+    assert replay.is_complete

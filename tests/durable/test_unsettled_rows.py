@@ -66,7 +66,7 @@ async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
         return Completed(NULL), None
 
     async def body() -> Any:
-        return await body_run.answer(body_run.call("fetch", StepKind.RUN), try_once, POLICY)
+        return await body_run.answer(body_run.ask("fetch", StepKind.RUN, None, POLICY), try_once=try_once)
 
     under_way = asyncio.create_task(body_run.run(body()))
     await rounds()

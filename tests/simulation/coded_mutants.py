@@ -25,33 +25,32 @@ CODED_MUTANTS = (
     _coded(
         "unsettled-row-acted-upon",
         "a body goes on by rows that are decided and not committed: it is answered, or another try begins, too early",
-        ("durable.records:Records.is_settled", "step.seq <= self._desk.settled_seq", "True"),
-        ("durable.records:Records.has_settled", "<= self._desk.settled_seq", ""),
+        (f"{_BODY}._look_at_settled", "record.seq <= self._desk.settled_seq:", "record.seq:"),
+        (f"{_BODY}._place", "if record.seq > self._desk.settled_seq:", "if False:"),
+        (f"{_BODY}._take_turn", "settled_seq=self._desk.settled_seq", "settled_seq=journal.last_seq"),
     ),
     _coded(
         "completed-step-called-again",
         "a replay calls what has completed",
         (
-            f"{_BODY}.answer",
-            "record.has_ended:",
-            "record.has_ended and (call.kind is not StepKind.RUN or self._replay.was_told(call.place)):",
+            f"{_BODY}._look_at_new",
+            "if record is None:",
+            "if record is None or (record.has_ended and call.kind is StepKind.RUN and self._replay.is_complete):",
         ),
     ),
     _coded(
         "branch-forgotten-at-suspension",
-        "of what a gather waits for only the first wait is written down when the body is suspended",
-        (f"{_BODY}._only_waits", "self._suspend(waits)", "self._suspend(waits[:1])"),
+        "of what a gather waits for only the first wait is written down when the function is suspended",
+        (
+            f"{_BODY}._only_waits",
+            "for call in waits if call.asked is not None]",
+            "for call in waits[:1] if call.asked]",
+        ),
     ),
     _coded(
         "parked-with-a-runnable-branch",
-        "a body is suspended by its waits although another branch executes a step",
-        (f"{_BODY}._look", "if self._executing:", "if False:"),
-        ("durable.resting:_all_answered_by", "all(", "any("),
-    ),
-    _coded(
-        "suspended-in-the-middle-of-a-failure",
-        "a gather of which one branch has just failed is taken for one that waits for the others",
-        (f"{_BODY}._look", "elif not again:", "elif False:"),
+        "a function is suspended by its waits although another branch executes a step",
+        (f"{_BODY}._take_turn", "if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):", "if False:"),
     ),
     _coded(
         "crash-counted-as-an-attempt",

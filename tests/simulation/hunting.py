@@ -88,8 +88,8 @@ def hunt(mutant: Mutant, *, steps_max: int = HUNT_STEPS_MAX) -> Catch | None:
     """Run worlds with this defect until one shows it; None if none does within the steps."""
     steps = 0
     with patched(mutant.patches):
-        drawn = [seed for seed in known_seeds() if not is_coded(seed)]
-        for seed in count(CODED_FROM) if mutant.coded else chain(drawn, count(1)):
+        known = [seed for seed in known_seeds() if is_coded(seed) is mutant.coded]
+        for seed in chain(known, count(CODED_FROM if mutant.coded else 1)):
             outcome = simulate(seed)
             steps += outcome.steps
             if outcome.violations:

@@ -30,6 +30,12 @@ from tests.simulation.programs import (
     Wait,
 )
 
+# An hour: no world lasts as long.
+NEVER_S = 3_600
+
+# Longer than a body stays for.
+PAUSE_S = 1.2
+
 REFUSED = "refused"
 """What a signal that its receiver refuses is worth to a program."""
 
@@ -210,8 +216,17 @@ class _Player:
             return REFUSED
 
     async def _gather(self, node: Gather) -> list[Any]:
-        branches = [self.sequence(branch) for branch in node.branches]
-        if node.how == "gather":
+        if node.how == "queue":
+            return await self._queued(node)
+        branches = [self._branch(node.how, branch) for branch in self._limited(node)]
+        if node.how == "timeout":
+            async with asyncio.timeout(NEVER_S):
+                return list(await asyncio.gather(*branches))
+        if node.how == "wait":
+            tasks = [asyncio.create_task(branch) for branch in branches]
+            await asyncio.wait(set(tasks), return_when=asyncio.FIRST_EXCEPTION, timeout=NEVER_S)
+            return list(await asyncio.gather(*tasks))
+        if node.how not in ("group", "collect"):
             return list(await asyncio.gather(*branches))
         if node.how == "group":
             try:
@@ -225,6 +240,40 @@ class _Player:
             if isinstance(each, BaseException) and not isinstance(each, StepError):
                 raise each
         return [each.code if isinstance(each, StepError) else each for each in collected]
+
+    def _limited(self, node: Gather) -> list[Awaitable[list[Any]]]:
+        """Its branches, as many of them at once as its lock or semaphore lets in."""
+        limits = {"lock": asyncio.Lock(), "semaphore": asyncio.Semaphore(2)}
+        limit = limits.get(node.how)
+
+        async def limited(branch: Program) -> list[Any]:
+            if limit is None:
+                return await self.sequence(branch)
+            async with limit:
+                return await self.sequence(branch)
+
+        return [limited(branch) for branch in node.branches]
+
+    async def _branch(self, how: str, branch: Awaitable[list[Any]]) -> list[Any]:
+        if how == "pause":
+            await asyncio.sleep(PAUSE_S)
+        return await (asyncio.shield(branch) if how == "shield" else branch)
+
+    async def _queued(self, node: Gather) -> list[Any]:
+        """Two workers take the branches from a queue."""
+        jobs: asyncio.Queue[int] = asyncio.Queue()
+        worth: dict[int, list[Any]] = {}
+        for number in range(len(node.branches)):
+            jobs.put_nowait(number)
+
+        async def work() -> None:
+            while not jobs.empty():
+                number = jobs.get_nowait()
+                worth[number] = await self.sequence(node.branches[number])
+                await asyncio.sleep(PAUSE_S)
+
+        await asyncio.gather(work(), work())
+        return [worth[number] for number in range(len(node.branches))]
 
     def _look(self) -> list[Any]:
         ctx = self._ctx

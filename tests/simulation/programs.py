@@ -81,7 +81,11 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Branches at once. `collect`: an error is a value; `gather`, `group`: it ends them all, and only one may fail."""
+    """Branches at once. `collect`: an error is a value; else it ends them all, and only one may fail.
+
+    `lock`, `semaphore`, `queue`: as many at once as that lets in; `shield`, `timeout`, `wait`: within such a one;
+    `pause`: each after a pause of asyncio's.
+    """
 
     how: str
     branches: tuple[Program, ...]
@@ -137,6 +141,8 @@ PAUSES_MS = (5, 400, 1_500, 4_000)
 
 DEPTH_MAX = 2
 
+WAYS_TO_GATHER = ("gather", "lock", "semaphore", "queue", "shield", "timeout", "wait", "pause")
+
 
 class Dice:
     """Draws one program; `children` are the workflows that it may invoke."""
@@ -178,6 +184,8 @@ class Dice:
         # What is left behind by a failure that is caught goes on beside the body: nobody can say how far it comes.
         if depth == 0 and not caught and self._rng.random() < 0.25:
             branches[0] = (*branches[0], self._failing())
+        if how == "gather":
+            how = random.Random(f"how {self._count}").choice(WAYS_TO_GATHER)
         return Gather(how, tuple(branches))
 
     def _leaf(self, depth: int, *, may_fail: bool) -> Node:

@@ -8,7 +8,8 @@ import pytest
 
 from anabranch.engine.rules.child_ids import child_id
 from anabranch.engine.rules.coded import decide as coded_decide
-from anabranch.engine.rules.coded.places import StepKind, mark
+from anabranch.engine.rules.coded.places import StepKind, mark, scope_of_timer
+from anabranch.engine.rules.coded.replaying import seed_of
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.decision import NOTHING, Decision
 from anabranch.engine.rules.events import Event, EventType, Status
@@ -18,12 +19,14 @@ from anabranch.engine.rules.stimuli import (
     Adopted,
     AwaitsAnySignal,
     AwaitsChild,
+    AwaitsInstant,
     AwaitsSignal,
     Begun,
     BodySuspended,
     CancelRequested,
     ChildEnded,
     GivenUp,
+    LegacyReplayed,
     SignalSent,
     StepReport,
     TailLoaded,
@@ -226,7 +229,13 @@ def test_what_has_ended_is_not_given_up_and_what_is_given_up_ends_once():
     run = Coded().then(done("a"), waits_for("go"), report("go", GivenUp(), kind=StepKind.EVENT))
     assert run.when(report("a", GivenUp())) == NOTHING
     assert run.when(report("go", GivenUp(), kind=StepKind.EVENT)) == NOTHING
-    assert run.when(report("never", GivenUp())) == NOTHING
+
+
+def test_what_was_begun_and_has_no_row_yet_is_given_up_with_its_first():
+    """No replay begins it again, and what it comes to after that is nobody's."""
+    run = Coded()
+    assert types(run.when(report("pay", GivenUp()))) == ["NODE_SKIPPED pay"]
+    assert run.when(done("pay")) == NOTHING
 
 
 def test_a_child_that_is_given_up_is_cancelled():
@@ -427,3 +436,55 @@ def test_a_wait_without_time_takes_what_has_come_or_nothing_at_once(ask: StepRep
     assert types(run.when(replace(ask, scope="#2"))) == ["NODE_WAITING now#2", "NODE_COMPLETED now#2"]
     assert run.state.steps["now", "#2"].output.value in (7, {"event": "go", "payload": 7})
     assert not run.state.kept
+
+
+# -- timers of the function ---------------------------------------------------------------
+def timer(due_at: int) -> StepReport:
+    return report("@timer", AwaitsInstant(due_at), scope=scope_of_timer(due_at, 1), kind=StepKind.SLEEP)
+
+
+def test_a_timer_that_outlives_what_the_function_can_do_is_a_sleep_until_its_time():
+    run = Coded()
+    due = run.now + 60_000
+    assert types(run.when(suspended(timer(due)))) == [f"NODE_WAITING @timer#{due}", "NODE_WAITING"]
+    assert run.state.next_due() == due
+    woken = run.later(60_000)
+    assert (types(woken), woken.commands, woken.not_before) == ([f"NODE_COMPLETED @timer#{due}"], [BODY], due)
+
+
+def test_a_timer_that_comes_while_steps_run_is_one_row_and_never_early():
+    run = Coded()
+    run.now += 500
+    decision = run.when(timer(run.now - 1))
+    assert (types(decision), decision.not_before) == ([f"NODE_COMPLETED @timer#{run.now - 1}"], run.now - 1)
+    early = run.when(timer(run.now + 3))
+    assert types(early) == [f"NODE_WAITING @timer#{run.now + 3}"]
+
+
+def test_timers_with_one_due_time_are_told_apart_by_their_number():
+    assert [scope_of_timer(5, number) for number in (1, 2, 3)] == ["#5", "#5.2", "#5.3"]
+
+
+# -- the rules of replays -----------------------------------------------------------------
+def test_every_dispatch_says_by_which_rules_the_function_runs_and_the_seed_stays():
+    run = Coded(retry=QUICK).then(raised())
+    run.later(5_000)
+    notes = [row.payload.value for row in run.log if row.type == "NODE_DISPATCHED"]
+    assert [(note["loop"], note["python"]) for note in notes] == [(1, "3.11")] * 2
+    assert notes[0]["seed"] == notes[1]["seed"] == seed_of("run")
+
+
+def test_a_run_of_an_older_version_has_the_new_rules_once_it_has_replayed():
+    run = older_version()
+    assert run.state.body is not None and run.state.body.loop_since is None
+    decision = run.when(report("", LegacyReplayed()))
+    assert types(decision) == ["SYSTEM_SET"]
+    assert run.state.body.loop_since == run.state.last_seq
+    assert run.when(report("", LegacyReplayed())) == NOTHING, "once is enough"
+
+
+def older_version() -> Coded:
+    """A run whose function was dispatched by a version that had no loops."""
+    run = Coded()
+    run.log[1] = replace(run.log[1], payload=Payload.of({}))
+    return run.crashed()

@@ -101,17 +101,38 @@ class AwaitsTime:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitsInstant:
+    """A timer of a workflow function is due then: by `asyncio.sleep`, a timeout, or another call at a time."""
+
+    due_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyReplayed:
+    """A function has replayed all that a version without workflow loops recorded: what comes now has the new rules."""
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A coded step is about to do what must be in the log before it is done: starting a child."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """The body has cancelled the task that waited for a coded step: nobody is there for what it comes to."""
+    """The function has cancelled what waited for a coded step, or a timer: nobody is there for what it comes to."""
 
 
 StepOutcome: TypeAlias = (
-    Completed | AwaitsSignal | AwaitsAnySignal | AwaitsChild | AwaitsTime | Begun | Failed | GivenUp
+    Completed
+    | AwaitsSignal
+    | AwaitsAnySignal
+    | AwaitsChild
+    | AwaitsTime
+    | AwaitsInstant
+    | Begun
+    | Failed
+    | GivenUp
+    | LegacyReplayed
 )
 
 

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from anabranch.engine.rules.child_ids import child_id
 from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, BODY_SCOPE, StepKind, read_mark
+from anabranch.engine.rules.coded.replaying import loop_note
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decision import NOTHING, Decision
@@ -26,6 +27,7 @@ from anabranch.engine.rules.stimuli import (
     Adopted,
     AwaitsAnySignal,
     AwaitsChild,
+    AwaitsInstant,
     AwaitsSignal,
     AwaitsTime,
     Begun,
@@ -37,6 +39,7 @@ from anabranch.engine.rules.stimuli import (
     Failed,
     GivenUp,
     HandlerOutcome,
+    LegacyReplayed,
     NodeResult,
     SignalSent,
     Started,
@@ -178,7 +181,13 @@ def _is_waiting(step: Step | None) -> bool:
 
 
 def _dispatch_body(notes: CodedNotes, attempt: int) -> None:
-    notes.append(EventType.NODE_DISPATCHED, BODY_NODE_ID, BODY_SCOPE, attempt, EMPTY)
+    notes.append(EventType.NODE_DISPATCHED, BODY_NODE_ID, BODY_SCOPE, attempt, _loop_note(notes))
+
+
+def _loop_note(notes: CodedNotes) -> Payload:
+    state = notes.state
+    seed = None if state.body is None else state.body.seed
+    return loop_note(state.head.instance_id, python=state.plan.python, seed=seed)
 
 
 # -- steps ---------------------------------------------------------------------------------------
@@ -188,8 +197,12 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
     if state.awaits(*BODY_PLACE, report.body_attempt) is None:
         return  # a body that is not the run's any more
     step = state.steps.get((report.name, report.scope))
+    if isinstance(report.outcome, LegacyReplayed):
+        if state.body is not None and state.body.loop_since is None:
+            notes.append(EventType.SYSTEM_SET, BODY_NODE_ID, BODY_SCOPE, 0, _loop_note(notes))
+        return
     if isinstance(report.outcome, GivenUp):
-        _give_up(notes, step)
+        _give_up(notes, report, step)
         return
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not Phase.DISPATCHED):
         return  # a duplicate
@@ -207,6 +220,8 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
         case AwaitsTime():
             note = {"dueAt": to_iso(notes.now + report.outcome.duration_ms)}
             _wait(notes, report, Payload.trusted(note))
+        case AwaitsInstant():
+            _open_timer(notes, report, report.outcome.due_at)
         case AwaitsSignal() | AwaitsAnySignal():
             _open_wait(notes, report, report.outcome)
         case Begun():
@@ -218,13 +233,22 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
             assert_never(report.outcome)
 
 
-def _give_up(notes: CodedNotes, step: Step | None) -> None:
-    """Nobody waits for the step any more: no signal, timer or child is to be its."""
-    if step is None or step.has_ended:
+def _give_up(notes: CodedNotes, report: StepReport, step: Step | None) -> None:
+    """Nobody waits for the step any more: no signal, timer or child is to be its, and no replay begins it again."""
+    if step is not None and step.has_ended:
         return
-    if step.kind is StepKind.CHILD:
+    if step is not None and step.kind is StepKind.CHILD:
         notes.cancels.append(child_id(notes.state.head.instance_id, *step.place))
-    _append(notes, EventType.NODE_SKIPPED, step, EMPTY)
+    _append(notes, EventType.NODE_SKIPPED, step or report, EMPTY)
+
+
+def _open_timer(notes: CodedNotes, report: StepReport, due_at: int) -> None:
+    """A timer outlives what the function can do now, or has come: then its row is its end."""
+    if due_at > notes.now:
+        _wait(notes, report, Payload.trusted({"dueAt": to_iso(due_at)}))
+        return
+    notes.fired(due_at)
+    _complete(notes, report, NULL, handle=DEFAULT_HANDLE)
 
 
 def _open_wait(notes: CodedNotes, report: StepReport, asked: AwaitsSignal | AwaitsAnySignal) -> None:

@@ -26,6 +26,8 @@ def _input_set(state: CodedState, event: Event) -> None:
 
 def _system_set(state: CodedState, event: Event) -> None:
     """Notes are metadata; one with a due time says that the body was offered in vain, and when it is offered again."""
+    if state.body is not None and "loop" in event.payload.value:
+        _loop_since(state.body, event)
     due_at = event.payload.value.get("dueAt")
     if due_at is not None and state.body is not None:
         state.running.pop(BODY_PLACE, None)
@@ -42,6 +44,9 @@ def _dispatched(state: CodedState, event: Event) -> None:
         body.attempt = event.attempt
         body.began_at, body.began_seq = event.created_at, event.seq
         body.offers = 0
+        body.loop_since = None
+        if "loop" in event.payload.value:
+            _loop_since(body, event)
         _run_body(state, body)
         return
     step = _step_of(state, event)
@@ -49,6 +54,12 @@ def _dispatched(state: CodedState, event: Event) -> None:
     step.attempt = event.attempt
     step.due_at = None
     _resume(state)
+
+
+def _loop_since(body: Body, event: Event) -> None:
+    """From this row on, the function's event loop follows today's rules."""
+    note = event.payload.value
+    body.loop_since, body.seed, body.python = event.seq, note["seed"], note["python"]
 
 
 def _waiting(state: CodedState, event: Event) -> None:
@@ -134,6 +145,7 @@ def _end_step(state: CodedState, event: Event) -> Step:
     step.attempt = event.attempt
     step.due_at = None
     step.ended_seq, step.ended_at = event.seq, event.created_at
+    state.endings.append(step)
     if step.events is not None:
         close_wait(state, step)
     if step.child_id is not None:

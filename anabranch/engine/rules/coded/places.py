@@ -27,6 +27,10 @@ ROWS_LISTED_MAX = 16
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,128}")
 
 
+TIMER_NAME = "@timer"
+"""Under which name timers of workflow functions are recorded, as sleeps: no step can be called so."""
+
+
 class StepKind(StrEnum):
     """What a step does; the same name must always be the same kind."""
 
@@ -45,6 +49,14 @@ def is_step_name(name: object) -> bool:
 def scope_of_call(number: int) -> str:
     """The scope of the first, second, … call of a name."""
     return "" if number == 1 else f"#{number}"
+
+
+def scope_of_timer(due_at: int, number: int) -> str:
+    """The scope of the first, second, … timer of an attempt with this due time: `#1700000005000`, `#1700000005000.2`.
+
+    By content, not by order: a timer that is added elsewhere in the function shifts none.
+    """
+    return f"#{due_at}" if number == 1 else f"#{due_at}.{number}"
 
 
 def scope_of_attempt(scope: str, attempt: int) -> str:

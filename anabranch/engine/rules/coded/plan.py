@@ -35,10 +35,12 @@ class CodedPlan:
     """Of the whole workflow: how often its body is begun again after an error that it did not catch."""
     deadline_ms: int | None = None
     retention_ms: int | None = None
+    python: str = ""
+    """The Python that functions are called with in this process."""
     input_schema: Mapping[str, Any] | None = field(default=None)
 
 
-def coded_plan(name: str, version: int, options: Mapping[str, Any]) -> CodedPlan:
+def coded_plan(name: str, version: int, options: Mapping[str, Any], *, python: str = "") -> CodedPlan:
     """The plan of a workflow with these options: `{"retry", "deadline", "retention"}`, null or absent by default.
 
     Raises ValueError naming the one that is wrong.
@@ -49,6 +51,7 @@ def coded_plan(name: str, version: int, options: Mapping[str, Any]) -> CodedPlan
         retry=NO_RETRY if retry is None else RetryPolicy.parse(retry, default=DEFAULT_STEP_RETRY),
         deadline_ms=_duration(options.get("deadline")),
         retention_ms=_duration(options.get("retention")),
+        python=python,
     )
 
 

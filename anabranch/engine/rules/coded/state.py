@@ -78,7 +78,18 @@ class Step(OpenActivation):
 class Body(OpenActivation):
     """The function of a coded run, in its present attempt."""
 
-    __slots__ = ("began_at", "began_seq", "blocked", "called_by", "context", "node", "offers")
+    __slots__ = (
+        "began_at",
+        "began_seq",
+        "blocked",
+        "called_by",
+        "context",
+        "loop_since",
+        "node",
+        "offers",
+        "python",
+        "seed",
+    )
 
     def __init__(self, plan: CodedPlan) -> None:
         super().__init__()
@@ -88,6 +99,12 @@ class Body(OpenActivation):
         self.began_at = 0
         """When this attempt was dispatched (ms)."""
         self.began_seq = 0
+        self.loop_since: int | None = None
+        """From which row on this attempt follows the rules of workflow loops; None: an older version recorded it."""
+        self.seed: int | None = None
+        """What hashes of tasks and random numbers begin with."""
+        self.python = ""
+        """The version that this attempt began with."""
         self.called_by = 0
         """The row that made it run: one attempt is called many times, and an answer belongs to one call."""
         self.blocked = False
@@ -107,7 +124,7 @@ OpenInCode: TypeAlias = Step | Body
 class CodedState(RunState[OpenInCode, Body]):
     """Everything that decisions about one coded run need to know, and what its body is answered with."""
 
-    __slots__ = ("body", "bytes", "input", "plan", "steps")
+    __slots__ = ("body", "bytes", "endings", "input", "plan", "steps")
 
     def __init__(self, plan: CodedPlan, head: InstanceHead) -> None:
         super().__init__(head)
@@ -117,6 +134,8 @@ class CodedState(RunState[OpenInCode, Body]):
         self.body: Body | None = None
         self.steps: dict[tuple[str, str], Step] = {}
         """Every step that has a row, by (name, scope), in the order of their first ones."""
+        self.endings: list[Step] = []
+        """The steps that have ended, in the order of the rows that ended them."""
         self.bytes = 0
         """JSON bytes of the input and of all outputs."""
 

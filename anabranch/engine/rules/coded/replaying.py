@@ -1,0 +1,31 @@
+"""By which rules a workflow function is replayed: what the row that dispatched it says of its event loop.
+
+Pure. Written by `decide`, folded by `evolve`, followed by `durable.body`.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+from anabranch.engine.rules.values import Payload
+
+LOOP_VERSION = 1
+"""Of the event loop's rules. Runs of versions before it have none in their rows."""
+
+# 48 bits: small enough that numbers of tasks, counted up from it, stay machine words.
+_SEED_BYTES = 6
+
+
+def loop_note(run_id: str, *, python: str, seed: int | None = None) -> Payload:
+    """What the row says. Another `python` may order otherwise what asyncio leaves open.
+
+    `seed` is what hashes and random numbers begin with; None: it is made of the run's id.
+    """
+    note: dict[str, Any] = {"loop": LOOP_VERSION, "python": python, "seed": seed_of(run_id) if seed is None else seed}
+    return Payload.trusted(note)
+
+
+def seed_of(run_id: str) -> int:
+    """A number of the run's own: with equal ones the tasks of many runs would meet in the same buckets of a hash."""
+    return int.from_bytes(blake2b(run_id.encode(), digest_size=_SEED_BYTES).digest())

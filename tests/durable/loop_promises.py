@@ -1,0 +1,338 @@
+"""What the event loop of a workflow function promises: one function each, which raises where that does not hold.
+
+`test_workflow_loop` calls them, and `test_loop_mutants` once more for each mistake that is put into the code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.engine.rules.stimuli import BodyBlocked
+from anabranch.errors import NotInWorkflow, WorkflowStuck
+from tests.durable.loop_programs import PROGRAMS, Function
+from tests.durable.loop_world import World, in_virtual_time, lived
+
+PROMISES: dict[str, Callable[[], None]] = {}
+
+SEEDS = range(3)
+
+
+def promise(check: Callable[[], None]) -> Callable[[], None]:
+    """Enter it in the list."""
+    PROMISES[check.__name__] = check
+    return check
+
+
+def _same_on_every_replay(function: Function, seed: int) -> None:
+    once, often = lived(function, seed=seed), lived(function, seed=seed, unwinds=True)
+    assert not isinstance(once.outcome, BaseException), once.outcome
+    assert not isinstance(once.outcome, BodyBlocked), once.outcome
+    assert json.dumps(often.outcome, default=str) == json.dumps(once.outcome, default=str)
+    assert often.trace == once.trace
+    assert often.log == once.log
+    for cut in often.traces:
+        assert cut == once.trace[: len(cut)], "what was asked for so far is what is asked for in the end"
+
+
+def _checked(name: str) -> Callable[[], None]:
+    def check() -> None:
+        for seed in SEEDS:
+            _same_on_every_replay(PROGRAMS[name], seed)
+
+    check.__name__ = f"{name}_is_the_same_when_it_is_unwound_at_every_commit"
+    return check
+
+
+for _name in PROGRAMS:
+    promise(_checked(_name))
+
+
+def _continued(world: World, function: Function) -> World:
+    """The same run, on the log that it has so far, with other code."""
+    world.function = function
+    world.run.crashed()
+    return in_virtual_time(world.live())
+
+
+def _stopped(function: Function, *, commits: int) -> World:
+    """A run whose worker is lost after so many commits."""
+    world = World(function, 0, commits_max=commits)
+    return in_virtual_time(world.live())
+
+
+# -- what there is not --------------------------------------------------------------------
+OUTSIDE: dict[str, Callable[[], Any]] = {
+    "create_connection": lambda: asyncio.open_connection("127.0.0.1", 1),
+    "run_in_executor": lambda: asyncio.to_thread(print),
+    "subprocess_exec": lambda: asyncio.create_subprocess_exec("true"),
+    "getaddrinfo": lambda: asyncio.get_running_loop().getaddrinfo("localhost", 1),
+    "call_soon_threadsafe": lambda: asyncio.get_running_loop().call_soon_threadsafe(print),
+    "add_reader": lambda: asyncio.get_running_loop().add_reader(0, print),
+}
+
+
+@promise
+def the_outside_world_is_refused_with_the_line_of_the_author() -> None:
+    for name, call in OUTSIDE.items():
+
+        async def function(ctx: Any, input: Any, call: Callable[[], Any] = call) -> None:
+            await call()
+
+        failure = lived(function).outcome
+        assert isinstance(failure, NotInWorkflow) and isinstance(failure, RuntimeError), failure
+        assert f"loop.{name} needs the outside world: do it in a step ({__file__}, line " in str(failure)
+
+
+@promise
+def coroutines_are_refused_by_as_completed() -> None:
+    async def function(ctx: Any, input: Any) -> None:
+        for each in asyncio.as_completed([ctx.work("a"), ctx.work("b")]):
+            await each
+
+    failure = lived(function).outcome
+    assert isinstance(failure, NotInWorkflow) and "give it tasks" in str(failure)
+
+
+@promise
+def nothing_is_touched_from_outside() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        event = asyncio.Event()
+
+        async def touch() -> str:
+            try:
+                event.set()
+            except NotInWorkflow as refused:
+                return refused.code
+            return "touched"
+
+        waiter = asyncio.create_task(event.wait())
+        answer = await ctx.step.run("touch", touch)
+        waiter.cancel()
+        return answer
+
+    assert lived(function).outcome == "NOT_IN_WORKFLOW"
+
+
+@promise
+def a_function_that_nothing_can_move_is_told_with_its_tasks_and_lines() -> None:
+    async def function(ctx: Any, input: Any) -> None:
+        lock = asyncio.Lock()
+        await ctx.work("first")
+        await lock.acquire()
+        await lock.acquire()
+
+    failure = lived(function).outcome
+    assert isinstance(failure, WorkflowStuck) and f"main ({__file__}, line " in str(failure)
+
+
+# -- unwinding ----------------------------------------------------------------------------
+@promise
+def unwinding_is_no_cancellation_and_asks_for_nothing() -> None:
+    cancelled: list[str] = []
+
+    async def function(ctx: Any, input: Any) -> Any:
+        try:
+            await ctx.work("a")
+            await ctx.step.sleep("nap", "5s")
+        except asyncio.CancelledError:
+            cancelled.append("cancelled")
+            raise
+        finally:
+            await ctx.work("clean-up")
+        return "done"
+
+    world = lived(function, unwinds=True)
+    assert (world.outcome, cancelled) == ("done", [])
+    assert [row[1] for row in world.log] == ["a", "nap", "nap", "clean-up"]
+
+
+@promise
+def nobody_is_told_that_another_task_was_unwound() -> None:
+    seen: list[Any] = []
+
+    async def function(ctx: Any, input: Any) -> Any:
+        outcomes = await asyncio.gather(
+            ctx.step.sleep("one", "5s"), ctx.step.sleep("two", "6s"), return_exceptions=True
+        )
+        seen.append(outcomes)
+        return len(seen)
+
+    assert lived(function, unwinds=True).outcome == 1
+    assert seen == [[None, None]]
+
+
+@promise
+def what_awaits_for_ever_while_it_is_unwound_is_left_behind() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        for _ in range(1_000):
+            try:
+                await ctx.step.sleep("nap", "5s")
+                break
+            except BaseException:  # noqa: BLE001 -- as somebody may
+                continue
+        return "slept"
+
+    logging.getLogger("anabranch.durable").disabled = True
+    try:
+        assert lived(function).outcome == "slept"
+    finally:
+        logging.getLogger("anabranch.durable").disabled = False
+
+
+# -- cancelling ---------------------------------------------------------------------------
+@promise
+def a_cancelled_step_is_stopped_and_its_result_is_dropped() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        task = asyncio.create_task(ctx.work("long"))
+        await ctx.work("short")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return [task.cancelled(), await ctx.work("after")]
+
+    world = World(function, 0)
+    world.ends_at |= {"short 1": 1.0, "long 1": 1.5, "after 1": 2.0}
+    in_virtual_time(world.live())
+    assert (world.outcome, world.stopped) == ([True, "after 1"], ["long 1"])
+    rows = [(row.type, row.node_id) for row in world.run.log if row.node_id]
+    assert rows == [("NODE_COMPLETED", "short"), ("NODE_SKIPPED", "long"), ("NODE_COMPLETED", "after")]
+
+
+@promise
+def a_result_that_comes_with_the_cancel_is_dropped_too() -> None:
+    """Both ends are in one commit: the function cancels the second when it is told the first."""
+
+    async def function(ctx: Any, input: Any) -> Any:
+        task = asyncio.create_task(ctx.work("second"))
+        await ctx.work("first")
+        task.cancel()
+        (outcome,) = await asyncio.gather(task, return_exceptions=True)
+        await ctx.step.sleep("nap", "5s")
+        return type(outcome).__name__
+
+    for unwinds in (False, True):
+        world = World(function, 0, unwinds)
+        world.ends_at |= {"first 1": 1.0, "second 1": 1.0}
+        in_virtual_time(world.live())
+        assert world.outcome == "CancelledError"
+
+
+# -- timers -------------------------------------------------------------------------------
+@promise
+def a_timeout_around_a_quick_step_has_no_row() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        async with asyncio.timeout(100):
+            return await ctx.work("quick")
+
+    assert [row[1] for row in lived(function).log] == ["quick"]
+
+
+@promise
+def a_timer_that_was_recorded_and_is_cancelled_wakes_nobody() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        async with asyncio.timeout(100):
+            await ctx.step.sleep("nap", "5s")
+        await ctx.step.sleep("long", "1h")
+        return asyncio.get_running_loop().time()
+
+    for unwinds in (False, True):
+        world = lived(function, unwinds=unwinds)
+        assert [(row[0], row[1]) for row in world.log] == [
+            ("NODE_WAITING", "nap"),
+            ("NODE_WAITING", "@timer"),
+            ("NODE_COMPLETED", "nap"),
+            ("NODE_SKIPPED", "@timer"),
+            ("NODE_WAITING", "long"),
+            ("NODE_COMPLETED", "long"),
+        ]
+
+
+@promise
+def a_timer_is_told_when_its_row_is_committed_and_not_before() -> None:
+    told: list[tuple[int, int]] = []
+
+    async def function(ctx: Any, input: Any) -> Any:
+        step = asyncio.create_task(ctx.work("slow"))
+        await asyncio.sleep(0.1)
+        told.append((world.settled_seq, len([row for row in world.run.log if row.node_id == "@timer"])))
+        return await step
+
+    world = World(function, 0)
+    in_virtual_time(world.live())
+    assert told == [(3, 1)]
+
+
+@promise
+def a_timer_that_is_added_elsewhere_shifts_none() -> None:
+    def deployment(extra: float | None) -> Function:
+        async def function(ctx: Any, input: Any) -> Any:
+            if extra is not None:
+                asyncio.create_task(asyncio.sleep(extra)).cancel()
+            await asyncio.gather(asyncio.sleep(5), asyncio.sleep(7))
+            return "both"
+
+        return function
+
+    world = _stopped(deployment(None), commits=2)
+    assert _continued(world, deployment(3)).outcome == "both"
+
+
+@promise
+def time_is_that_of_the_log_and_moves_with_answers_alone() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        await ctx.work("a")
+        before = loop.time()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert loop.time() == before
+        await asyncio.sleep(1.5)
+        return round(loop.time() - before, 6)
+
+    for unwinds in (False, True):
+        assert lived(function, unwinds=unwinds).outcome == 1.5
+
+
+# -- code that has changed ----------------------------------------------------------------
+@promise
+def changed_code_is_found_at_once_though_it_has_timers() -> None:
+    async def before(ctx: Any, input: Any) -> Any:
+        await ctx.work("first")
+        await ctx.work("second")
+        await ctx.step.sleep("nap", "1h")
+
+    async def after(ctx: Any, input: Any) -> Any:
+        await ctx.work("first")
+        await asyncio.sleep(5)
+        await ctx.work("second")
+        await ctx.step.sleep("nap", "1h")
+
+    world = _stopped(before, commits=3)
+    blocked = _continued(world, after).outcome
+    assert isinstance(blocked, BodyBlocked), blocked
+    message = blocked.message.partition(" (it was recorded with Python ")[0]
+    assert message == "it waits without having asked for second, which its log has: the code has changed"
+
+
+@promise
+def a_log_without_loops_is_replayed_though_it_has_no_timers() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        try:
+            await asyncio.wait_for(ctx.work("slow"), 0.05)
+        except TimeoutError:
+            await ctx.work("instead")
+        await ctx.step.sleep("nap", "5s")
+        await ctx.work("after")
+        return "done"
+
+    async def as_the_old_version_recorded_it(ctx: Any, input: Any) -> Any:
+        await ctx.work("instead")
+        await ctx.step.sleep("nap", "5s")
+
+    world = _stopped(as_the_old_version_recorded_it, commits=2)
+    world.forget_loop()
+    assert _continued(world, function).outcome == "done"
+    assert [row.payload.value["loop"] for row in world.run.log if row.type == "SYSTEM_SET"] == [1]

@@ -1,0 +1,93 @@
+"""Plausible mistakes in the event loop and around it, put in one at a time: one of its promises is broken by each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.durable.loop_promises import PROMISES
+from tests.simulation.patching import Patch, patched
+
+_BODY = "durable.body:BodyRun"
+_LOOP = "durable.workflow_loop:WorkflowLoop"
+
+MUTANTS: dict[str, tuple[Patch, ...]] = {
+    "two answers in one drain": (
+        Patch(
+            f"{_BODY}._advance",
+            "self._loop.drain()",
+            "(self._calls.has(Stage.ENDED)"
+            " and self._replay.next(self._journal.endings, settled_seq=self._desk.settled_seq))"
+            " or self._loop.drain()",
+        ),
+    ),
+    "answers in the order in which they were asked for": (
+        Patch(
+            f"{_BODY}._tell_next",
+            "call, record = self._calls.at(place), journal.steps[place]",
+            "place = next((each.place for each in self._calls.of(Stage.ENDED)), place)\n"
+            "    call, record = self._calls.at(place), journal.steps[place]",
+        ),
+    ),
+    "tasks hash by their addresses": (
+        Patch("durable.workflow_loop:WorkflowTask.__hash__", "self.number", "id(self) // 16"),
+    ),
+    "timers are named by the order of their calls": (
+        Patch(f"{_BODY}._timer_set", "scope_of_timer(due_at, timer.number)", "f'#{self._loop._made}'"),
+    ),
+    "a timer is told before its commit": (
+        Patch(
+            f"{_BODY}._timers_come",
+            "self._hand_in(call, self._report_of(call, 1, call.wait))",
+            "self._hand_in(call, self._report_of(call, 1, call.wait))\n"
+            "            self._loop.fire(call.timer)\n"
+            "            self._loop.drain()",
+        ),
+    ),
+    "a timer that is cancelled keeps its row open": (
+        Patch(f"{_BODY}._timer_cancelled", "self._give_up(timer.owner)", "pass"),
+    ),
+    "a timer is recorded as soon as it is set": (
+        Patch(
+            f"{_BODY}._begin_new",
+            "if call.timer is not None:\n            continue",
+            "if call.timer is not None:\n"
+            "            self._hand_in(call, self._report_of(call, 1, call.wait))\n"
+            "            continue",
+        ),
+    ),
+    "time is the clock's": (
+        Patch(
+            f"{_BODY}._set_time",
+            "self.now_ms - self._began_at",
+            "self._clock.now() - self._began_at + self._loop._made % 7",
+        ),
+    ),
+    "unwound by a cancellation": (
+        Patch("durable.workflow_loop:_unwound", "Suspended())", "__import__('asyncio').CancelledError())"),
+    ),
+    "touched from outside": (Patch(f"{_LOOP}.call_soon", "if not self._is_open:", "if False:"),),
+    "the rules of older versions hold for new logs": (
+        Patch(f"{_BODY}._fire_unrecorded", "since = self._new_rules_since", "since = None"),
+    ),
+    "older versions are replayed by new rules": (
+        Patch(f"{_BODY}._fire_unrecorded", "since = self._new_rules_since", "since = 0"),
+    ),
+    "what a cancelled step comes to is told": (
+        Patch(f"{_BODY}._give_up", "self._calls.move(call, Stage.OVER)\n", "pass\n"),
+    ),
+    "a cancelled step goes on": (Patch(f"{_BODY}._give_up", "call.task.cancel()", "pass"),),
+    "as_completed takes coroutines": (
+        Patch("durable.workflow_loop:_is_made_by_as_completed", "return True", "return False"),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MUTANTS)
+def test_a_mistake_breaks_a_promise(mistake: str) -> None:
+    with patched(MUTANTS[mistake]):
+        for check in PROMISES.values():
+            try:
+                check()
+            except Exception:  # noqa: BLE001 -- whatever it is, it is seen
+                return
+    pytest.fail(f"{mistake}: nobody notices")

@@ -1,0 +1,68 @@
+"""Functions whose logs an older version has recorded go on, and come to what they came to there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.engine.rules.coded.plan import coded_plan
+from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.instance import InstanceHead
+from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.stimuli import SignalSent
+from anabranch.engine.rules.values import Payload
+from tests.durable.loop_world import World, in_virtual_time
+from tests.golden.coded.programs import PROGRAMS
+
+RECORDED: dict[str, dict[str, dict[str, Any]]] = {
+    path.stem: json.loads(path.read_text()) for path in Path(__file__).parent.glob("*.json")
+}
+RUNS = [(version, name) for version, runs in RECORDED.items() for name in runs]
+
+
+@pytest.mark.parametrize("unwinds", [False, True])
+@pytest.mark.parametrize(("version", "name"), RUNS)
+def test_a_run_of_an_older_version_comes_to_what_it_came_to_there(version: str, name: str, *, unwinds: bool) -> None:
+    recorded = RECORDED[version][name]
+    world = World(PROGRAMS[name], 0, unwinds)
+    take_up(world, recorded["instanceID"], [_event(row) for row in recorded["log"]])
+
+    world.run.when(SignalSent("go", Payload.of({"n": 1})))
+    in_virtual_time(world.live())
+
+    assert world.outcome == recorded["output"]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(RECORDED["0.1.0"]) >= 12
+    assert set(RECORDED["0.1.0"]) == set(PROGRAMS)
+
+
+def take_up(world: World, run_id: str, log: list[Event]) -> None:
+    """Let the world's run be this one."""
+    began = log[0].created_at
+    run = world.run
+    run.plan = coded_plan("golden", 1, {})
+    run.head = InstanceHead(run_id, "default", "workflow", "golden", 1, began, began, kind="coded")
+    run.log, run.now = log, log[-1].created_at
+    run.state = fold(run.plan, run.head, log)
+    world.began_at = run.now
+
+
+def _event(row: dict[str, Any]) -> Event:
+    return Event(
+        row["seq"],
+        EventType(row["eventType"]),
+        row["nodeID"],
+        row["scope"],
+        row["nodeAttempt"],
+        Payload.of(row["payload"]),
+        from_iso(row["createdAt"]),
+        row["nextHandle"],
+        row["outputVariable"],
+        row["errorMessage"],
+    )

@@ -1,4 +1,4 @@
-"""The composition root: the one room that knows everyone and wires them together."""
+"""The composition root: the one module that knows everyone and wires them together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anabranch.durable.definition import DECLARED, Registry
 from anabranch.durable.registration import register
-from anabranch.durable.runner import Runner, WithBodies
+from anabranch.durable.runner import Runner, WithWorkflowFunctions
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry
@@ -29,8 +29,8 @@ from anabranch.engine.store import (
     open_hint_line,
     open_store,
 )
-from anabranch.engine.store.sqlite import SqliteDialect
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.sql.store import SqlStore
+from anabranch.engine.store.sqlite.dialect import SqliteDialect
 from anabranch.engine.telemetry import Telemetry, unsurrounded
 from anabranch.errors import SettingsError
 from anabranch.handlers import Services
@@ -39,14 +39,14 @@ from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import LANGUAGES, Sandbox
 from anabranch.migrations import ensure_schema
 from anabranch.queries import Places, QueryEngine, SourceUrls
-from anabranch.secrets import Safe, SecretBox, find_key
+from anabranch.secrets import SecretCipher, SecretStore, find_key
 from anabranch.service import (
     AccessService,
+    AppServices,
     AuditLog,
     ChildRuns,
     DataService,
     FailedLogins,
-    House,
     OpenRunCounts,
     Purge,
     Readiness,
@@ -58,7 +58,7 @@ from anabranch.service import (
     WorkflowService,
 )
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
-from anabranch.telemetry import CurrentTries, Feed, Meters, Names, SpanSink, TracedHandlers
+from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
 from anabranch.triggers import Publisher, Scheduler
 
 # The SDK of OpenTelemetry is an extra, and takes half a second to import: only for who exports spans.
@@ -88,12 +88,12 @@ def tune_interpreter() -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rooms:
+class _Components:
     """What stands beside the engine."""
 
     services: Services
     data: DataService
-    safe: Safe
+    safe: SecretStore
     sandbox: Sandbox
 
 
@@ -117,11 +117,11 @@ class App:
         `works` runs nodes here (an empty `only` adopts nothing until told what); otherwise starts,
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
-        async with self.opened_house(works=works, only=only, grace_s=grace_s) as house:
-            yield house.engine, house.workflows
+        async with self.open_services(works=works, only=only, grace_s=grace_s) as services:
+            yield services.engine, services.workflows
 
     @asynccontextmanager
-    async def opened_house(
+    async def open_services(
         self,
         *,
         works: bool,
@@ -130,8 +130,8 @@ class App:
         makes_key: bool = False,
         code: Registry = DECLARED,
         counts: bool = True,
-    ) -> AsyncIterator[House]:
-        """The same with everything that doors are built on: data, secrets, keys, readiness.
+    ) -> AsyncIterator[AppServices]:
+        """The same with everything that APIs are built on: data, secrets, keys, readiness.
 
         With `makes_key` a key for secrets is made where that may be: in the embedded database's directory.
         `code` are the coded workflows that are run here, if it works: all that imported modules have
@@ -148,7 +148,7 @@ class App:
             self._opened_access(store) as access,
         ):
             node_types = load_types(rooms.services)
-            current = None if spans is None else CurrentTries(spans)
+            current = None if spans is None else CurrentAttempts(spans)
             runner = Runner(
                 code if works else Registry(), children=children, signals=signals, around=current or unsurrounded
             )
@@ -156,7 +156,7 @@ class App:
             traced = node_types if current is None else TracedHandlers(node_types, current)
             telemetry = None if spans is None and not counts else feed
             engine = self._engine(
-                store, WithBodies(traced, runner), runner, telemetry, rooms.sandbox, works=works, only=only
+                store, WithWorkflowFunctions(traced, runner), runner, telemetry, rooms.sandbox, works=works, only=only
             )
             if current is not None:
                 current.connect(engine.orchestrator.head_of)
@@ -179,7 +179,7 @@ class App:
             try:
                 # Who advances some runs only starts none by the clock.
                 async with self._opened_triggers(store, service, works=works and only is None) as (schedules, topics):
-                    yield House(
+                    yield AppServices(
                         engine=engine,
                         node_types=node_types,
                         workflows=service,
@@ -209,7 +209,7 @@ class App:
             await sandbox.stop()
 
     @asynccontextmanager
-    async def opened_safe(self, *, makes_key: bool) -> AsyncIterator[Safe]:
+    async def opened_safe(self, *, makes_key: bool) -> AsyncIterator[SecretStore]:
         """The secrets alone, for who sets and lists them; with `makes_key` a key is made where that may be.
 
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
@@ -327,8 +327,10 @@ class App:
             await store.stop(patience_s=CLOSING_S)
 
     @asynccontextmanager
-    async def _opened_rooms(self, store: SqlStore, children: ChildRuns, *, makes_key: bool) -> AsyncIterator[_Rooms]:
-        """What the node types and the doors need of the rest of the house; closed when their engine has stopped."""
+    async def _opened_rooms(
+        self, store: SqlStore, children: ChildRuns, *, makes_key: bool
+    ) -> AsyncIterator[_Components]:
+        """What the node types and the APIs need of the rest of the process; closed when their engine has stopped."""
         guard = Guard(AllowList.parse(self.settings.egress_allow))
         client = GuardedClient(guard)
         sandbox = Sandbox(fetcher=client, unsafe=self.settings.sandbox_unsafe)
@@ -336,7 +338,7 @@ class App:
         try:
             async with self._opened_data(store, guard, makes_key=makes_key) as data:
                 services = Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries, children=children)
-                yield _Rooms(services, data, safe, sandbox)
+                yield _Components(services, data, safe, sandbox)
         finally:
             await sandbox.stop()
             guard.close()
@@ -387,7 +389,7 @@ class App:
         )
         saved = DataQueries(store.dialect)
         find_box = self._box_finder(makes_key=makes_key)
-        urls = SourceUrls(find_box=find_box, secrets=Safe(SecretTable(store), find_box))
+        urls = SourceUrls(find_box=find_box, secrets=SecretStore(SecretTable(store), find_box))
         queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places)
         saved.open_lanes()
         try:
@@ -396,17 +398,17 @@ class App:
             await queries.stop()
             await saved.close_lanes(patience_s=CLOSING_S)
 
-    def _safe(self, store: SqlStore, *, makes_key: bool) -> Safe:
-        return Safe(SecretTable(store), self._box_finder(makes_key=makes_key))
+    def _safe(self, store: SqlStore, *, makes_key: bool) -> SecretStore:
+        return SecretStore(SecretTable(store), self._box_finder(makes_key=makes_key))
 
-    def _box_finder(self, *, makes_key: bool) -> Callable[[], SecretBox | None]:
+    def _box_finder(self, *, makes_key: bool) -> Callable[[], SecretCipher | None]:
         """Gives the box, and looks for the key again as long as there is none.
 
         A worker may have started before somebody set the first secret, which made the key.
         """
         box = self._box(makes_key=makes_key)
 
-        def find() -> SecretBox | None:
+        def find() -> SecretCipher | None:
             nonlocal box
             if box is None:
                 box = self._box(makes_key=False)
@@ -414,14 +416,14 @@ class App:
 
         return find
 
-    def _box(self, *, makes_key: bool) -> SecretBox | None:
+    def _box(self, *, makes_key: bool) -> SecretCipher | None:
         setting = self.settings.secret_key
         key = find_key(
             None if setting is None else setting.get_secret_value(),
             embedded=self.settings.database_url == EMBEDDED_DATABASE_URL,
             makes=makes_key,
         )
-        return None if key is None else SecretBox(key)
+        return None if key is None else SecretCipher(key)
 
 
 def build(settings: Settings) -> App:

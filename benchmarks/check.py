@@ -3,7 +3,7 @@
     python -m benchmarks.check [--update]
 
 Two kinds of figures. **Counts** (`guard.py`: bytecode instructions a node, SQL statements a
-commit, bytes a turn …) are the same in every run on every machine, and may grow by 3 % against
+commit, bytes a transition …) are the same in every run on every machine, and may grow by 3 % against
 `baseline.json`: room for a sentence of code somewhere, not for another pass over a run's state.
 They depend on the version of Python, so each version has a baseline of its own. `--update`
 writes this version's anew: do that in the commit that makes the hot path dearer for a reason,

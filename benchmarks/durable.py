@@ -3,7 +3,7 @@
     python -m benchmarks.durable [--json] [--save FILE] [--rounds 3] [--instances 1000]
 
 Each round measures, on both databases, one right after the other: runs of ten steps that do nothing,
-runs of ten drawn nodes, and the bound (`bound.py`): the very turns of the coded runs, written again with
+runs of ten drawn nodes, and the bound (`bound.py`): the very transitions of the coded runs, written again with
 nothing else around them. Each figure is the median over the rounds; the ratios are taken within a round.
 """
 
@@ -97,9 +97,9 @@ async def _lone_ms(bench: Bench, load: Load) -> float:
 
 
 async def _measure_bound(store: Store, load: Load) -> float:
-    turns = await record_turns(load, load.flock, code=CODE)
-    await adopt_turns(turns, store, load)
-    return load.flock * load.nodes_per_run / await write_turns(store, turns)
+    transitions = await record_turns(load, load.flock, code=CODE)
+    await adopt_turns(transitions, store, load)
+    return load.flock * load.nodes_per_run / await write_turns(store, transitions)
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ LONE_RUNS = 100
 ROUNDS = 5
 INSTANCES = 2_000
 
-# A twentieth of the runs where each turn is a commit of its own: it is more than five times slower.
+# A twentieth of the runs where each transition is a commit of its own: it is more than five times slower.
 SINGLE_SHARE = 20
 
 # 365 days: starts that are only to be accepted wait until long after the measurement.
@@ -49,7 +49,7 @@ ServerCpu = Callable[[], float]
 # The ratios that are promised, with their limits; the other figures are goals of a quiet machine.
 RATIOS: dict[str, tuple[str, str]] = {
     "nodes_per_bound": ("nodes/s, share of the bound", "≥ 0.3"),
-    "nodes_per_single": ("nodes/s, batched against one turn a commit", "≥ 5"),
+    "nodes_per_single": ("nodes/s, batched against one transition a commit", "≥ 5"),
     "cpu_per_bound_cpu": ("processor time a node, against the bound's", "≤ 4"),
     "cpu_with_server_per_bound": ("the same with the database server's", "≤ 4"),
     "fanout_per_linear": ("fan-out nodes/s against linear nodes/s", "≥ 0.8"),
@@ -57,7 +57,7 @@ RATIOS: dict[str, tuple[str, str]] = {
 LABELS: dict[str, tuple[str, str]] = {
     "nodes_per_s": (f"nodes/s, linear-{LINEAR_NODES}", "15,000"),
     "bound_nodes_per_s": ("nodes/s of the bound", ""),
-    "single_nodes_per_s": ("nodes/s, one turn a commit", ""),
+    "single_nodes_per_s": ("nodes/s, one transition a commit", ""),
     "cpu_s_per_1000_nodes": ("processor s per 1,000 nodes", ""),
     "bound_cpu_s_per_1000_nodes": ("processor s per 1,000 nodes of the bound", ""),
     "cpu_with_server_s_per_1000_nodes": ("the same with the database server's", ""),
@@ -117,7 +117,7 @@ async def _measure(url: str, instances: int, server_cpu_s: ServerCpu, *, bound_f
             lone = [(await bench.run_all(line, 1))[1] * 1_000 for _ in range(LONE_RUNS)]
             figures["lone_p50_ms"] = statistics.median(lone)
             figures["lone_p99_ms"] = statistics.quantiles(lone, n=100)[98]
-        async with engine_on(store, batch_turns_max=1) as single:
+        async with engine_on(store, batch_transitions_max=1) as single:
             few = max(1, instances // SINGLE_SHARE)
             _, elapsed = await single.run_all(line, few)
             figures["single_nodes_per_s"] = few * LINEAR_NODES / elapsed
@@ -128,14 +128,14 @@ async def _measure(url: str, instances: int, server_cpu_s: ServerCpu, *, bound_f
 async def _measure_against_bound(store: Store, line: Load, server_cpu_s: ServerCpu, *, bound_first: bool) -> Figures:
     """The engine and the bound, one right after the other: both meet the same machine."""
     nodes = line.flock * line.nodes_per_run
-    turns = await record_turns(line, line.flock)
-    await adopt_turns(turns, store, line)
+    transitions = await record_turns(line, line.flock)
+    await adopt_turns(transitions, store, line)
     figures: Figures = {}
 
     async def bound() -> None:
         gc.collect()
         cpu, cpu_with_server = cpu_s(), cpu_s() + server_cpu_s()
-        elapsed = await write_turns(store, turns)
+        elapsed = await write_turns(store, transitions)
         figures["bound_nodes_per_s"] = nodes / elapsed
         figures["bound_cpu_s_per_1000_nodes"] = (cpu_s() - cpu) / nodes * 1_000
         figures["bound_cpu_with_server_s_per_1000_nodes"] = (cpu_s() + server_cpu_s() - cpu_with_server) / nodes * 1_000
@@ -159,12 +159,12 @@ async def _measure_starts(store: Store, line: Load) -> float:
 
     They are not due until long after the measurement, so that nobody takes them up in the next.
     """
-    async with engine_on(store, works=False) as door:
+    async with engine_on(store, works=False) as api:
         due = await store.now() + FAR_AHEAD_MS
-        await door.start_all(line, min(line.flock, 100), available_at=due)
+        await api.start_all(line, min(line.flock, 100), available_at=due)
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await door.start_all(line, line.flock, available_at=due)
+        await api.start_all(line, line.flock, available_at=due)
         return line.flock / (loop.time() - began)
 
 

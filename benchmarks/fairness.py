@@ -20,7 +20,7 @@ from typing import Any
 
 from anabranch.app import build
 from anabranch.engine.rules.events import Event, Status
-from anabranch.service import House
+from anabranch.service import AppServices
 from anabranch.settings import Settings
 from benchmarks.databases import BACKENDS, databases
 
@@ -71,20 +71,20 @@ async def measure(backend: str, *, spinners: int, runs: int) -> dict[str, Any]:
     """Latencies of the quiet tenant's runs, alone and beside the busy one."""
     with databases() as made:
         settings = Settings.load(environ={}, database_url=made.create(backend))
-        async with build(settings).opened_house(works=True) as house:
+        async with build(settings).open_services(works=True) as services:
             ends = Ends()
-            house.engine.observers.add(ends)
+            services.engine.observers.add(ends)
             for name, node in NODES.items():
-                await _save(house, QUIET, name, node)
-                await _latencies(house, ends, name, WARM_UP_RUNS)
-            alone = {name: await _latencies(house, ends, name, runs) for name in NODES}
-            await _save(house, BUSY, "spinner", SPINNER)
-            busy = [await _start(house, BUSY, "spinner") for _ in range(spinners)]
-            beside = {name: await _latencies(house, ends, name, runs) for name in NODES}
+                await _save(services, QUIET, name, node)
+                await _latencies(services, ends, name, WARM_UP_RUNS)
+            alone = {name: await _latencies(services, ends, name, runs) for name in NODES}
+            await _save(services, BUSY, "spinner", SPINNER)
+            busy = [await _start(services, BUSY, "spinner") for _ in range(spinners)]
+            beside = {name: await _latencies(services, ends, name, runs) for name in NODES}
             ended = ends.count(busy)
             for run in busy:
-                if (await house.workflows.get_run_status(run, tenant_id=BUSY)).status is Status.RUNNING:
-                    await house.workflows.cancel_run(run, tenant_id=BUSY, reason="measured")
+                if (await services.workflows.get_run_status(run, tenant_id=BUSY)).status is Status.RUNNING:
+                    await services.workflows.cancel_run(run, tenant_id=BUSY, reason="measured")
     return {
         "backend": backend,
         "spinners": spinners,
@@ -110,26 +110,26 @@ def _p99(latencies: Sequence[float]) -> float:
     return statistics.quantiles(latencies, n=100, method="inclusive")[98]
 
 
-async def _latencies(house: House, ends: Ends, name: str, runs: int) -> list[float]:
+async def _latencies(services: AppServices, ends: Ends, name: str, runs: int) -> list[float]:
     found = []
     for number in range(runs):
         began = time.perf_counter()
-        await ends.of(await _start(house, QUIET, name, {"n": number}))
+        await ends.of(await _start(services, QUIET, name, {"n": number}))
         found.append((time.perf_counter() - began) * 1000)
     return found
 
 
-async def _start(house: House, tenant_id: str, name: str, input_: Any = None) -> str:
-    return (await house.workflows.execute_workflow(name, input_, tenant_id=tenant_id)).instance_id
+async def _start(services: AppServices, tenant_id: str, name: str, input_: Any = None) -> str:
+    return (await services.workflows.execute_workflow(name, input_, tenant_id=tenant_id)).instance_id
 
 
-async def _save(house: House, tenant_id: str, name: str, node: dict[str, Any]) -> None:
+async def _save(services: AppServices, tenant_id: str, name: str, node: dict[str, Any]) -> None:
     document = {
         "name": name,
         "nodes": [{"id": "start", "type": "start"}, {"id": "only", **node}],
         "edges": [{"upstreamNodeID": "start", "downstreamNodeID": "only"}],
     }
-    await house.workflows.save_workflow(document, tenant_id=tenant_id)
+    await services.workflows.save_workflow(document, tenant_id=tenant_id)
 
 
 def main() -> None:

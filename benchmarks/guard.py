@@ -2,7 +2,7 @@
 
 `check` runs this in a process with a fixed hash seed and compares with `baseline.json`. The
 engine runs on the memory store with a clock that stands still, so that nothing happens because
-time passed; the databases are given recorded turns, in the same batches, under the same ids.
+time passed; the databases are given recorded transitions, in the same batches, under the same ids.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sqlalchemy import make_url
 
 from anabranch.app import tune_interpreter
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.engine.ports import Turn
-from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
+from anabranch.engine.ports import Transition
 from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.registry import Registry
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
+from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
 from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
 from benchmarks.counting import ThreadCalls, opcodes, statements
 from benchmarks.databases import BACKENDS, Databases, databases
@@ -37,7 +37,7 @@ LINE = Load(linear(10), 50, 10)
 NARROW, WIDE = (Load(fan_out(width), 400 // width, width + 2) for width in (20, 400))
 SHORT, LONG = (Load(map_over(items), 400 // items, items + 2, {"items": list(range(items))}) for items in (20, 400))
 
-# 100 turns in every commit. Their write-ahead log stays far below the 1,000 pages at which SQLite empties it.
+# 100 transitions in every commit. Their write-ahead log stays far below the 1,000 pages at which SQLite empties it.
 WRITTEN_RUNS = 100
 HELD_RUNS = 200
 
@@ -57,7 +57,7 @@ class StandingClock:
         """The store's clock stands still, too."""
 
     async def sleep(self, milliseconds: int) -> None:
-        """Never returns: nobody claims, extends or looks for foreign changes."""
+        """Never returns: nobody claims, extends or looks for external changes."""
         await asyncio.Event().wait()
 
 
@@ -118,7 +118,7 @@ async def _hang(config: NodeConfig, context: Mapping[str, Any], helpers: Helpers
 
 
 async def _written(backend: str, made: Databases) -> dict[str, float]:
-    """What a database is asked to do for recorded turns."""
+    """What a database is asked to do for recorded transitions."""
     url = made.create(backend)
     calls = ThreadCalls()
     async with open_store_at(url) as store:
@@ -132,20 +132,20 @@ async def _written(backend: str, made: Databases) -> dict[str, float]:
             await write_turns(store, runs)
         log = _log_bytes(url) - log
     calls.close()
-    turns = sum(map(len, runs))
+    transitions = sum(map(len, runs))
     commits = max(map(len, runs)) * store.commits_in_flight_max
     found = {
         f"{backend}: statements a commit": asked.value / commits,
-        f"{backend}: calls a turn in the committing thread": called.value / turns,
+        f"{backend}: calls a transition in the committing thread": called.value / transitions,
     }
-    return found | ({f"{backend}: bytes of write-ahead log a turn": log / turns} if log else {})
+    return found | ({f"{backend}: bytes of write-ahead log a transition": log / transitions} if log else {})
 
 
-async def _recorded(first_number: int) -> list[list[Turn]]:
-    """Turns of runs with ids of our own choice."""
+async def _recorded(first_number: int) -> list[list[Transition]]:
+    """Transitions of runs with ids of our own choice."""
     runs = await record_turns(LINE, WRITTEN_RUNS, clock=StandingClock())
-    for number, turns in enumerate(runs, start=first_number):
-        renamed(turns, f"018bcfe5-6800-7000-8000-{number:012x}")
+    for number, transitions in enumerate(runs, start=first_number):
+        renamed(transitions, f"018bcfe5-6800-7000-8000-{number:012x}")
     return runs
 
 

@@ -139,7 +139,7 @@ def _found(way: str) -> None:
 async def _trace() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with Worker(f"sqlite:///{folder}/paths.db", workflows=[coded]) as worker:
-            services = worker.house
+            services = worker.services
             assert services is not None
             runner, url = await _served(services)
             async with aiohttp.ClientSession(base_url=url) as session:

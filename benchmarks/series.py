@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules import graph
+from anabranch.engine.rules.graph import document as graph
 from benchmarks.children import Figures, peak_mb, resident_mb
 from benchmarks.rows import ended_since, fill
 from benchmarks.running import Bench, engine_on, open_store_at
@@ -145,11 +145,11 @@ async def _workers(url: str, workers: int, _seconds: float) -> Figures:
     """Runs are stored to become due all at once; the database's clock says how long the workers take."""
     async with open_store_at(url) as store:
         await Bench(store).save(_LINE)
-        async with contextlib.AsyncExitStack() as processes, engine_on(store, works=False) as door:
+        async with contextlib.AsyncExitStack() as processes, engine_on(store, works=False) as api:
             for _ in range(workers):
                 await processes.enter_async_context(_worker(url))
             since = await store.now()
-            await door.start_all(_LINE, WORKER_RUNS, available_at=since + STARTS_LEAD_MS)
+            await api.start_all(_LINE, WORKER_RUNS, available_at=since + STARTS_LEAD_MS)
             elapsed = await _all_ended(url, since)
     return {"nodes_per_s": WORKER_RUNS * _LINE.nodes_per_run / elapsed}
 

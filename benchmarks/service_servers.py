@@ -52,10 +52,10 @@ async def serve_ours(url: str, *, works: bool) -> None:
     """The product, with a worker in the process or without."""
     # No limit of PENDING runs: a server without a worker is asked for more than the default lets wait.
     settings = Settings.load(environ={}, database_url=url, pending_max=10_000_000)
-    async with build(settings).opened_house(works=works) as house:
-        key = house.access.add_own_key(tenant_id="default", role=Role.ADMIN).key
-        await house.workflows.save_workflow(WORKFLOW, tenant_id="default")
-        await _serve(build_application(house), key)
+    async with build(settings).open_services(works=works) as services:
+        key = services.access.add_own_key(tenant_id="default", role=Role.ADMIN).key
+        await services.workflows.save_workflow(WORKFLOW, tenant_id="default")
+        await _serve(build_application(services), key)
 
 
 async def serve_bare(url: str) -> None:

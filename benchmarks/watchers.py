@@ -115,7 +115,7 @@ async def measure(backend: str, *, watchers: int, items: int, rounds: int) -> di
 
 @asynccontextmanager
 async def served(bench: Bench) -> AsyncIterator[tuple[str, str]]:
-    """The door of a bench: its address and a key."""
+    """The API of a bench: its address and a key."""
     store: Any = bench.engine.store
     access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
     key = access.add_own_key(tenant_id=TENANT, role=Role.VIEWER).key

@@ -1,4 +1,4 @@
-"""What every room of the tests may ask for: databases that are new for each test."""
+"""What every module of the tests may ask for: databases that are new for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drive runs to their end without queues, workers or clocks: plan, commit, settle, execute, again.
+"""Drive runs to their end without queues, workers or clocks: plan, commit, apply_outcome, execute, again.
 
 For specs, the stress suite and the oracle: the real rules and the real handlers over any
 store, with the order of results chosen by the test. Time stands still until nothing else can
@@ -17,13 +17,13 @@ from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ports import InstanceHead, Store
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.compile import compile_plan
+from anabranch.engine.rules.drawn.state import InstanceState
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceState
-from anabranch.engine.rules.plan import Plan
-from anabranch.engine.rules.stimuli import Adopted, NodeResult, Started, Stimulus, TimersDue
-from anabranch.engine.rules.turn import Holding, plan_turns, settle
+from anabranch.engine.rules.graph.compile import compile_plan
+from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.stimuli import LeaseAcquired, NodeResult, Started, Stimulus, TimersDue
+from anabranch.engine.rules.transitions import LeasedState, apply_outcome, plan_transitions
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import outcome_of
 
@@ -36,7 +36,7 @@ STEPS_MAX = 2_000_000
 class Run:
     """One driven instance: what it has committed, and what it still has to execute."""
 
-    holding: Holding
+    leased: LeasedState
     jobs: list[Dispatch] = field(default_factory=list)
     inbox: list[Stimulus] = field(default_factory=list)
     next_due: int | None = None
@@ -47,11 +47,11 @@ class Run:
 
     @property
     def state(self) -> InstanceState:
-        return self.holding.state
+        return self.leased.state
 
     @property
     def status(self) -> Status:
-        return self.holding.state.status
+        return self.leased.state.status
 
     def ended(self, event_type: str) -> list[tuple[str, str]]:
         """(node id, scope) of the rows of one type, in log order."""
@@ -73,7 +73,7 @@ class Driver:
         self.runs: dict[str, Run] = {}
 
     def add(self, document: Mapping[str, Any] | Plan, input_: Any = None, *, name: str = "driven") -> Run:
-        """A new instance, born with the next batch."""
+        """A new instance, created with the next batch."""
         plan = document if isinstance(document, Plan) else compile_plan(document, self.handlers)
         number = len(self.runs) + 1
         head = InstanceHead(
@@ -86,7 +86,7 @@ class Driver:
             available_at=self.now,
             deadline_at=None if plan.deadline_ms is None else self.now + plan.deadline_ms,
         )
-        run = Run(Holding(InstanceState(plan, head), 0, WORKER, 0), inbox=[Started(Payload.of(input_))])
+        run = Run(LeasedState(InstanceState(plan, head), 0, WORKER, 0), inbox=[Started(Payload.of(input_))])
         self.runs[head.instance_id] = run
         return run
 
@@ -102,23 +102,23 @@ class Driver:
         raise AssertionError("the runs do not come to an end")
 
     async def _commit(self) -> None:
-        work: list[tuple[Holding, Sequence[Stimulus]]] = []
+        work: list[tuple[LeasedState, Sequence[Stimulus]]] = []
         for run in self.runs.values():
             if run.inbox:
-                work.append((run.holding, run.inbox))
+                work.append((run.leased, run.inbox))
                 run.inbox = []
         while work:
-            planned = plan_turns(work, now=self.now, lease_ms=LEASE_MS)
-            work = work[len(planned.drafts) :]
-            for draft in planned.drafts:
-                if draft.defect is not None:
-                    raise draft.defect
-            outcome = await self.store.commit(planned.turns)
-            settled = settle(planned, outcome)
-            assert not settled.unknown, "nobody else writes here, so every turn wins"
+            planned = plan_transitions(work, now=self.now, lease_ms=LEASE_MS)
+            work = work[len(planned.pending_transitions) :]
+            for pending in planned.pending_transitions:
+                if pending.defect is not None:
+                    raise pending.defect
+            outcome = await self.store.commit(planned.transitions)
+            settled = apply_outcome(planned, outcome)
+            assert not settled.unknown, "nobody else writes here, so every transition wins"
             assert not settled.refused, settled.refused
             for won in settled.won:
-                run = self.runs[won.draft.holding.instance_id]
+                run = self.runs[won.pending.leased.instance_id]
                 run.log += won.events
                 run.dispatched += won.dispatches
                 run.jobs += won.dispatches
@@ -126,7 +126,7 @@ class Driver:
                 for stop in won.stops:
                     if stop in run.jobs:
                         run.jobs.remove(stop)
-                run.parked = won.draft.parks
+                run.parked = won.pending.parks
 
     async def _execute(self) -> None:
         """Run some of the queued jobs, in an order of the seed's choosing."""
@@ -142,7 +142,7 @@ class Driver:
         activation = run.state.awaits(dispatch.node_id, dispatch.scope, dispatch.attempt)
         assert activation is not None, f"{dispatch} is executed though nobody awaits it"
         helpers = Helpers(
-            instance_id=run.holding.instance_id,
+            instance_id=run.leased.instance_id,
             tenant_id=run.state.head.tenant_id,
             node_id=dispatch.node_id,
             workflow_id=None,
@@ -161,9 +161,9 @@ class Driver:
             return False
         self.now = max(self.now, due)
         woken = [run for run in self.runs.values() if run.next_due is not None and run.next_due <= self.now]
-        await self._claim({run.holding.instance_id: run for run in woken if run.parked})
+        await self._claim({run.leased.instance_id: run for run in woken if run.parked})
         for run in woken:
-            run.inbox.append(Adopted(lapsed=False) if run.parked else TimersDue())
+            run.inbox.append(LeaseAcquired(lapsed=False) if run.parked else TimersDue())
             run.next_due, run.parked = None, False
         return True
 
@@ -179,4 +179,4 @@ class Driver:
             row, run = one.loaded.row, parked[one.loaded.row.head.instance_id]
             events = [event async for page in pages_of(self.store, one.loaded) for event in page]
             state = fold(run.state.plan, row.head, events)
-            run.holding = Holding(state, row.version, WORKER, self.now + LEASE_MS)
+            run.leased = LeasedState(state, row.version, WORKER, self.now + LEASE_MS)

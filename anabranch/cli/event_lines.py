@@ -10,9 +10,9 @@ from anabranch.deferred import deferred
 from anabranch.engine.rules.events import EventType
 
 if TYPE_CHECKING:
-    from anabranch.service import run_view
+    from anabranch.service.runs import run_view
 else:
-    run_view = deferred("anabranch.service.run_view")
+    run_view = deferred("anabranch.service.runs.run_view")
 
 # How scopes of coded steps begin: the second call of a name is `#2`, one of the body's second attempt `@2`.
 STEP_SCOPES = ("#", "@")

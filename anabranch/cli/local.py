@@ -1,6 +1,6 @@
 """The database as a server would answer for it: the façade's verbs for one tenant, as documents.
 
-Called through `place` by the commands about runs and workflows, which do not know which of the two
+Called through `target` by the commands about runs and workflows, which do not know which of the two
 they ask. Everything that is decided is decided by the façade.
 """
 
@@ -13,9 +13,9 @@ from anabranch.cli.options import CLI_ACTOR
 from anabranch.engine.rules.events import Status
 from anabranch.service import WorkflowService
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
-from anabranch.service.run_view import NODES_SHOWN_MAX
+from anabranch.service.definitions.workflow_view import saved_summary
+from anabranch.service.runs.run_view import NODES_SHOWN_MAX
 from anabranch.service.workflow_service import StartedRun
-from anabranch.service.workflow_view import saved_summary
 
 # 500 workflows a statement: a list is read to its end.
 PAGE_WORKFLOWS = 500

@@ -14,7 +14,7 @@ import typer
 
 from anabranch.engine.rules.instants import from_iso_or_date
 from anabranch.errors import InvalidRequest
-from anabranch.intake import TEXT_BYTES_MAX, parse_json, read_json_file
+from anabranch.json_input import TEXT_BYTES_MAX, parse_json, read_json_file
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 DatabaseUrl = Annotated[

@@ -22,7 +22,7 @@ from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.cli.own_name import command
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.service.run_view import ENDED, log_entry, shown_status
+from anabranch.service.runs.run_view import ENDED, log_entry, shown_status
 
 # Ten times a second looks alive; more is only work.
 REFRESH_S = 0.1

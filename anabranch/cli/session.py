@@ -18,7 +18,7 @@ from anabranch.settings import Settings
 
 if TYPE_CHECKING:
     from anabranch import app, migrations
-    from anabranch.service import DataService, House
+    from anabranch.service import AppServices, DataService
 else:
     app = deferred("anabranch.app")
     migrations = deferred("anabranch.migrations")
@@ -36,12 +36,12 @@ class Session:
     settings: Settings
     tenant: str
 
-    def ask_house(self, verb: Callable[[House], Awaitable[T]]) -> T:
+    def ask_house(self, verb: Callable[[AppServices], Awaitable[T]]) -> T:
         """The answer to one question, or the deed of one verb, on an open database; no nodes run here."""
 
         async def asked() -> T:
-            async with app.build(self.settings).opened_house(works=False) as house:
-                return await verb(house)
+            async with app.build(self.settings).open_services(works=False) as services:
+                return await verb(services)
 
         return asyncio.run(asked())
 

@@ -4,7 +4,8 @@ Made by `runner` for each job, asked by `steps` on behalf of the author's code, 
 until nothing in it is ready, and is told one answer, the next one of the log, over and over. When none is left, what it
 has asked for is begun in order; when nothing is under way either, the function only waits, and is unwound.
 
-All of that happens in `_advance`, a plain callback of the worker's loop. It knows the engine by its desk alone, and
+All of that happens in `_advance`, a plain callback of the worker's loop. It knows the engine by its run access alone,
+and
 decides nothing: the rules of coded runs do (`engine.rules.coded`).
 """
 
@@ -25,13 +26,12 @@ from anabranch.durable.calls import Call, Calls, Place, Stage, Try, is_short
 from anabranch.durable.replay import Replay
 from anabranch.durable.step_error import StepError, Suspended, qualified_name
 from anabranch.durable.workflow_loop import WorkflowLoop, WorkflowTimer, line_of_task
-from anabranch.engine.desk import Desk
 from anabranch.engine.failures import failed_by
 from anabranch.engine.plans import PYTHON
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import Slot
 from anabranch.engine.rules.coded.arguments import differ
-from anabranch.engine.rules.coded.places import (
+from anabranch.engine.rules.coded.names import (
     TIMER_NAME,
     StepKind,
     is_step_name,
@@ -46,13 +46,14 @@ from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsInstant,
-    BodyBlocked,
-    BodySuspended,
-    GivenUp,
+    FunctionBlocked,
+    FunctionSuspended,
     LegacyReplayed,
+    StepCancelled,
     StepOutcome,
     StepReport,
 )
+from anabranch.engine.run_access import RunAccess
 from anabranch.errors import InvalidDefinition, NotInWorkflow, WorkflowStuck
 
 logger = logging.getLogger("anabranch.durable")
@@ -64,10 +65,10 @@ STOP_PATIENCE_S = 10.0
 TASKS_TOLD_MAX = 8
 
 
-class BodyRun:
+class FunctionRun:
     """One call of a workflow function, from its first line to its end, or to where it has nothing to do but wait."""
 
-    def __init__(self, desk: Desk, journal: CodedState, clock: Clock, slot: Slot) -> None:
+    def __init__(self, run_access: RunAccess, journal: CodedState, clock: Clock, slot: Slot) -> None:
         assert journal.body is not None, "a function is called when it was dispatched"
         body = journal.body
         run_id = journal.head.instance_id
@@ -76,7 +77,7 @@ class BodyRun:
         """What random numbers begin with."""
         self.now_ms = body.began_at
         """The time of the latest row that the function was told (ms)."""
-        self._desk, self._clock, self._slot = desk, clock, slot
+        self._run_access, self._clock, self._slot = run_access, clock, slot
         self._run_id = run_id
         self._began_at, self._began_seq = body.began_at, body.began_seq
         self._called_by, self._python = body.called_by, body.python
@@ -90,13 +91,13 @@ class BodyRun:
             described=f"run {run_id}",
         )
         self._main: asyncio.Task[Any] | None = None
-        self._over: asyncio.Future[BodySuspended | BodyBlocked | None] = self._worker_loop.create_future()
+        self._over: asyncio.Future[FunctionSuspended | FunctionBlocked | None] = self._worker_loop.create_future()
         self._has_left = False
         self.has_swallowed = False
         """It caught the exception that unwinds it, and went on."""
         self._calls = Calls()
         self._numbers: dict[str, int] = {}
-        settled = [step for step in journal.steps.values() if step.seq <= desk.settled_seq]
+        settled = [step for step in journal.steps.values() if step.seq <= run_access.settled_seq]
         self._replay = Replay(settled, attempt=self.attempt)
         self._alarm: asyncio.Handle | None = None
         self._is_due = False
@@ -142,10 +143,10 @@ class BodyRun:
         self._replay.ask(call.place, (name, first_scope))
         return call
 
-    async def answer(self, call: Call, *, wait: StepOutcome | None = None, try_once: Try | None = None) -> Any:
+    async def answer(self, call: Call, *, wait: StepOutcome | None = None, attempt_once: Try | None = None) -> Any:
         """What the step comes to: it waits for something, or is tried until it ends. Raises StepError."""
-        call.wait, call.try_once = wait, try_once
-        if try_once is not None:
+        call.wait, call.attempt_once = wait, attempt_once
+        if attempt_once is not None:
             call.context = contextvars.copy_context()
         call.future = future = self._loop.create_future()
         self._calls.add(call)
@@ -153,7 +154,7 @@ class BodyRun:
             return await future
         except asyncio.CancelledError:
             if future.cancelled():
-                self._give_up(call)
+                self._cancel_step(call)
             raise
 
     def has_begun(self, call: Call) -> bool:
@@ -172,20 +173,20 @@ class BodyRun:
         return call
 
     def _timer_cancelled(self, timer: WorkflowTimer) -> None:
-        self._give_up(timer.owner)
+        self._cancel_step(timer.owner)
 
-    def _give_up(self, call: Call) -> None:
+    def _cancel_step(self, call: Call) -> None:
         """The function does not wait any more: nobody is there for what the step comes to."""
         if self._has_left or call.stage is Stage.OVER:
             return
-        journal = self._desk.journal
+        journal = self._run_access.journal
         record = None if journal is None else journal.steps.get(call.place)
         is_open = call.stage in (Stage.TRYING, Stage.REPORTED) if record is None else not record.has_ended
         self._calls.move(call, Stage.OVER)
         if call.task is not None:
             call.task.cancel()
         if is_open:
-            self._desk.report(self._report_of(call, 1, GivenUp()))
+            self._run_access.report(self._report_of(call, 1, StepCancelled()))
 
     # -- the course of it -----------------------------------------------------------------
     def _begin(self, function: Coroutine[Any, Any, Any], context: contextvars.Context) -> None:
@@ -205,7 +206,7 @@ class BodyRun:
     def _advance(self) -> None:
         self._is_due = False
         try:
-            while not self._over.done() and self._desk.journal is not None:
+            while not self._over.done() and self._run_access.journal is not None:
                 self._loop.drain()
                 if not self._take_turn():
                     return
@@ -221,7 +222,7 @@ class BodyRun:
         if changed is not None:
             return self._block(changed)
         self._look_at_settled(journal)
-        answer = self._replay.next(journal.endings, settled_seq=self._desk.settled_seq)
+        answer = self._replay.next(journal.endings, settled_seq=self._run_access.settled_seq)
         if answer is not None:
             return self._tell_next(journal, *answer)
         if not self._replay.is_complete:
@@ -243,7 +244,7 @@ class BodyRun:
                 continue
             if record.kind is not call.kind:
                 return call.changed_from(record)
-            if record.born_in == self.attempt and differ(record.arguments, call.arguments):
+            if record.created_in == self.attempt and differ(record.arguments, call.arguments):
                 return call.changed_from(record)
             self._place(call, record, journal)
         return None
@@ -252,7 +253,7 @@ class BodyRun:
         """What was committed of the calls that were reported, or wait."""
         for call in self._calls.of(Stage.REPORTED):
             record = journal.steps.get(call.place)
-            if record is not None and call.reported_seq < record.seq <= self._desk.settled_seq:
+            if record is not None and call.reported_seq < record.seq <= self._run_access.settled_seq:
                 self._place(call, record, journal)
         for call in self._calls.of(Stage.WAITING):
             record = None if call.asked is not None else journal.steps.get(call.place)
@@ -261,7 +262,7 @@ class BodyRun:
 
     def _place(self, call: Call, record: Step, journal: CodedState) -> None:
         """Put it where its latest row says, if that is committed."""
-        if record.seq > self._desk.settled_seq:
+        if record.seq > self._run_access.settled_seq:
             self._calls.move(call, Stage.REPORTED)
             call.reported_seq = record.seq - 1
         elif record.has_ended:
@@ -279,7 +280,7 @@ class BodyRun:
         call, record = self._calls.at(place), journal.steps[place]
         if self._replay.missing(before=row) is not None:
             return self._fire_unrecorded() or self._changed(before=row)
-        if record.given_up and call is not None:
+        if record.step_cancelled and call is not None:
             why = f"it waits for {call.shown}, which its log has as cancelled: the code has changed"
             return self._fire_unrecorded() or self._block(why)
         self._replay.pass_on()
@@ -323,7 +324,7 @@ class BodyRun:
     def _note_new_rules(self) -> None:
         self._new_rules_since = self._journal.last_seq
         known = mark(StepKind.RUN, frozenset((self._began_seq,)))
-        self._desk.report(StepReport("", "", 0, known, self.attempt, LegacyReplayed()))
+        self._run_access.report(StepReport("", "", 0, known, self.attempt, LegacyReplayed()))
 
     # -- steps ----------------------------------------------------------------------------
     def _begin_new(self) -> None:
@@ -350,9 +351,9 @@ class BodyRun:
             call.task = task
 
     async def _tried(self, call: Call, attempt: int) -> None:
-        assert call.try_once is not None, "it is something to be done"
+        assert call.attempt_once is not None, "it is something to be done"
         try:
-            outcome, cause = await call.try_once(attempt)
+            outcome, cause = await call.attempt_once(attempt)
         except asyncio.CancelledError:
             raise
         except BaseException as failure:  # noqa: BLE001 -- somebody ends the process
@@ -360,7 +361,7 @@ class BodyRun:
             return
         finally:
             call.task = None
-        if call.stage is not Stage.TRYING or self._has_left or self._desk.journal is None:
+        if call.stage is not Stage.TRYING or self._has_left or self._run_access.journal is None:
             return  # it was given up while it ended
         call.cause = cause or call.cause
         report = self._report_of(call, attempt, outcome)
@@ -379,7 +380,7 @@ class BodyRun:
         call.reported_seq = 0 if record is None else record.seq
         call.asked = None
         self._calls.move(call, Stage.REPORTED)
-        self._desk.report(report)
+        self._run_access.report(report)
 
     def _report_of(self, call: Call, attempt: int, outcome: StepOutcome) -> StepReport:
         known = mark(call.kind, call.branch.known)
@@ -412,7 +413,7 @@ class BodyRun:
             self._slot.lend()
             return False
         asked = [call.asked for call in waits if call.asked is not None]
-        return self._end(BodySuspended([call.place for call in waits], asked, self._called_by))
+        return self._end(FunctionSuspended([call.place for call in waits], asked, self._called_by))
 
     def _set_alarm(self) -> None:
         """Be called when the earliest timer that has no row is due."""
@@ -428,7 +429,7 @@ class BodyRun:
     def _timers_come(self) -> None:
         """Let the log say so, before the function is told."""
         self._alarm = None
-        if self._has_left or self._desk.journal is None:
+        if self._has_left or self._run_access.journal is None:
             return
         now = self._clock.now()
         for call in sorted((call for call in self._calls.of(Stage.ASKED) if call.timer is not None), key=_due):
@@ -437,7 +438,7 @@ class BodyRun:
         self._set_alarm()
 
     # -- leaving --------------------------------------------------------------------------
-    def _end(self, left: BodySuspended | BodyBlocked | None) -> bool:
+    def _end(self, left: FunctionSuspended | FunctionBlocked | None) -> bool:
         if not self._over.done():
             self._over.set_result(left)
         self._leave(ended=left is None)
@@ -486,7 +487,7 @@ class BodyRun:
         began = "" if body is None else body.python
         if began and began != PYTHON:
             why = f"{why} (it was recorded with Python {began}, and this is {PYTHON})"
-        return self._end(BodyBlocked("NONDETERMINISM", why, self._called_by))
+        return self._end(FunctionBlocked("NONDETERMINISM", why, self._called_by))
 
     def _changed(self, *, before: int | None = None) -> bool:
         missing = self._replay.missing(before=before)
@@ -511,7 +512,7 @@ class BodyRun:
     @property
     def _journal(self) -> CodedState:
         """What is known of the run, and what is about to be committed. Raises Suspended once we are done with it."""
-        journal = self._desk.journal
+        journal = self._run_access.journal
         if self._has_left or journal is None:
             raise Suspended
         return journal

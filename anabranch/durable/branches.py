@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 
-from anabranch.engine.rules.coded.places import Rows
+from anabranch.engine.rules.coded.names import Rows
 
 
 class Branch:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from anabranch.durable.branches import Branch
 from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowTimer
 from anabranch.engine.rules.coded.arguments import shown
-from anabranch.engine.rules.coded.places import StepKind
+from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.run_state import Phase
@@ -23,7 +23,7 @@ from anabranch.engine.rules.stimuli import (
     StepOutcome,
     StepReport,
 )
-from anabranch.engine.rules.turn import PARK_AFTER_MS
+from anabranch.engine.rules.transitions import PARK_AFTER_MS
 from anabranch.engine.rules.values import Payload
 
 Try: TypeAlias = Callable[[int], Awaitable[tuple[StepOutcome, BaseException | None]]]
@@ -52,6 +52,7 @@ class Call:
     __slots__ = (
         "arguments",
         "asked",
+        "attempt_once",
         "branch",
         "cause",
         "context",
@@ -65,7 +66,6 @@ class Call:
         "stage",
         "task",
         "timer",
-        "try_once",
         "wait",
     )
 
@@ -80,7 +80,7 @@ class Call:
         """What it is asked for with (`coded.arguments`); None where the log has it anyway."""
         self.wait: StepOutcome | None = None
         """What it asks the log for."""
-        self.try_once: Try | None = None
+        self.attempt_once: Try | None = None
         """Or what is to be done for it, in `context`."""
         self.context: contextvars.Context | None = None
         self.future: WorkflowFuture[object] | None = None

@@ -11,9 +11,9 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
-from anabranch.asked import check_key, check_limit, check_moment, check_seconds, check_start, check_start_key
 from anabranch.durable.transport import Transport
 from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
+from anabranch.request_checks import check_key, check_limit, check_moment, check_seconds, check_start, check_start_key
 
 # By the scheme of the URL: where the function is that opens it, `open_transport(url, tenant_id=…, key=…)`.
 _OPENERS = {

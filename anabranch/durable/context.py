@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from random import Random
 
-from anabranch.durable.body import BodyRun
+from anabranch.durable.body import FunctionRun
 from anabranch.durable.steps import Steps
 from anabranch.durable.workflow_loop import WorkflowLoop
 
@@ -37,7 +37,7 @@ class Cancelled:
 class Context:
     """One call of a body: its run, and `step` for everything that must not happen twice."""
 
-    def __init__(self, *, run_id: str, version: int, body: BodyRun, steps: Steps, cancelled: asyncio.Event) -> None:
+    def __init__(self, *, run_id: str, version: int, body: FunctionRun, steps: Steps, cancelled: asyncio.Event) -> None:
         self.run_id = run_id
         self.version = version
         self.attempt = body.attempt

@@ -22,7 +22,7 @@ class Replay:
 
     def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
         """`attempt` is that of the workflow: of earlier ones, nothing must be asked for again."""
-        asked = sorted((step.first_seq, step.place) for step in steps if step.born_in == attempt)
+        asked = sorted((step.first_seq, step.place) for step in steps if step.created_in == attempt)
         self._unasked = {place for _, place in asked}
         self._first_rows = deque(asked)
         """Of those that were not asked for yet, and of some others."""

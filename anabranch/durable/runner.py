@@ -13,23 +13,23 @@ from typing import Any
 
 import orjson
 
-from anabranch.durable.body import BodyRun
+from anabranch.durable.body import FunctionRun
 from anabranch.durable.context import Context
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.durable.execution import lines_of_the_author
 from anabranch.durable.step_error import StepError, qualified_name
 from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
-from anabranch.engine.desk import Desk, desk_of
 from anabranch.engine.failures import ends_us, failed_by, kept_error, who_is
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.plan import BODY_TYPE
 from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.node_types import NodeType
-from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, Failed
-from anabranch.engine.telemetry import AroundTry, unsurrounded
+from anabranch.engine.rules.graph.node_types import NodeType
+from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended
+from anabranch.engine.run_access import RunAccess, run_access_of
+from anabranch.engine.telemetry import AroundAttempt, unsurrounded
 from anabranch.errors import AnabranchError, NonRetryable, RunError
 
 logger = logging.getLogger("anabranch.durable")
@@ -43,7 +43,7 @@ class Runner:
     """Runs bodies of the workflows that this process knows."""
 
     def __init__(
-        self, registry: Registry, *, children: Children, signals: Signals, around: AroundTry = unsurrounded
+        self, registry: Registry, *, children: Children, signals: Signals, around: AroundAttempt = unsurrounded
     ) -> None:
         self.registry = registry
         self._children = children
@@ -72,19 +72,21 @@ class Runner:
         found = self.registry.find(name, version)
         if found is None:
             message = f"no worker that has looked at this run knows workflow {name!r} in version {version}"
-            return BodyBlocked("UNKNOWN_WORKFLOW", message)
+            return FunctionBlocked("UNKNOWN_WORKFLOW", message)
         assert self._engine is not None, "connect comes before any run"
-        desk = desk_of(self._engine.orchestrator.held, helpers.instance_id)
-        journal = None if desk is None else desk.journal
+        run_access = run_access_of(self._engine.orchestrator.held, helpers.instance_id)
+        journal = None if run_access is None else run_access.journal
         body = None if journal is None else journal.body
         # An attempt that was answered while its job was still queued is not called any more: the next one may be.
-        if desk is None or journal is None or body is None or body.attempt != helpers.attempt:
+        if run_access is None or journal is None or body is None or body.attempt != helpers.attempt:
             raise NonRetryable(f"nobody awaits attempt {helpers.attempt} of this body")  # nobody reads this
-        return await self._call(found, desk, journal, helpers)
+        return await self._call(found, run_access, journal, helpers)
 
-    async def _call(self, found: Workflow, desk: Desk, journal: CodedState, helpers: Helpers) -> HandlerReturn:
+    async def _call(
+        self, found: Workflow, run_access: RunAccess, journal: CodedState, helpers: Helpers
+    ) -> HandlerReturn:
         assert self._engine is not None, "connect comes before any run"
-        run = BodyRun(desk, journal, self._engine.clock, present_slot.get())
+        run = FunctionRun(run_access, journal, self._engine.clock, present_slot.get())
         steps = Steps(
             run,
             helpers=helpers,
@@ -98,10 +100,10 @@ class Runner:
         )
         input_ = orjson.loads(journal.input.raw)["input"]
         task = asyncio.current_task()
-        desk.listen(run.settled, run.steps_under_way)
+        run_access.listen(run.settled, run.steps_under_way)
         try:
             returned = await run.run(_coroutine(found, context, input_))
-            if not isinstance(returned, BodySuspended | BodyBlocked):
+            if not isinstance(returned, FunctionSuspended | FunctionBlocked):
                 steps.check_awaited()
         except BaseException as failure:  # whatever a body raises is its outcome
             if ends_us(failure, task):
@@ -110,9 +112,9 @@ class Runner:
         finally:
             if run.has_swallowed:
                 self._warn_of_swallowing(found)
-            desk.stop_listening(run.settled)
+            run_access.stop_listening(run.settled)
             steps.close()
-        if isinstance(returned, BodySuspended | BodyBlocked):
+        if isinstance(returned, FunctionSuspended | FunctionBlocked):
             return returned
         return HandlerResult(returned)
 
@@ -127,7 +129,7 @@ class Runner:
             )
 
 
-class WithBodies:
+class WithWorkflowFunctions:
     """The node types of a process, and its coded bodies, as the engine asks for their handlers."""
 
     def __init__(self, nodes: HandlerRegistry, runner: Runner) -> None:

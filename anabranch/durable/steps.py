@@ -13,14 +13,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from anabranch.durable.body import BodyRun
+from anabranch.durable.body import FunctionRun
 from anabranch.durable.calls import Call
 from anabranch.durable.durations import Duration, without_timedelta
 from anabranch.durable.execution import called, inside_step, tried
 from anabranch.durable.step_threads import StepThreads
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
-from anabranch.engine.rules.coded.places import StepKind, scope_of_first_attempt
+from anabranch.engine.rules.coded.names import StepKind, scope_of_first_attempt
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.stimuli import (
@@ -33,7 +33,7 @@ from anabranch.engine.rules.stimuli import (
     StepOutcome,
 )
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.telemetry import AroundTry, unsurrounded
+from anabranch.engine.telemetry import AroundAttempt, unsurrounded
 from anabranch.errors import InvalidDefinition, StepNotAwaited, ValueNotStorable, ValueTooLarge
 
 # 255 characters, as for every key that comes from outside: no signal has a longer name.
@@ -76,13 +76,13 @@ class Steps:
 
     def __init__(
         self,
-        body: BodyRun,
+        body: FunctionRun,
         *,
         helpers: Helpers,
         children: Children,
         signals: Signals,
         threads: StepThreads,
-        around: AroundTry = unsurrounded,
+        around: AroundAttempt = unsurrounded,
     ) -> None:
         self._body = body
         self._helpers = helpers
@@ -132,12 +132,12 @@ class Steps:
         async def work() -> Completed:
             return Completed(Payload.of(await called(name, function, partial(self._threads.call, step))))
 
-        async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+        async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
             await self._threads.earlier_try_ended(step)
             with self._around(self._helpers.instance_id, call.name, call.scope, attempt):
                 return await self._tried(call, attempt, work, timeout_ms)
 
-        return await self._body.answer(call, try_once=try_once)
+        return await self._body.answer(call, attempt_once=attempt_once)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
         """Return after so long, counted from the first time it was asked for, restarts or not. Frees the worker."""
@@ -233,13 +233,13 @@ class Steps:
             )
             return AwaitsChild(child_id)
 
-        async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
-            # The log must know of the step before its child is born: else a cancel in between would miss the child.
+        async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+            # The log must know of the step before its child is created: else a cancel in between would miss the child.
             if not self._body.has_begun(call):
                 return Begun(), None
             return await self._tried(call, attempt, start)
 
-        return await self._body.answer(call, try_once=try_once)
+        return await self._body.answer(call, attempt_once=attempt_once)
 
     def signal(
         self, run_id: str, event: str, payload: Any = None, *, name: str = "signal"
@@ -266,10 +266,10 @@ class Steps:
             )
             return Completed(Payload.of(delivered))
 
-        async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+        async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
             return await self._tried(call, attempt, send)
 
-        return bool(await self._body.answer(call, try_once=try_once))
+        return bool(await self._body.answer(call, attempt_once=attempt_once))
 
     # -- the runner's side ----------------------------------------------------------------
     def check_awaited(self) -> None:

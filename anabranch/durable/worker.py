@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from anabranch.app import build
 from anabranch.durable.definition import DECLARED, Registry, Workflow
-from anabranch.service import House
+from anabranch.service import AppServices
 from anabranch.settings import Settings
 
 
@@ -31,7 +31,7 @@ class Worker:
         self._code = DECLARED if workflows is None else Registry(workflows)
         self._chosen = {"concurrency": concurrency, **settings}
         self._opened = AsyncExitStack()
-        self.house: House | None = None
+        self.services: AppServices | None = None
         """What the process has open, while it is open."""
 
     async def __aenter__(self) -> Self:
@@ -40,13 +40,13 @@ class Worker:
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
         """
         settings = Settings.load(database_url=self._url, **self._chosen)
-        opening = build(settings).opened_house(works=True, code=self._code, grace_s=settings.grace_ms / 1000)
-        self.house = await self._opened.enter_async_context(opening)
+        opening = build(settings).open_services(works=True, code=self._code, grace_s=settings.grace_ms / 1000)
+        self.services = await self._opened.enter_async_context(opening)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let what executes end, within the grace; hand everything else over to other workers."""
-        self.house = None
+        self.services = None
         await self._opened.aclose()

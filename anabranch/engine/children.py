@@ -2,7 +2,7 @@
 
 Called by the orchestrator after each settlement. A child that ends raises its parent's version in
 the same transaction. So whoever holds the parent needs to ask only once about each child, after
-that no end can escape it; and who has not asked yet must not park it (`Holding.unchecked`).
+that no end can escape it; and who has not asked yet must not park it (`LeasedState.unchecked`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from anabranch.engine.held import Held, HeldInstances
+from anabranch.engine.ownership.owned import OwnedInstance, OwnedInstances
 from anabranch.engine.ports import Clock, Store
-from anabranch.engine.rules.stimuli import TailLoaded
+from anabranch.engine.rules.stimuli import LogReloaded
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -27,7 +27,7 @@ STORE_RETRY_MS = 250
 class AwaitedChildren:
     """Asks the store about the children that held instances have begun to wait for, and offers what it says."""
 
-    def __init__(self, *, store: Store, held: HeldInstances, clock: Clock) -> None:
+    def __init__(self, *, store: Store, held: OwnedInstances, clock: Clock) -> None:
         self._store = store
         self._held = held
         self._clock = clock
@@ -47,10 +47,10 @@ class AwaitedChildren:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def look_at(self, held: Held) -> None:
+    def look_at(self, held: OwnedInstance) -> None:
         """Find out soon about the unchecked children of this instance, if it has any."""
-        if held.holding.unchecked:
-            self._waiting[held.holding.instance_id] = None
+        if held.leased.unchecked:
+            self._waiting[held.leased.instance_id] = None
             self._arrived.set()
 
     async def _look_forever(self) -> None:
@@ -71,10 +71,10 @@ class AwaitedChildren:
     async def _look(self) -> None:
         """One question for as many instances as fit into it, and again until nobody waits."""
         while self._waiting:
-            asked: dict[str, Held] = {}
+            asked: dict[str, OwnedInstance] = {}
             for instance_id in list(self._waiting):
                 held = self._held.get(instance_id)
-                unchecked = [] if held is None else sorted(held.holding.unchecked)
+                unchecked = [] if held is None else sorted(held.leased.unchecked)
                 if held is not None:
                     asked.update(dict.fromkeys(unchecked[: CHILDREN_ASKED_MAX - len(asked)], held))
                 if len(asked) >= CHILDREN_ASKED_MAX:
@@ -83,18 +83,18 @@ class AwaitedChildren:
             if asked:
                 await self._ask(asked)
 
-    async def _ask(self, asked: dict[str, Held]) -> None:
-        holdings = {held: held.holding for held in asked.values()}
+    async def _ask(self, asked: dict[str, OwnedInstance]) -> None:
+        leased_states = {held: held.leased for held in asked.values()}
         try:
             ended = await self._store.ended_children(list(asked))
         except BaseException:
-            self._waiting.update(dict.fromkeys(holding.instance_id for holding in holdings.values()))
+            self._waiting.update(dict.fromkeys(leased.instance_id for leased in leased_states.values()))
             raise
-        for held, holding in holdings.items():
+        for held, leased in leased_states.items():
             # Folded anew meanwhile, everything is unchecked again: it was asked too early.
-            if self._held.still_has(held) and held.holding is holding:
-                holding.unchecked.difference_update(asked)
+            if self._held.still_has(held) and held.leased is leased:
+                leased.unchecked.difference_update(asked)
                 for child in ended:
                     if asked[child.child_id] is held:
                         self._held.offer(held, child)
-                self._held.offer(held, TailLoaded())  # though none has ended, it may be parked now
+                self._held.offer(held, LogReloaded())  # though none has ended, it may be parked now

@@ -44,7 +44,7 @@ class SystemClock:
     async def sleep(self, milliseconds: int) -> None:
         """Return after so long by the monotonic clock, wherever `now()` is moved meanwhile.
 
-        What looks again and again (leases, recovery, foreign changes) must go on looking while the
+        What looks again and again (leases, recovery, external changes) must go on looking while the
         store's clock is set back by an hour.
         """
         await asyncio.sleep(milliseconds / 1000)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from anabranch.engine.rules.node_types import NodeTypes
-from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, BodyBlocked, BodySuspended, Failed
-from anabranch.engine.rules.template import compile_template
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, Failed, FunctionBlocked, FunctionSuspended
+from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.threads import HandlerThreads
 
 
@@ -79,7 +79,7 @@ class Helpers:
         return compile_template(text).resolve(self.context)
 
 
-HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal | AwaitsChild | BodySuspended | BodyBlocked | Failed
+HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal | AwaitsChild | FunctionSuspended | FunctionBlocked | Failed
 """What handlers return; the last three only the body of a coded workflow."""
 
 

@@ -43,7 +43,7 @@ REASON_DELETED = "its workflow was deleted"
 async def cancel_runs_of_deleted_workflows(store: Store, *, workflow_id: str | None = None) -> int:
     """Cancel whatever still runs of deleted workflows, or of this one; how many. Raises StoreUnavailable.
 
-    Ends, because nothing is born on a deleted workflow.
+    Ends, because nothing is created on a deleted workflow.
     """
     cancelled = 0
     while runs := await store.runs_of_deleted_workflows(limit=CANCELS_PAGE, workflow_id=workflow_id):

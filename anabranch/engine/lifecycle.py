@@ -15,25 +15,25 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.foreign import ForeignWatch
 from anabranch.engine.handling import HandlerRegistry
-from anabranch.engine.handover import Handover
-from anabranch.engine.hint_line import HintLine
-from anabranch.engine.hints import Hints
+from anabranch.engine.hints.hint_line import HintLine
+from anabranch.engine.hints.hints import Hints
+from anabranch.engine.hints.prompting import Prompt
 from anabranch.engine.housekeeping import Housekeeping
-from anabranch.engine.leases import Leases
 from anabranch.engine.loop_watch import LoopWatch
 from anabranch.engine.observe import Observers, StoreNews
 from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.ownership.external_changes import ExternalChanges
+from anabranch.engine.ownership.handover import Handover
+from anabranch.engine.ownership.leases import Leases
+from anabranch.engine.ownership.recovery import POLL_MS, Recovery
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
-from anabranch.engine.prompting import Prompt
 from anabranch.engine.queues import ResultQueue, TaskQueue
-from anabranch.engine.recovery import POLL_MS, Recovery
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
-from anabranch.engine.rules.turn import BATCH_TURNS_MAX
+from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
 from anabranch.engine.threads import HandlerThreads
@@ -62,12 +62,12 @@ class EngineOptions:
     held_per_tenant_max: int | None = None
     """Of these, instances of one tenant; None: as many as there may be."""
     recoveries_max: int = RECOVERIES_MAX
-    batch_turns_max: int = BATCH_TURNS_MAX
-    """Turns in one commit."""
+    batch_transitions_max: int = BATCH_TRANSITIONS_MAX
+    """Transitions in one commit."""
     log_limit: LogLimit = LOG_LIMIT
     """How large the log of one run may become; a run whose log is full ends."""
     poll_ms: int = POLL_MS
-    """How far apart the looks for due work and for foreign changes are; hints shorten them."""
+    """How far apart the looks for due work and for external changes are; hints shorten them."""
     sweep_interval_ms: int = 300_000
     """5 min between two looks for runs whose retention, counted in days, is over."""
     audit_retention_days: int = 400
@@ -133,7 +133,7 @@ class Engine:
             worker_id=self.worker_id,
             lease_ms=options.lease_ms,
             recoveries_max=options.recoveries_max,
-            batch_turns_max=options.batch_turns_max,
+            batch_transitions_max=options.batch_transitions_max,
             log_limit=options.log_limit,
             telemetry=telemetry,
         )
@@ -158,7 +158,7 @@ class Engine:
         self.loop_watch = LoopWatch(
             lease_ms=options.lease_ms, keep_ms=options.blocked_max_ms, keep_leases=self._leases.keep_from_thread
         )
-        self._foreign = ForeignWatch(
+        self._foreign = ExternalChanges(
             store=store, orchestrator=self.orchestrator, clock=self.clock, look_ms=options.poll_ms
         )
         self._foreign_look = Prompt(self._foreign.look_at_touched, clock=self.clock, name="look-at-touched")
@@ -178,7 +178,7 @@ class Engine:
         self._stopped = False
 
     def may_hold(self, head: InstanceHead) -> bool:
-        """May this instance be born here? There must be room, and for a coded one its function."""
+        """May this instance be created here? There must be room, and for a coded one its function."""
         if not self.has_room(head.tenant_id):
             return False
         return self.can_run(kind=head.kind, workflow=head.workflow_name, version=head.workflow_version)
@@ -188,7 +188,7 @@ class Engine:
         return kind != CODED_KIND or (workflow, version) in self._known_code()
 
     def has_room(self, tenant_id: str) -> bool:
-        """May another instance of this tenant be born here?"""
+        """May another instance of this tenant be created here?"""
         held = self.orchestrator.held
         return (
             self.options.works

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from anabranch.engine.hint_line import Notices
-from anabranch.engine.ports import Clock, InstanceRow, Observer, Outcome, Turn
+from anabranch.engine.hints.hint_line import Notices
+from anabranch.engine.ports import Clock, InstanceRow, Observer, Outcome, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.log_limit import LOG_TOO_LARGE
 from anabranch.engine.telemetry import Telemetry
@@ -48,9 +48,9 @@ class StoreNews:
         self._clock = clock
         self._telemetry = telemetry
 
-    def committed(self, turns: Sequence[Turn], outcome: Outcome) -> None:
-        """A commit of turns was answered."""
-        self._hints.committed(turns, outcome)
+    def committed(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
+        """A commit of transitions was answered."""
+        self._hints.committed(transitions, outcome)
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
         """A signal of that name, or else the end of a run, was appended to it whoever holds it."""

@@ -1,10 +1,10 @@
-"""The loop: drain → plan → commit → settle → perform.
+"""The loop: drain → plan → commit → apply_outcome → perform.
 
-Whatever concerns a held instance (a result, a due timer, a signal, a cancel, its birth) is
+Whatever concerns a held instance (a result, a due timer, a signal, a cancel, its creation) is
 offered as a stimulus; lanes take what has piled up, decide it in memory, commit it in one
 transaction and only then act. What concerns parents and children has lanes of its own, because it may
 wait for locks. Nobody else touches the state of a held instance. `recovery`
-adopts, `leases` extends and drops, `foreign` refreshes, all through the methods here.
+adopts, `leases` extends and drops, `external` refreshes, all through the methods here.
 """
 
 from __future__ import annotations
@@ -15,41 +15,48 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.engine.adoption import Adoption
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.failures import as_refused, who_did
-from anabranch.engine.held import NAMES_TOLD_MAX, Answer, Birth, Held, HeldInstances, why_orphaned
+from anabranch.engine.ownership.adoption import Adoption
+from anabranch.engine.ownership.owned import (
+    NAMES_TOLD_MAX,
+    Answer,
+    OwnedInstance,
+    OwnedInstances,
+    StartResult,
+    why_rejected,
+)
+from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
 from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.drawn.state import InstanceHead
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.log_limit import LogLimit
 from anabranch.engine.rules.states import AnyPlan, new_state
 from anabranch.engine.rules.stimuli import (
-    Adopted,
     CancelRequested,
     ChildEnded,
+    LeaseAcquired,
     NodeResult,
     SignalSent,
     Started,
     StepReport,
 )
-from anabranch.engine.rules.turn import (
+from anabranch.engine.rules.transitions import (
     BATCH_BYTES_MAX,
-    Draft,
-    Holding,
+    AppliedOutcome,
+    LeasedState,
+    PendingTransition,
     Planned,
-    Settled,
     Won,
+    apply_outcome,
     concerns_family,
     owed_dispatches,
-    plan_turns,
-    settle,
+    plan_transitions,
 )
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
-from anabranch.engine.unclear import Rereader
 from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
@@ -58,8 +65,8 @@ logger = logging.getLogger("anabranch.engine")
 # cancels a run hears that it is not known to be stored, instead of waiting for the database with it.
 REQUEST_PATIENCE_S = 30.0
 
-# 100 ms until a turn that met somebody else's lock is tried again, then twice as long each time, up to a second: as
-# soon as a frozen process has lost its lock the turn is written, and until then the tries cost next to nothing.
+# 100 ms until a transition that met another's lock is tried again, then twice as long each time, up to a second: as
+# soon as a frozen process has lost its lock the transition is written, and until then the tries cost next to nothing.
 LOCKED_PAUSE_MS = 100
 LOCKED_PAUSE_MAX_MS = 1_000
 
@@ -68,35 +75,38 @@ NO_OUTCOME = Outcome(won=frozenset(), store_now=0)
 
 @dataclass(slots=True)
 class _Batch:
-    """Held instances in flight, each with what was decided for it."""
+    """Owned instances in flight, each with what was decided for it."""
 
-    taken: list[Held]
-    drafts: list[Draft]
+    taken: list[OwnedInstance]
+    pending_transitions: list[PendingTransition]
 
     def planned(self) -> Planned:
-        """As `Store.commit` and `settle` want it."""
-        return Planned(self.drafts, [draft.turn for draft in self.drafts if draft.turn is not None])
+        """As `Store.commit` and `apply_outcome` want it."""
+        return Planned(
+            self.pending_transitions,
+            [pending.transition for pending in self.pending_transitions if pending.transition is not None],
+        )
 
     def has_room_for(self, other: _Batch, *, turns_max: int) -> bool:
         """May the other, which must not be empty, be committed together with this one?"""
-        turns = len(self.drafts) + len(other.drafts)
-        return bool(other.taken) and turns <= turns_max and self._size() + other._size() <= BATCH_BYTES_MAX
+        transitions = len(self.pending_transitions) + len(other.pending_transitions)
+        return bool(other.taken) and transitions <= turns_max and self._size() + other._size() <= BATCH_BYTES_MAX
 
     def with_more(self, other: _Batch) -> _Batch:
         """Both in one."""
-        return _Batch(self.taken + other.taken, self.drafts + other.drafts)
+        return _Batch(self.taken + other.taken, self.pending_transitions + other.pending_transitions)
 
     def _size(self) -> int:
-        turns = [draft.turn for draft in self.drafts if draft.turn is not None]
-        return sum(len(event.payload.raw) for turn in turns for event in turn.events)
+        transitions = [pending.transition for pending in self.pending_transitions if pending.transition is not None]
+        return sum(len(event.payload.raw) for transition in transitions for event in transition.events)
 
 
-def _concerns_family(draft: Draft) -> bool:
-    """A turn that may wait for a parent's or a child's lock; or that of a parent: its children's ends raise its
+def _concerns_family(pending: PendingTransition) -> bool:
+    """A transition that may wait for a parent's or a child's lock; or that of a parent: its children's ends raise its
     version, so it is committed together with them, or it would lose against them again and again.
     """
-    turn = draft.turn
-    return turn is not None and (concerns_family(turn) or bool(draft.holding.state.children))
+    transition = pending.transition
+    return transition is not None and (concerns_family(transition) or bool(pending.leased.state.children))
 
 
 class Orchestrator:
@@ -112,7 +122,7 @@ class Orchestrator:
         worker_id: str,
         lease_ms: int,
         recoveries_max: int,
-        batch_turns_max: int,
+        batch_transitions_max: int,
         log_limit: LogLimit,
         telemetry: Telemetry | None = None,
     ) -> None:
@@ -122,10 +132,10 @@ class Orchestrator:
         self._observer = observer
         self._lease_ms = lease_ms
         self._recoveries_max = recoveries_max
-        self._batch_turns_max = batch_turns_max
+        self._batch_turns_max = batch_transitions_max
         self._log_limit = log_limit
-        self._held = HeldInstances(clock, task_worker, telemetry)
-        self._unclear = Rereader(
+        self._held = OwnedInstances(clock, task_worker, telemetry)
+        self._unclear = Reconciler(
             store=store,
             held=self._held,
             task_worker=task_worker,
@@ -136,16 +146,16 @@ class Orchestrator:
         )
         self._children = AwaitedChildren(store=store, held=self._held, clock=clock)
         self._cancelled: set[str] = set()
-        """Held instances that our own commits have cancelled, because nobody awaits them any more."""
-        self._lanes: list[asyncio.Task[None]] = []
+        """Owned instances that our own commits have cancelled, because nobody awaits them any more."""
+        self._threads_of_store: list[asyncio.Task[None]] = []
         self._families: deque[_Batch] = deque()
-        """Turns that concern parents and children, where these are committed apart."""
+        """Transitions that concern parents and children, where these are committed apart."""
         self._family_arrived = asyncio.Event()
         self._family_lanes: list[asyncio.Task[None]] = []
         self._locked: set[asyncio.Task[None]] = set()
-        """Tries of turns that have met somebody else's lock."""
+        """Tries of transitions that have met somebody else's lock."""
         self._one_locked = asyncio.Semaphore(1)
-        """One such try at a time: a try may take as long as a lock is waited for, and the others' turns go first."""
+        """One such try at a time: it may take as long as a lock is waited for, and other transitions go first."""
         self._stopping = False
         self.worker_id = worker_id
 
@@ -155,7 +165,7 @@ class Orchestrator:
         await self._held.delays.start()
         await self._children.start()
         numbers = range(self._store.commits_in_flight_max)
-        self._lanes = [asyncio.create_task(self._lane(), name=f"lane-{number}") for number in numbers]
+        self._threads_of_store = [asyncio.create_task(self._lane(), name=f"lane-{number}") for number in numbers]
         if self._store.families_apart:
             self._family_lanes = [
                 asyncio.create_task(self._family_lane(), name=f"family-lane-{number}") for number in numbers
@@ -167,7 +177,7 @@ class Orchestrator:
         await self._children.stop()
         self._stopping = self._unclear.stopping = True
         self._held.arrived.set()
-        lanes, self._lanes = self._lanes, []
+        lanes, self._threads_of_store = self._threads_of_store, []
         try:
             await asyncio.gather(*lanes, return_exceptions=True)
             family_lanes, self._family_lanes = self._family_lanes, []
@@ -183,11 +193,11 @@ class Orchestrator:
         for task in self._locked:
             task.cancel()
         for held in filter(None, map(self._held.get, self._held.ids)):
-            self._held.let_go(held)
+            self._held.evict(held)
 
     # -- what is held ---------------------------------------------------------------------
     @property
-    def held(self) -> HeldInstances:
+    def held(self) -> OwnedInstances:
         """The held instances, for whoever looks after their leases."""
         return self._held
 
@@ -201,33 +211,33 @@ class Orchestrator:
         return self._held.get(instance_id) is not None
 
     def head_of(self, instance_id: str) -> InstanceHead | None:
-        """What a held instance was born with; None: it is not advanced here."""
+        """What a held instance was created with; None: it is not advanced here."""
         held = self._held.get(instance_id)
-        return None if held is None else held.holding.state.head
+        return None if held is None else held.leased.state.head
 
     def note_failure(self, failure: StoreUnavailable) -> None:
         """The store did not answer: leases that lapse meanwhile tell nothing about their workers."""
         self._unclear.note_failure(failure)
 
     # -- stimuli --------------------------------------------------------------------------
-    async def give_birth(self, head: InstanceHead, plan: AnyPlan, started: Started) -> Birth:
+    async def create_run(self, head: InstanceHead, plan: AnyPlan, started: Started) -> StartResult:
         """Create an instance, held here if it is to `begin`.
 
         Raises StoreUnavailable; NotFound if its workflow is gone, or not at the version that it must be at.
         """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
-        holding = Holding(
+        leased = LeasedState(
             new_state(plan, head, log_limit=self._log_limit), 0, self.worker_id if started.begin else None, 0
         )
-        born: asyncio.Future[Birth] = asyncio.get_running_loop().create_future()
-        held = Held(holding, inbox=[started], born=born, extended_at=self._clock.monotonic())
+        created: asyncio.Future[StartResult] = asyncio.get_running_loop().create_future()
+        held = OwnedInstance(leased, inbox=[started], created=created, extended_at=self._clock.monotonic())
         self._held.add(held)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):
-                return await born
+                return await created
         except TimeoutError:
-            self._held.let_go(held)
+            self._held.evict(held)
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
@@ -241,13 +251,13 @@ class Orchestrator:
         """Take over an instance whose log is folded; its lease was last extended by a request at `asked_at`."""
         claimed, row = adoption.claimed, adoption.claimed.loaded.row
         known = self._held.get(row.head.instance_id)
-        if known is not None and known.holding.version >= row.version:
+        if known is not None and known.leased.version >= row.version:
             return  # our own lease had run out, and a re-read has met this claim before its answer came: it goes on
         counts = claimed.lapsed and not self._unclear.was_away_at(claimed.lapsed_at)
         lease_until = row.available_at or self._clock.now() + self._lease_ms
-        held = Held(
-            Holding(adoption.state, row.version, self.worker_id, lease_until),
-            inbox=[Adopted(counts, self._recoveries_max)],
+        held = OwnedInstance(
+            LeasedState(adoption.state, row.version, self.worker_id, lease_until),
+            inbox=[LeaseAcquired(counts, self._recoveries_max)],
             owes_all=True,
             extended_at=asked_at,
             telemetry=adoption.telemetry,
@@ -266,7 +276,7 @@ class Orchestrator:
         Raises StoreUnavailable if that is not known to have happened in time.
         """
         held = self._held.get(instance_id)
-        if held is None or held.born is not None:
+        if held is None or held.created is not None:
             return Answer(held=False)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         held.asked.append((stimulus, answer))
@@ -300,15 +310,15 @@ class Orchestrator:
                 continue
             try:
                 if not await self._one_batch():
-                    await asyncio.sleep(0)  # nothing was committed: others get their turn all the same
+                    await asyncio.sleep(0)  # nothing was committed: others get their transition all the same
             except Exception:
                 logger.exception("a lane went wrong; it goes on with the next batch")
 
     async def _one_batch(self) -> bool:
         """Decide what has piled up, commit it, perform it; was there something to commit?"""
-        taken: list[Held] = []
+        taken: list[OwnedInstance] = []
         try:
-            planned = plan_turns(
+            planned = plan_transitions(
                 self._held.take_work(taken),
                 now=self._clock.now(),
                 lease_ms=self._lease_ms,
@@ -319,21 +329,21 @@ class Orchestrator:
             self._let_all_go(taken)
             self._held.put_back(taken)
             return False
-        batch = _Batch(taken, planned.drafts)
+        batch = _Batch(taken, planned.pending_transitions)
         if self._store.families_apart:
             batch = self._set_families_apart(batch)
         await self._carry_out(batch)
-        return bool(planned.turns)
+        return bool(planned.transitions)
 
     def _set_families_apart(self, batch: _Batch) -> _Batch:
         """Leave what concerns parents and children to the lanes for it; returns the rest."""
-        if not any(map(_concerns_family, batch.drafts)):
+        if not any(map(_concerns_family, batch.pending_transitions)):
             return batch
         families, rest = _Batch([], []), _Batch([], [])
-        for held, draft in zip(batch.taken, batch.drafts, strict=True):
-            part = families if _concerns_family(draft) else rest
+        for held, pending in zip(batch.taken, batch.pending_transitions, strict=True):
+            part = families if _concerns_family(pending) else rest
             part.taken.append(held)
-            part.drafts.append(draft)
+            part.pending_transitions.append(pending)
         self._families.append(families)
         self._family_arrived.set()
         return rest
@@ -352,14 +362,14 @@ class Orchestrator:
             await self._carry_out(batch)
 
     async def _carry_out(self, batch: _Batch, *, may_wait: bool = False, pause_ms: int = LOCKED_PAUSE_MS) -> None:
-        """Commit the turns of a batch, and act upon what became of them."""
-        locked: Sequence[Draft] = ()
+        """Commit the transitions of a batch, and act upon what became of them."""
+        locked: Sequence[PendingTransition] = ()
         try:
             try:
                 locked = await self._commit(batch.planned(), may_wait=may_wait)
             except StoreUnavailable as failure:
                 self._unclear.note_failure(failure)
-                await self._unclear.after_failed_commit(batch.taken, batch.drafts)
+                await self._unclear.after_failed_commit(batch.taken, batch.pending_transitions)
         except Exception:
             logger.exception("a batch went wrong; its runs are taken up again when their leases lapse")
             self._let_all_go(batch.taken)
@@ -368,137 +378,137 @@ class Orchestrator:
         if self._cancelled:
             await self._refresh_cancelled()
 
-    def _let_all_go(self, taken: Sequence[Held]) -> None:
+    def _let_all_go(self, taken: Sequence[OwnedInstance]) -> None:
         for held in taken:
-            self._held.let_go(held)
+            self._held.evict(held)
 
-    def _put_back(self, batch: _Batch, locked: Sequence[Draft], *, pause_ms: int) -> None:
+    def _put_back(self, batch: _Batch, locked: Sequence[PendingTransition], *, pause_ms: int) -> None:
         """What is decided is in flight no more; what has met a lock stays so until that is gone."""
         if not locked:
             self._held.put_back(batch.taken)
             return
-        of_locked = {id(draft) for draft in locked}
-        for held, draft in zip(batch.taken, batch.drafts, strict=True):
-            if id(draft) not in of_locked:
+        of_locked = {id(pending) for pending in locked}
+        for held, pending in zip(batch.taken, batch.pending_transitions, strict=True):
+            if id(pending) not in of_locked:
                 self._held.put_back([held])
                 continue
-            task = asyncio.create_task(self._commit_later(held, draft, pause_ms), name="commit-later")
+            task = asyncio.create_task(self._commit_later(held, pending, pause_ms), name="commit-later")
             self._locked.add(task)
             task.add_done_callback(self._locked.discard)
 
-    async def _commit_later(self, held: Held, draft: Draft, pause_ms: int) -> None:
-        """Commit a turn as it is once more, if it is ours to make then."""
+    async def _commit_later(self, held: OwnedInstance, pending: PendingTransition, pause_ms: int) -> None:
+        """Commit a transition as it is once more, if it is ours to make then."""
         await self._clock.sleep(pause_ms)
         async with self._one_locked:
             if self._held.still_has(held):
                 pause_ms = min(2 * pause_ms, LOCKED_PAUSE_MAX_MS)
-                await self._carry_out(_Batch([held], [draft]), may_wait=True, pause_ms=pause_ms)
+                await self._carry_out(_Batch([held], [pending]), may_wait=True, pause_ms=pause_ms)
 
-    async def _commit(self, planned: Planned, *, may_wait: bool) -> Sequence[Draft]:
-        """Commit a batch and act upon it; returns the drafts that have met somebody else's lock."""
+    async def _commit(self, planned: Planned, *, may_wait: bool) -> Sequence[PendingTransition]:
+        """Commit a batch and act upon it; returns the pending transitions that have met somebody else's lock."""
         asked_at = self._clock.monotonic()
         outcome = NO_OUTCOME
-        if planned.turns:
-            outcome = await self._store.commit(planned.turns, may_wait=may_wait)
+        if planned.transitions:
+            outcome = await self._store.commit(planned.transitions, may_wait=may_wait)
             self._unclear.note_success()
             self._clock.adjust(outcome.store_now)
-        settled = settle(planned, outcome)
+        settled = apply_outcome(planned, outcome)
         await self._settle(settled, outcome, asked_at)
         return settled.locked
 
-    async def _settle(self, settled: Settled, outcome: Outcome, asked_at: float) -> None:
+    async def _settle(self, settled: AppliedOutcome, outcome: Outcome, asked_at: float) -> None:
         self._cancelled.update(instance_id for instance_id in outcome.cancelled if self.holds(instance_id))
         self._tell_parents(settled, outcome)
         for won in settled.won:
             try:
                 self._perform(won, asked_at)
             except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
-                self._drop_defective(won.draft, defect)
-        for draft in settled.idle:
+                self._drop_defective(won.pending, defect)
+        for pending in settled.idle:
             try:
-                self._settle_idle(draft)
+                self._settle_idle(pending)
             except Exception as defect:  # noqa: BLE001 -- the same
-                self._drop_defective(draft, defect)
-        for draft, existing_id in settled.existing:
-            self._answer_birth(draft, Birth(existing_id, Status.PENDING, created=False))
-        for draft in settled.orphaned:
-            self._answer_birth(draft, why_orphaned(draft.holding.state.head))
-        for draft in settled.defective:
-            self._drop_defective(draft, draft.defect)
-        again = [draft for draft, reason in settled.refused if self._replace_refused(draft, reason)]
-        pairs = [(self._held_of(draft), draft) for draft in settled.unknown + again]
-        await self._unclear.reread([(held, draft) for held, draft in pairs if held is not None])
+                self._drop_defective(pending, defect)
+        for pending, existing_id in settled.existing:
+            self._answer_birth(pending, StartResult(existing_id, Status.PENDING, created=False))
+        for pending in settled.rejected:
+            self._answer_birth(pending, why_rejected(pending.leased.state.head))
+        for pending in settled.defective:
+            self._drop_defective(pending, pending.defect)
+        again = [pending for pending, reason in settled.refused if self._replace_refused(pending, reason)]
+        pairs = [(self._held_of(pending), pending) for pending in settled.unknown + again]
+        await self._unclear.reread([(held, pending) for held, pending in pairs if held is not None])
 
     # -- after the commit -----------------------------------------------------------------
-    def _tell_parents(self, settled: Settled, outcome: Outcome) -> None:
+    def _tell_parents(self, settled: AppliedOutcome, outcome: Outcome) -> None:
         """Children have ended here: their parents, where they are held here too, need not read that anew.
 
         The commit has raised a parent's version, so that nobody who decided without knowing of the
         end can win. We know: where nothing else has happened to the parent, we go on from there.
         """
         for won in settled.won:
-            turn, state = won.draft.turn, won.draft.holding.state
-            parent = None if turn is None or turn.wakes is None else self._held.get(turn.wakes)
+            transition, state = won.pending.transition, won.pending.leased.state
+            parent = None if transition is None or transition.wakes is None else self._held.get(transition.wakes)
             if parent is None or state.terminal is None or state.outcome is None:
                 continue
-            version = outcome.woken.get(parent.holding.instance_id)
-            if version == parent.holding.version + 1:
-                parent.holding.version = version
+            version = outcome.woken.get(parent.leased.instance_id)
+            if version == parent.leased.version + 1:
+                parent.leased.version = version
             self._held.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))
 
     async def _refresh_cancelled(self) -> None:
-        """Let go of what our own commits have cancelled; what has a turn in flight, after that."""
+        """Let go of what our own commits have cancelled; what has a transition in flight, after that."""
         ids = [instance_id for instance_id in sorted(self._cancelled) if not self._held.is_in_flight(instance_id)]
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
 
-    def _held_of(self, draft: Draft) -> Held | None:
-        """Whose draft it is, unless that was let go while the commit was under way."""
-        held = self._held.get(draft.holding.instance_id)
-        return held if held is not None and held.holding is draft.holding else None
+    def _held_of(self, pending: PendingTransition) -> OwnedInstance | None:
+        """Whose pending transition it is, unless that was let go while the commit was under way."""
+        held = self._held.get(pending.leased.instance_id)
+        return held if held is not None and held.leased is pending.leased else None
 
     def _perform(self, won: Won, asked_at: float) -> None:
-        """Do what a committed turn asks for, and tell who wants to know."""
-        draft, turn = won.draft, won.draft.turn
-        assert turn is not None
+        """Do what a committed transition asks for, and tell who wants to know."""
+        pending, transition = won.pending, won.pending.transition
+        assert transition is not None
         if won.events:
-            self._observer.committed(turn.instance_id, won.events, turn.status)
-        held = self._held_of(draft)
+            self._observer.committed(transition.instance_id, won.events, transition.status)
+        held = self._held_of(pending)
         if won.events:
-            self._held.tell_written(held, draft.holding, won.events)
+            self._held.tell_written(held, pending.leased, won.events)
         if held is None:
             return
-        if turn.available_at is not None:
+        if transition.available_at is not None:
             held.extended_at = asked_at
         for stop in won.stops:
             held.performing.discard(stop)
-            self._task_worker.stop_job(turn.instance_id, stop)
-        held.tell_asked(draft)
-        if held.born is not None:
-            held.tell_birth(Birth(turn.instance_id, turn.status, created=True))
-        if draft.parks:
-            self._held.let_go(held)
+            self._task_worker.stop_job(transition.instance_id, stop)
+        held.answer_callers(pending)
+        if held.created is not None:
+            held.tell_new_run(StartResult(transition.instance_id, transition.status, created=True))
+        if pending.parks:
+            self._held.evict(held)
             return
-        held.forget_answered(draft)
+        held.forget_answered(pending)
         self._dispatch(held, won.dispatches)
         held.note_settled()
-        self._held.delays.schedule(turn.instance_id, won.next_due)
+        self._held.delays.schedule(transition.instance_id, won.next_due)
         self._children.look_at(held)
 
-    def _settle_idle(self, draft: Draft) -> None:
+    def _settle_idle(self, pending: PendingTransition) -> None:
         """Stimuli that changed nothing: answer who asked, and perform what an adoption owes."""
-        held = self._held_of(draft)
+        held = self._held_of(pending)
         if held is None:
             return
-        held.tell_asked(draft)
-        held.forget_answered(draft)
+        held.answer_callers(pending)
+        held.forget_answered(pending)
         self._dispatch(held, [])
         held.note_settled()
-        self._held.delays.schedule(draft.holding.instance_id, draft.holding.state.next_due())
+        self._held.delays.schedule(pending.leased.instance_id, pending.leased.state.next_due())
         self._children.look_at(held)
 
-    def _dispatch(self, held: Held, dispatches: Sequence[Dispatch]) -> None:
-        state = held.holding.state
+    def _dispatch(self, held: OwnedInstance, dispatches: Sequence[Dispatch]) -> None:
+        state = held.leased.state
         if held.owes_all:
             held.owes_all = False
             dispatches = owed_dispatches(state)
@@ -518,43 +528,43 @@ class Orchestrator:
                 )
             )
 
-    def _answer_birth(self, draft: Draft, answer: Birth | AnabranchError) -> None:
-        """The run is not born: tell whoever started it why, or which run stands for it."""
-        held = self._held.get(draft.holding.instance_id)
-        if held is not None and held.born is not None:
-            held.tell_birth(answer)
-            self._held.let_go(held)
+    def _answer_birth(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
+        """The run is not created: tell whoever started it why, or which run stands for it."""
+        held = self._held.get(pending.leased.instance_id)
+        if held is not None and held.created is not None:
+            held.tell_new_run(answer)
+            self._held.evict(held)
 
-    def _drop_defective(self, draft: Draft, defect: Exception | None) -> None:
-        instance_id = draft.holding.instance_id
-        results = [each for each in draft.stimuli if isinstance(each, NodeResult | StepReport)]
+    def _drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
+        instance_id = pending.leased.instance_id
+        results = [each for each in pending.stimuli if isinstance(each, NodeResult | StepReport)]
         about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
         extra = {"instance_id": instance_id}
         logger.error("a decision about %s went wrong", about or f"run {instance_id}", exc_info=defect, extra=extra)
         self._held.drop(instance_id, "its state cannot be decided; it is tried again when its lease lapses")
 
-    def _replace_refused(self, draft: Draft, reason: str) -> bool:
-        """The database does not take what a turn holds. What is to be decided again?
+    def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
+        """The database does not take what a transition holds. What is to be decided again?
 
         Several stimuli are decided again one by one, to harm only the bad one. A result that stood
         alone becomes a failure; a signal is refused; a start is answered with the reason.
         """
-        instance_id = draft.holding.instance_id
+        instance_id = pending.leased.instance_id
         logger.error("the store refused data: %s", reason, extra={"instance_id": instance_id})
-        held = self._held_of(draft)
+        held = self._held_of(pending)
         if held is None:
             return False
-        if held.born is not None:
-            held.tell_birth(ValueNotStorable(f"the database does not take the input: {reason}"))
-        elif len(draft.stimuli) > 1:
+        if held.created is not None:
+            held.tell_new_run(ValueNotStorable(f"the database does not take the input: {reason}"))
+        elif len(pending.stimuli) > 1:
             held.one_at_a_time = True
             return True
-        elif isinstance(result := draft.stimuli[0], NodeResult | StepReport):
-            draft.stimuli = [as_refused(result, reason, run_id=instance_id)]
+        elif isinstance(result := pending.stimuli[0], NodeResult | StepReport):
+            pending.stimuli = [as_refused(result, reason, run_id=instance_id)]
             return True
-        elif isinstance(asked := draft.stimuli[0], SignalSent):
-            held.refuse_asked(asked, ValueNotStorable.code)
-            draft.stimuli = []
+        elif isinstance(asked := pending.stimuli[0], SignalSent):
+            held.refuse_caller(asked, ValueNotStorable.code)
+            pending.stimuli = []
             return True
-        self._held.let_go(held)
+        self._held.evict(held)
         return False

@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from anabranch.engine.rules.drawn.state import InstanceHead
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import InputFilter
-from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded
-from anabranch.engine.rules.turn import Outcome, Turn
+from anabranch.engine.rules.transitions import Outcome, Transition
 from anabranch.engine.rules.values import Payload
 
 __all__ = [
     "ChangeHints",
     "Claimed",
     "Clock",
-    "ForeignResult",
+    "ExternalResult",
     "Gate",
     "InputFilter",
     "InstanceHead",
@@ -34,7 +34,7 @@ __all__ = [
     "Outcome",
     "Store",
     "TenantRooms",
-    "Turn",
+    "Transition",
     "WorkflowEntry",
     "WorkflowVersion",
 ]
@@ -50,7 +50,7 @@ class InstanceRow:
     last_seq: int
     worker_id: str | None
     available_at: int | None
-    """Held: the end of the lease. Not held: when it may be claimed (None: only a foreign stimulus wakes it)."""
+    """Owned: the end of the lease. Not held: when it may be claimed (None: only an external stimulus wakes it)."""
     started_at: int | None = None
     completed_at: int | None = None
     log_bytes: int = 0
@@ -97,7 +97,7 @@ class RunReading:
     """What is shown of one run, all of one moment, without its log."""
 
     row: InstanceRow
-    born: Event
+    created: Event
     """INPUT_SET."""
     end: Event | None
     """The last row, once the run has ended."""
@@ -118,7 +118,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignResult:
+class ExternalResult:
     """What an unconditional statement from a process that does not hold the instance did.
 
     `row` is the row after it (None: no such instance). `seq` is the event's seq, None when
@@ -197,7 +197,7 @@ class Store(Protocol):
     """Commits on disjoint instances that may be open at once: 2 on PostgreSQL, 1 on SQLite and in memory."""
 
     families_apart: bool
-    """True: turns that concern parents or children may wait for locks, and should be committed apart from the
+    """True: transitions that concern parents or children may wait for locks, and should be committed apart from the
     others, so that these never do."""
 
     async def start(self) -> None:
@@ -210,8 +210,8 @@ class Store(Protocol):
         """The store's clock: the one that leases, parked timers and `not_before` are judged by."""
 
     # -- the hot path ---------------------------------------------------------------------
-    async def commit(self, turns: Sequence[Turn], *, may_wait: bool = False) -> Outcome:
-        """Advance (or give birth to) many instances in one transaction; each wins or loses alone.
+    async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
+        """Advance (or give creation to) many instances in one transaction; each wins or loses alone.
 
         Instance ids are distinct within a call. Winners get version + 1, last_seq advanced by
         their events, status, lease; terminal statuses also get completed_at and no worker.
@@ -220,7 +220,7 @@ class Store(Protocol):
         now if nobody holds them), and the children that winners do not await any more are
         cancelled, with all that these await.
 
-        `may_wait` says that these turns may meet locks which others hold for long, so that no other
+        `may_wait` says that these transitions may meet locks which others hold for long, so that no other
         commit is to wait behind them.
         """
 
@@ -269,12 +269,12 @@ class Store(Protocol):
         """Hand open instances (None: all of the worker's) over: no worker, available now, version + 1. How many."""
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
-        """(version, worker_id) of each id that exists: one statement, to notice foreign changes."""
+        """(version, worker_id) of each id that exists: one statement, to notice external changes."""
 
-    async def foreign_changes_possible(self) -> bool:
+    async def external_changes_possible(self) -> bool:
         """False if certainly no other connection wrote since the last call (SQLite `data_version`); else True."""
 
-    # -- foreign stimuli ------------------------------------------------------------------
+    # -- external stimuli ------------------------------------------------------------------
     async def append_signal(
         self,
         *,
@@ -285,7 +285,7 @@ class Store(Protocol):
         key: str | None,
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
-    ) -> ForeignResult:
+    ) -> ExternalResult:
         """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional.
 
         An instance that nobody holds becomes available now. A repeated key writes nothing.
@@ -293,13 +293,13 @@ class Store(Protocol):
         One that the log has no room for is not written, and ends the run: see `fail_full`.
         """
 
-    async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ForeignResult:
+    async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
         """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance whoever holds it and close it; unconditional.
 
         Its parent is woken and its children are cancelled, as by `append_cancel`.
         """
 
-    async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ForeignResult:
+    async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional.
 
         In the same transaction its parent is woken and its children are cancelled, as by `commit`.
@@ -482,7 +482,7 @@ class Store(Protocol):
     async def delete_workflow(
         self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
     ) -> None:
-        """Free the name; from then on nothing is born on it. Raises NotFound. `actor`: as when saving.
+        """Free the name; from then on nothing is created on it. Raises NotFound. `actor`: as when saving.
 
         Raises WorkflowHasRuns while instances are open, unless forced: then they go on until
         somebody cancels what `runs_of_deleted_workflows` names.

@@ -2,7 +2,7 @@
 
 Called by the orchestrator through the task queue; reports through the result queue. Whatever a
 handler does, exactly one outcome comes of it, checked and encoded here, unless nobody awaits it
-any more. Nothing of a handler's exception but its type and message leaves this room.
+any more. Nothing of a handler's exception but its type and message leaves this module.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
 from anabranch.engine.rules.coded.plan import BODY_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
-from anabranch.engine.rules.plan import PlanNode
+from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
-    BodyBlocked,
-    BodySuspended,
     Completed,
     Failed,
+    FunctionBlocked,
+    FunctionSuspended,
     HandlerOutcome,
     NodeResult,
 )
@@ -215,7 +215,7 @@ async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers
     try:
         handler = handlers.handler(node.type)
         if handler is None and node.type == BODY_TYPE:
-            return BodyBlocked("UNKNOWN_WORKFLOW", "this worker runs no coded workflows")
+            return FunctionBlocked("UNKNOWN_WORKFLOW", "this worker runs no coded workflows")
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
         bytes_max = START_OUTPUT_BYTES_MAX if node.type == "start" else VALUE_BYTES_MAX
@@ -228,7 +228,7 @@ async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers
 
 def _checked(returned: HandlerReturn, bytes_max: int) -> HandlerOutcome:
     """What a handler returned, as a value that may enter the log. Raises what makes it unfit."""
-    if isinstance(returned, AwaitsSignal | AwaitsChild | BodySuspended | BodyBlocked | Failed):
+    if isinstance(returned, AwaitsSignal | AwaitsChild | FunctionSuspended | FunctionBlocked | Failed):
         return returned
     if not isinstance(returned, HandlerResult):
         raise NonRetryable(f"the handler returned a {type(returned).__name__}, not a HandlerResult")

@@ -39,7 +39,7 @@ class Telemetry(Protocol):
         """This process has ended a run that it does not hold; `code` is its error's, if it failed."""
 
 
-AroundTry: TypeAlias = Callable[[str, str, str, int], AbstractContextManager[None]]
+AroundAttempt: TypeAlias = Callable[[str, str, str, int], AbstractContextManager[None]]
 """What surrounds a try while its code runs, by the run's id, the node's id or step's name, scope and attempt."""
 
 

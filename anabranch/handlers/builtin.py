@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.handlers import condition, delay, end, loop, set, start, wait_for_event
-from anabranch.handlers.data_query import data_query_spec
-from anabranch.handlers.http_request import http_request_spec
-from anabranch.handlers.javascript import javascript_spec
-from anabranch.handlers.python import python_spec
 from anabranch.handlers.services import NO_SERVICES, Services
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.workflow import workflow_spec
+from anabranch.handlers.types import condition, delay, end, loop, set, start, wait_for_event
+from anabranch.handlers.types.data_query import data_query_spec
+from anabranch.handlers.types.http_request import http_request_spec
+from anabranch.handlers.types.javascript import javascript_spec
+from anabranch.handlers.types.python import python_spec
+from anabranch.handlers.types.workflow import workflow_spec
 
 _FILES = (start, end, condition, delay, loop, set, wait_for_event)
 

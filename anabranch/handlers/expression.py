@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from anabranch.engine.rules.template import compile_template
+from anabranch.engine.rules.templates.template import compile_template
 from anabranch.errors import TemplateError
 
 

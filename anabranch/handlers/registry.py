@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from anabranch.engine.handling import Handler
-from anabranch.engine.rules.node_types import NodeType
+from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.handlers.builtin import builtin_specs
 from anabranch.handlers.declare import DECLARED
 from anabranch.handlers.services import NO_SERVICES, Services

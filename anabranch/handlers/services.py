@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.errors import NonRetryable
-from anabranch.handlers.data_query import NoQueries, QueryRunner
-from anabranch.handlers.fetched import HttpAnswer
-from anabranch.handlers.http_request import HttpSender
 from anabranch.handlers.sandbox import CodeRunner, NoSandbox
 from anabranch.handlers.spec import SecretReader
-from anabranch.handlers.workflow import Children
+from anabranch.handlers.types.data_query import NoQueries, QueryRunner
+from anabranch.handlers.types.http_port import HttpAnswer
+from anabranch.handlers.types.http_request import HttpSender
+from anabranch.handlers.types.workflow import Children
 
 
 class _NoHttp:

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from anabranch.engine.handling import HandlerReturn, Helpers
-from anabranch.engine.rules.node_types import NodeType
-from anabranch.engine.rules.template import CompiledConfig, compile_config, config_problems, has_expressions
+from anabranch.engine.rules.graph.node_types import NodeType
+from anabranch.engine.rules.templates.template import CompiledConfig, compile_config, config_problems, has_expressions
 from anabranch.errors import NonRetryable, TemplateError
 from anabranch.handlers.config_schema import schema_with_templates
 from anabranch.handlers.masking import MaskedLog, Masker

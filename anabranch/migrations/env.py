@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from anabranch.engine.store.revision import VERSION_TABLE
 from anabranch.engine.store.schema import metadata
+from anabranch.engine.store.sql.revision import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -17,12 +17,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from anabranch.deferred import deferred
-from anabranch.engine.store.dialect import Dialect
 from anabranch.engine.store.opening import dialect_of
-from anabranch.engine.store.revision import check_revision, refuse_unversioned, revision_of
 from anabranch.engine.store.schema import SCHEMA_REVISION
-from anabranch.engine.store.sqlite import SqliteDialect
-from anabranch.engine.store.state_manager import CONNECT_PAUSE_S, CONNECT_WAIT_S
+from anabranch.engine.store.sql.dialect import Dialect
+from anabranch.engine.store.sql.revision import check_revision, refuse_unversioned, revision_of
+from anabranch.engine.store.sql.store import CONNECT_PAUSE_S, CONNECT_WAIT_S
+from anabranch.engine.store.sqlite.dialect import SqliteDialect
 from anabranch.errors import DatabaseMissing, SchemaMismatch, StoreUnavailable
 
 # Four tenths of a second to import, and a database is migrated once.

@@ -1,6 +1,6 @@
 """The pages that people look at: the root page with workflows and runs, and `/docs` to try the API.
 
-The REST door serves each of `PATHS` with what `find` gives for it. The files are
+The REST API serves each of `PATHS` with what `find` gives for it. The files are
 a fixed list, read once: no path of a request ever becomes a path of a file. What a page may load
 and whom it may talk to is part of each answer (`csp`). There is no build step: what is in `static/`
 is what a browser gets; what draws the operations on `/docs` comes with the package `swagger_ui`.

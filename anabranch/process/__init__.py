@@ -1,11 +1,11 @@
 """Processes that stay: how a server or worker begins to listen, lives, and ends when it is told to.
 
-Called by the commands `serve`, `worker` and `dev`; stands on the composition root and joins the doors to it.
+Called by the commands `serve`, `worker` and `dev`; stands on the composition root and joins the APIs to it.
 """
 
 from anabranch.process.acceptor import accepting
 from anabranch.process.connection import Patience
-from anabranch.process.life import health_door, live, run
+from anabranch.process.life import health_api, live, run
 from anabranch.process.listening import bind, is_loopback, url_of
 
-__all__ = ["Patience", "accepting", "bind", "health_door", "is_loopback", "live", "run", "url_of"]
+__all__ = ["Patience", "accepting", "bind", "health_api", "is_loopback", "live", "run", "url_of"]

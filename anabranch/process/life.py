@@ -1,4 +1,4 @@
-"""The life of a server or worker, from an open house to an orderly end.
+"""The life of a server or worker, from an open process to an orderly end.
 
 It ends by SIGTERM or SIGINT: `/readyz` says 503 at once and new starts are refused, executions get
 their grace, leases are handed over, so that another worker goes on at once; requests under way are
@@ -23,9 +23,9 @@ from anabranch.process.acceptor import accepting
 from anabranch.process.descriptors import connections_max, raise_limit
 from anabranch.process.listening import is_loopback
 from anabranch.process.signals import StopSignals
-from anabranch.rest import Neighbours, build_application, build_health_application
-from anabranch.rest.neighbours import LOOPBACK_HOSTS
-from anabranch.service import House, Readiness
+from anabranch.rest import AllowedHosts, build_application, build_health_application
+from anabranch.rest.allowed_hosts import LOOPBACK_HOSTS
+from anabranch.service import AppServices, Readiness
 from anabranch.sockets import attach as attach_sockets
 
 # A quarter of the grace, 3 s at most, is kept for what comes after the executions: stopping those
@@ -49,26 +49,26 @@ OVERTIME_S = 2.0
 THREADS_S_MAX = 0.5
 
 
-Doors = Callable[[House, Neighbours], web.Application]
+Doors = Callable[[AppServices, AllowedHosts], web.Application]
 """What answers HTTP."""
 
 
-def all_doors(house: House, neighbours: Neighbours) -> web.Application:
+def all_apis(services: AppServices, allowed_hosts: AllowedHosts) -> web.Application:
     """REST, sockets and pages."""
-    application = build_application(house, neighbours=neighbours)
+    application = build_application(services, allowed_hosts=allowed_hosts)
     attach_sockets(
         application,
-        engine=house.engine,
-        workflows=house.workflows,
-        access=house.access,
-        is_own_origin=neighbours.is_own_origin,
+        engine=services.engine,
+        workflows=services.workflows,
+        access=services.access,
+        is_own_origin=allowed_hosts.is_own_origin,
     )
     return application
 
 
-def health_door(house: House, neighbours: Neighbours) -> web.Application:
+def health_api(services: AppServices, allowed_hosts: AllowedHosts) -> web.Application:
     """What a worker tells those who watch it: `/healthz`, `/readyz` and `/metrics`."""
-    return build_health_application(house, neighbours=neighbours)
+    return build_health_application(services, allowed_hosts=allowed_hosts)
 
 
 def run(living: Coroutine[Any, Any, None]) -> None:
@@ -104,14 +104,14 @@ async def live(
     app: App,
     *,
     works: bool,
-    ready: Callable[[House], Awaitable[None]],
+    ready: Callable[[AppServices], Awaitable[None]],
     listener: socket.socket | None = None,
-    doors: Doors | None = None,
+    apis: Doors | None = None,
     makes_key: bool = False,
 ) -> None:
     """Live until a signal; returns when everything is handed over.
 
-    With a `listener` HTTP is answered there, by `doors` (default: `all_doors`); `works` runs nodes.
+    With a `listener` HTTP is answered there, by `apis` (default: `all_apis`); `works` runs nodes.
     `ready` is awaited once both are so. Raises StoreUnavailable, SchemaMismatch; CancelledError for a
     signal before it is ready.
     """
@@ -122,23 +122,23 @@ async def live(
     closing_s = CLOSING_SHARE * handover_s
     with signals.heard():
         async with (
-            app.opened_house(works=works, makes_key=makes_key, counts=listener is not None) as house,
-            _answering(app, house, listener, doors or all_doors, descriptors=descriptors, patience_s=closing_s),
+            app.open_services(works=works, makes_key=makes_key, counts=listener is not None) as services,
+            _answering(app, services, listener, apis or all_apis, descriptors=descriptors, patience_s=closing_s),
         ):
-            await ready(house)
+            await ready(services)
             signals.started()
             await signals.asked.wait()
             end_at = time.monotonic() + grace_s
-            house.readiness.stop_intake()
-            stopping = house.engine.stop(grace_s=grace_s - handover_s, within_s=grace_s - closing_s)
-            await asyncio.gather(stopping, _tell(house.readiness))
+            services.readiness.stop_intake()
+            stopping = services.engine.stop(grace_s=grace_s - handover_s, within_s=grace_s - closing_s)
+            await asyncio.gather(stopping, _tell(services.readiness))
             # All is handed over that can be. Connections to a database that does not answer are left as they are.
             _end_within(max(end_at - time.monotonic(), THREADS_S_MAX))
 
 
 @asynccontextmanager
 async def _answering(
-    app: App, house: House, listener: socket.socket | None, doors: Doors, *, descriptors: int, patience_s: float
+    app: App, services: AppServices, listener: socket.socket | None, apis: Doors, *, descriptors: int, patience_s: float
 ) -> AsyncIterator[None]:
     """HTTP is answered within, if there is a listener; requests under way at the end have `patience_s`."""
     if listener is None:
@@ -146,11 +146,11 @@ async def _answering(
         return
     host = listener.getsockname()[0]
     named = app.settings.allowed_hosts or (LOOPBACK_HOSTS if is_loopback(host) else None)
-    neighbours = Neighbours(hosts=None if named is None else frozenset(named))
+    allowed_hosts = AllowedHosts(hosts=None if named is None else frozenset(named))
     places = connections_max(
         limit=descriptors, concurrency=app.settings.concurrency, wanted=app.settings.connections_max
     )
-    async with accepting(doors(house, neighbours), listener, connections_max=places, shutdown_s=patience_s):
+    async with accepting(apis(services, allowed_hosts), listener, connections_max=places, shutdown_s=patience_s):
         yield
 
 

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
+from anabranch.engine.records.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
 from anabranch.queries.drivers.orders import Target
 from anabranch.queries.execution import Executions

@@ -20,7 +20,7 @@ class HostGuard(Protocol):
         """
 
 
-class SecretBox(Protocol):
+class SecretCipher(Protocol):
     """Encrypts texts at rest, bound to a tenant and a row."""
 
     def seal(self, *, tenant: str, row: str, text: str) -> bytes:

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from anabranch.engine.saved_queries import DataSource
+from anabranch.engine.records.saved_queries import DataSource
 from anabranch.errors import SettingsError
 from anabranch.queries.faults import source_refused
-from anabranch.queries.ports import SecretBox, SecretReader
+from anabranch.queries.ports import SecretCipher, SecretReader
 from anabranch.queries.sources import ReadyUrl
 
 _SECRET = re.compile(r"\{\{\s*secret\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -32,7 +32,7 @@ _PLAIN_OPTIONS = frozenset({"host", "sslmode"})
 class SourceUrls:
     """Puts URLs away and takes them out again."""
 
-    def __init__(self, *, find_box: Callable[[], SecretBox | None], secrets: SecretReader | None) -> None:
+    def __init__(self, *, find_box: Callable[[], SecretCipher | None], secrets: SecretReader | None) -> None:
         """`find_box` is asked at every use: None where there is no key, or none yet."""
         self._find_box = find_box
         self._secrets = secrets

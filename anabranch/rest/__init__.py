@@ -1,14 +1,14 @@
-"""The REST door: a table of routes on aiohttp, its OpenAPI document, and its metrics."""
+"""The REST API: a table of routes on aiohttp, its OpenAPI document, and its metrics."""
 
+from anabranch.rest.allowed_hosts import AllowedHosts
 from anabranch.rest.application import AUTHENTICATED, METRICS, build_application, build_health_application
 from anabranch.rest.failures import fault_response, response_of
-from anabranch.rest.neighbours import Neighbours
 from anabranch.rest.openapi import openapi_document
 
 __all__ = [
     "AUTHENTICATED",
     "METRICS",
-    "Neighbours",
+    "AllowedHosts",
     "build_application",
     "build_health_application",
     "fault_response",

@@ -1,6 +1,6 @@
-"""The REST door: the table of routes, served by aiohttp.
+"""The REST API: the table of routes, served by aiohttp.
 
-Called by whoever runs a server, with the house that the routes act on. Whatever a request is, it is
+Called by whoever runs a server, with the process that the routes act on. Whatever a request is, it is
 first authenticated and authorised, then read, then done, and every answer is JSON of one form. A
 path that is not in the table is answered 404, a method that is not 405; nothing is served beside it
 but the static pages of `anabranch.pages`.
@@ -21,22 +21,22 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from anabranch import pages
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
-from anabranch.intake import TEXT_BYTES_MAX
+from anabranch.json_input import TEXT_BYTES_MAX
+from anabranch.rest.allowed_hosts import AllowedHosts
 from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
 from anabranch.rest.failures import fault_response, json_bytes, response_of
 from anabranch.rest.metrics import Metrics
-from anabranch.rest.neighbours import Neighbours
 from anabranch.rest.openapi import openapi_document
-from anabranch.rest.routes import PUBLIC, Call, Reply, Route
-from anabranch.rest.system_routes import HEALTH
-from anabranch.rest.table import ROUTES
+from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
+from anabranch.rest.routes.system import HEALTH
+from anabranch.rest.routes.table import ROUTES
 from anabranch.service.access import Principal, Role, bearer_key
-from anabranch.service.house import House
+from anabranch.service.app_services import AppServices
 
 logger = logging.getLogger("anabranch.rest")
 
 METRICS = web.AppKey("metrics", Metrics)
-"""Where the metrics of an application are, for the doors attached to it."""
+"""Where the metrics of an application are, for the APIs attached to it."""
 
 AUTHENTICATED = web.RequestKey("authenticated", bool)
 """Set on requests that have shown a valid key. A process short of connections closes the others first."""
@@ -57,19 +57,19 @@ _NOBODY = Principal(tenant_id="", role=Role.VIEWER, key_id="")
 
 
 def build_application(
-    house: House,
+    services: AppServices,
     *,
-    neighbours: Neighbours | None = None,
+    allowed_hosts: AllowedHosts | None = None,
     routes: Sequence[Route] = ROUTES,
     body_patience_s: float = BODY_PATIENCE_S,
 ) -> web.Application:
-    """The REST application of a house, ready to be run; `neighbours` says which hosts and origins are ours.
+    """The REST application of a process, ready to be run; `allowed_hosts` says which hosts and origins are ours.
 
     A body that is not there within `body_patience_s` is answered 408.
 
-    Further doors (sockets, pages) are attached to it by the composition root.
+    Further APIs (sockets, pages) are attached to it by the composition root.
     """
-    application = _application(house, neighbours or Neighbours(), routes, body_patience_s)
+    application = _application(services, allowed_hosts or AllowedHosts(), routes, body_patience_s)
     application.router.add_get(
         "/openapi.json", partial(_send, json_bytes(openapi_document(routes)), "application/json")
     )
@@ -78,27 +78,27 @@ def build_application(
     return application
 
 
-def build_health_application(house: House, *, neighbours: Neighbours | None = None) -> web.Application:
+def build_health_application(services: AppServices, *, allowed_hosts: AllowedHosts | None = None) -> web.Application:
     """`/healthz`, `/readyz` and `/metrics` alone: of a process that serves nobody else."""
-    return _application(house, neighbours or Neighbours(), HEALTH, BODY_PATIENCE_S)
+    return _application(services, allowed_hosts or AllowedHosts(), HEALTH, BODY_PATIENCE_S)
 
 
 def _application(
-    house: House, neighbours: Neighbours, routes: Sequence[Route], body_patience_s: float
+    services: AppServices, allowed_hosts: AllowedHosts, routes: Sequence[Route], body_patience_s: float
 ) -> web.Application:
-    metrics = Metrics(house)
+    metrics = Metrics(services)
     application = web.Application(
         client_max_size=TEXT_BYTES_MAX,
-        middlewares=[_middleware(_answer_everything, metrics), _middleware(_look_around, neighbours)],
+        middlewares=[_middleware(_answer_everything, metrics), _middleware(_look_around, allowed_hosts)],
     )
     application[METRICS] = metrics
     application.on_response_prepare.append(_sign)
-    application.router.add_get("/metrics", partial(_send_metrics, metrics, house.metrics_key))
+    application.router.add_get("/metrics", partial(_send_metrics, metrics, services.metrics_key))
     for route in routes:
         # HEAD is GET without the body: caches and probes ask so, and it needs the same role.
         methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
         for path, method in product((route.path, *route.aliases), methods):
-            application.router.add_route(method, path, partial(_serve, house, route, body_patience_s))
+            application.router.add_route(method, path, partial(_serve, services, route, body_patience_s))
     return application
 
 
@@ -125,7 +125,7 @@ async def _answer_everything(metrics: Metrics, request: web.Request, handler: Ha
         except web.HTTPNotFound:
             response = response_of(NotFound(f"there is nothing at {request.path}", hint="/docs lists what there is."))
         except web.HTTPException:
-            raise  # the answer of a door that is attached to us
+            raise  # the answer of an API that is attached to us
         except Exception as fault:  # noqa: BLE001 -- the last border: no traceback reaches a caller
             if _has_gone(request, fault):
                 response = web.Response(status=CLIENT_GONE)
@@ -154,15 +154,15 @@ async def _sign(request: web.Request, response: web.StreamResponse) -> None:
     response.headers["Server"] = "anabranch"
 
 
-async def _look_around(neighbours: Neighbours, request: web.Request, handler: Handler) -> web.StreamResponse:
-    neighbours.check(request)
+async def _look_around(allowed_hosts: AllowedHosts, request: web.Request, handler: Handler) -> web.StreamResponse:
+    allowed_hosts.check(request)
     return await handler(request)
 
 
-async def _serve(house: House, route: Route, body_patience_s: float, request: web.Request) -> web.Response:
-    principal = await _principal(house, route, request)
+async def _serve(services: AppServices, route: Route, body_patience_s: float, request: web.Request) -> web.Response:
+    principal = await _principal(services, route, request)
     call = Call(
-        house=house,
+        services=services,
         principal=principal,
         path={name: _canonical(name, text) for name, text in request.match_info.items()},
         query=read_query(request.rel_url.query, route.query, open_prefix=route.open_query),
@@ -179,11 +179,11 @@ def _canonical(name: str, text: str) -> str:
     return text.lower() if name in _ID_PARAMETERS and _UUID.fullmatch(text) else text
 
 
-async def _principal(house: House, route: Route, request: web.Request) -> Principal:
+async def _principal(services: AppServices, route: Route, request: web.Request) -> Principal:
     if route.needs is PUBLIC:
         return _NOBODY
     key = bearer_key(request.headers.get("Authorization", ""))
-    principal = None if key is None else await house.access.authenticate(key)
+    principal = None if key is None else await services.access.authenticate(key)
     if principal is None:
         raise NotAuthenticated("there is no API key in the request" if key is None else "the API key is not valid")
     if not principal.role.may(route.needs):

@@ -13,10 +13,10 @@ from multidict import MultiDictProxy
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from anabranch.engine.rules.known_fields import did_you_mean
+from anabranch.engine.rules.graph.known_fields import did_you_mean
 from anabranch.errors import BadJson, EncodingRefused, InvalidRequest, MediaTypeRefused, RequestTimeout, TooLarge
-from anabranch.intake import TEXT_BYTES_MAX, parse_json
-from anabranch.rest.routes import AnyJson, Body, Checked
+from anabranch.json_input import TEXT_BYTES_MAX, parse_json
+from anabranch.rest.routes.route import AnyJson, Body, Checked
 
 # 30 s for a whole body: 16 MB take that long at 4.5 Mbit/s. Whoever is slower holds a connection, not a worker.
 BODY_PATIENCE_S = 30.0

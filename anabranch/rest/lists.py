@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.rest.models import Page
+from anabranch.rest.models.base import Page
 from anabranch.service.cursors import cut, make_cursor, read_cursor
 
 

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.rest.run_metrics import RunMetrics
-from anabranch.service.house import House
+from anabranch.service.app_services import AppServices
 
 # From a millisecond, what a lookup takes, to ten seconds, where most callers have given up.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -36,7 +36,7 @@ class Seen:
 class Metrics:
     """The numbers of one process."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, services: AppServices) -> None:
         self.registry = CollectorRegistry()
         self._asked = asyncio.Lock()
         self._requests = Counter(
@@ -51,11 +51,11 @@ class Metrics:
         )
         self._events = dict.fromkeys(EventType, 0)
         self.registry.register(_Committed(self._events))
-        self.registry.register(_Held(house))
-        self._house = house
-        self._runs = RunMetrics(house)
+        self.registry.register(_Held(services))
+        self._services = services
+        self._runs = RunMetrics(services)
         self.registry.register(self._runs)
-        house.engine.observers.add(self)
+        services.engine.observers.add(self)
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Count what is committed."""
@@ -83,7 +83,7 @@ class Metrics:
         Made in a thread, one at a time: as many names as `telemetry.meters` lets through take a third of a second.
         """
         async with self._asked:
-            self._runs.open_runs = await self._house.open_runs.counts()
+            self._runs.open_runs = await self._services.open_runs.counts()
             return await asyncio.to_thread(generate_latest, self.registry)
 
 
@@ -113,11 +113,11 @@ class _Committed(Collector):
 class _Held(Collector):
     """Gauges that are looked up when they are asked for."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, services: AppServices) -> None:
+        self._services = services
 
     def collect(self) -> Iterable[Metric]:
-        engine, readiness = self._house.engine, self._house.readiness
+        engine, readiness = self._services.engine, self._services.readiness
         yield GaugeMetricFamily(
             "anabranch_runs_held", "Runs in the memory of this worker.", value=len(engine.orchestrator.held)
         )

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the REST door, written from the table of routes and their models.
+"""The OpenAPI 3.1 document of the REST API, written from the table of routes and their models.
 
 Called by `GET /openapi.json` and by `anabranch openapi`. Nothing here is written twice: what a route
 takes, answers and refuses is said once, where the route is declared.
@@ -17,7 +17,7 @@ from pydantic.json_schema import models_json_schema
 from anabranch import errors as situations
 from anabranch.errors import AnabranchError
 from anabranch.rest.failures import RETRY_AFTER_S, STATUS, status_of
-from anabranch.rest.routes import PUBLIC, AnyJson, Checked, Route
+from anabranch.rest.routes.route import PUBLIC, AnyJson, Checked, Route
 from anabranch.version import __version__
 
 _REFERENCE = "#/components/schemas/{model}"

@@ -14,17 +14,17 @@ from prometheus_client.registry import Collector
 
 from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status
-from anabranch.service.house import House
+from anabranch.service.app_services import AppServices
 from anabranch.telemetry.meters import Histogram
 
 _STARTED = (Status.RUNNING, Status.WAITING)
 
 
 class RunMetrics(Collector):
-    """Looks the meters of a house up when somebody asks."""
+    """Looks the meters of a process up when somebody asks."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, services: AppServices) -> None:
+        self._services = services
         self.open_runs: OpenRuns | None = None
         """What was counted just now; None: the database did not answer."""
 
@@ -32,7 +32,7 @@ class RunMetrics(Collector):
         """Every family, also those that nothing is known of yet."""
         yield from self._of_runs()
         yield from self._of_steps()
-        swept = self._house.engine.housekeeping.swept
+        swept = self._services.engine.housekeeping.swept
         yield CounterMetricFamily(
             "workflow_retention_swept", "Ended runs that this process removed after their time.", value=swept
         )
@@ -52,7 +52,7 @@ class RunMetrics(Collector):
         signals = CounterMetricFamily(
             "workflow_signals", "Signals to runs that arrived here.", labels=["workflow", "event"]
         )
-        for workflow in self._house.meters:
+        for workflow in self._services.meters:
             started.add_metric([workflow.label], workflow.started)
             for status, count in list(workflow.completed.items()):
                 ended.add_metric([workflow.label, status.value.lower()], count)
@@ -75,8 +75,8 @@ class RunMetrics(Collector):
         if counts is not None:
             open_: Counter[tuple[str, Status]] = Counter()
             for (name, kind, status), runs in counts.items():
-                open_[self._house.meters.label(name, kind), status] += runs
-            for label in sorted(workflow.label for workflow in self._house.meters):
+                open_[self._services.meters.label(name, kind), status] += runs
+            for label in sorted(workflow.label for workflow in self._services.meters):
                 in_flight.add_metric([label], sum(open_[label, status] for status in _STARTED))
                 for status in (Status.PENDING, *_STARTED):
                     by_status.add_metric([label, status.value.lower()], open_[label, status])
@@ -90,7 +90,7 @@ class RunMetrics(Collector):
         retries = CounterMetricFamily(
             "workflow_step_retries", "Tries that failed and are followed by another.", labels=labels
         )
-        for workflow in self._house.meters:
+        for workflow in self._services.meters:
             for label, step in list(workflow.steps.items()):
                 _add(seconds, [workflow.label, label], step.times)
                 retries.add_metric([workflow.label, label], step.retries)

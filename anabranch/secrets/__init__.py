@@ -1,7 +1,7 @@
 """Secrets: values that tenants store encrypted, and that only nodes which send them get to see."""
 
-from anabranch.secrets.box import SecretBox, parse_key
+from anabranch.secrets.cipher import SecretCipher, parse_key
 from anabranch.secrets.key import find_key
-from anabranch.secrets.safe import Safe, SecretEntry, check_secret
+from anabranch.secrets.secret_store import SecretEntry, SecretStore, check_secret
 
-__all__ = ["Safe", "SecretBox", "SecretEntry", "check_secret", "find_key", "parse_key"]
+__all__ = ["SecretCipher", "SecretEntry", "SecretStore", "check_secret", "find_key", "parse_key"]

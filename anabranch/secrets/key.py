@@ -12,7 +12,7 @@ import secrets
 from pathlib import Path
 
 from anabranch.errors import SettingsError
-from anabranch.secrets.box import KEY_BYTES, parse_key
+from anabranch.secrets.cipher import KEY_BYTES, parse_key
 from anabranch.secrets.key_files import make_key_file, read_key_file
 
 logger = logging.getLogger("anabranch.secrets")

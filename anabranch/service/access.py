@@ -1,6 +1,6 @@
 """Who may come in, and what they may do: API keys, their tenants and roles.
 
-Called by every front door for each request (`authenticate`), and by whoever makes and revokes keys.
+Called by every API for each request (`authenticate`), and by whoever makes and revokes keys.
 Knows no HTTP. A key is 256 random bits, shown once; kept is its SHA-256, so that finding a key by
 its hash tells nothing through the time it takes. What is unknown, garbled, expired, revoked, or of a
 role that this program does not know, is nobody.
@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from anabranch.engine.api_keys import ApiKey, ApiKeyRows
-from anabranch.engine.audit_trail import AuditEntry
+from anabranch.engine.records.api_keys import ApiKey, ApiKeyRows
+from anabranch.engine.records.audit_trail import AuditEntry
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
 from anabranch.service.failed_logins import FailedLogins
 
@@ -120,7 +120,7 @@ class AccessService:
             await asyncio.wait(self._touching)
         await self._failed_logins.stop()
 
-    # -- at the door ----------------------------------------------------------------------
+    # -- at the API ----------------------------------------------------------------------
     async def authenticate(self, key: str) -> Principal | None:
         """Who has this key; None for a key that is not let in, whatever it looks like.
 

@@ -1,6 +1,6 @@
 """The audit trail for people: who did what, newest first, and whether anybody has touched it since.
 
-Called by the command line and the front doors to read. What changes something writes its row where
+Called by the command line and the APIs to read. What changes something writes its row where
 it changes it (`engine/store`); nothing here adds, changes or removes one.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.engine.audit_trail import NO_HASH, AuditHead, AuditRow, AuditRows, cut_at, hash_of
+from anabranch.engine.records.audit_trail import NO_HASH, AuditHead, AuditRow, AuditRows, cut_at, hash_of
 from anabranch.errors import InvalidRequest
 
 # 1,000 rows of an answer: some 300 KB. Who wants more asks again with `before`.

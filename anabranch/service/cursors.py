@@ -1,6 +1,6 @@
 """Cursors: where a page of a list ended, as a text that clients hand back unread.
 
-Called by every door that lists. A cursor names a place in the order of its list, not a number of
+Called by every API that lists. A cursor names a place in the order of its list, not a number of
 rows: whatever is inserted or finished meanwhile, the next page begins right after the one before.
 """
 

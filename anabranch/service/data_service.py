@@ -1,6 +1,6 @@
 """The façade of data sources and saved queries: every verb that people and programs have.
 
-Called by the command line, and by every later front door. Knows the store's room for them and the
+Called by the command line, and by every later APIs. Knows the store's room for them and the
 query engine, no HTTP. Every verb takes the tenant; another tenant's things read as absent. What is
 wrong with something that is to be saved is said all at once, with JSON pointers. What an `actor` (the id
 of a key, or `cli`) saves and deletes is in the audit trail.
@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.engine.records.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.errors import NodeFailure, NotFound, QueryFailed, SourceTooPowerful
 from anabranch.queries.engine import QueryEngine
 from anabranch.queries.faults import TooPowerful
@@ -25,8 +25,8 @@ from anabranch.queries.parameters import ParametersRefused, declaration_of, read
 from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls
-from anabranch.service.admission import is_storable
 from anabranch.service.documents import Problem, check_fields, check_name, refused
+from anabranch.service.runs.input_checks import is_storable
 
 _SOURCE_FIELDS = frozenset({"name", "url"})
 _QUERY_FIELDS = frozenset({"name", "dataSourceID", "sql", "params", "writes", "timeout"})

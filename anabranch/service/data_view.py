@@ -1,4 +1,4 @@
-"""How data sources, saved queries, secrets and keys look from outside: what every front door answers with.
+"""How data sources, saved queries, secrets and keys look from outside: what every API answers with.
 
 Pure; `workflow_view` and `run_view` do the same for workflows and runs. What must not come back (the
 URL of a source, the value of a secret, a key) is not known here.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.engine.api_keys import ApiKey
+from anabranch.engine.records.api_keys import ApiKey
+from anabranch.engine.records.saved_queries import DataQuery, DataSource
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.saved_queries import DataQuery, DataSource
 from anabranch.secrets import SecretEntry
 from anabranch.service.data_service import SavedSource
 

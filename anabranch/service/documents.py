@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from anabranch.errors import InvalidRequest
-from anabranch.service.admission import is_storable
+from anabranch.service.runs.input_checks import is_storable
 
 # 64 characters, as for the names of workflows.
 NAME_CHARACTERS_MAX = 64

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from anabranch.engine.audit_trail import AuditEntry, AuditRows
+from anabranch.engine.records.audit_trail import AuditEntry, AuditRows
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.access")

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import Purged, PurgeFilter
-from anabranch.engine.store.purging import FIRST_PLACE, RUNS_AT_ONCE
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.sql.purging import FIRST_PLACE, RUNS_AT_ONCE
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
-from anabranch.service.admission import is_run_id
+from anabranch.service.runs.input_checks import is_run_id
 
 # 30 s, looking five times a second, for a process that is just removing or counting: that takes some 50 ms.
 PATIENCE_S = 30.0
@@ -113,11 +113,11 @@ class Purge:
         count = 0
         place: str | None = FIRST_PLACE[1]
         while place is not None:
-            orphaned, place = await self._store.orphaned_logs(after=place)
-            count += len(orphaned)
+            rejected, place = await self._store.orphaned_logs(after=place)
+            count += len(rejected)
             if not dry_run:
-                for start in range(0, len(orphaned), RUNS_AT_ONCE):
-                    await self._store.remove_logs(orphaned[start : start + RUNS_AT_ONCE])
+                for start in range(0, len(rejected), RUNS_AT_ONCE):
+                    await self._store.remove_logs(rejected[start : start + RUNS_AT_ONCE])
         return count
 
     async def _workflow_id(self, tenant_id: str, workflow: str) -> str:

@@ -1,6 +1,6 @@
 """Is this process fit to take work? What `/readyz` says, and what refuses new work while the process stops.
 
-Called by the doors; the process that runs them calls `stop_intake` when it was told to end.
+Called by the APIs; the process that runs them calls `stop_intake` when it was told to end.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The façade: every verb that people and programs have, whichever door they come through.
+"""The façade: every verb that people and programs have, whichever API they come through.
 
-Called by the command line (and by every later front door). Knows the engine and the store,
+Called by the command line (and by every later APIs). Knows the engine and the store,
 no HTTP. Every verb takes the tenant; another tenant's things read as absent. The verbs stand on
 four floors, a file each: definitions, then inquiries, then what moves runs, then test runs.
 """
 
 from __future__ import annotations
 
-from anabranch.service.run_verbs import StartedRun
-from anabranch.service.testing_verbs import TestingVerbs
+from anabranch.service.runs.run_verbs import StartedRun
+from anabranch.service.runs.testing_verbs import TestingVerbs
 
 __all__ = ["StartedRun", "WorkflowService"]
 

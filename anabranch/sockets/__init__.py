@@ -1,5 +1,5 @@
-"""The Socket.IO door: what runs are doing, live."""
+"""The Socket.IO server: what runs are doing, live."""
 
-from anabranch.sockets.server import SocketDoor, attach
+from anabranch.sockets.server import SocketServer, attach
 
-__all__ = ["SocketDoor", "attach"]
+__all__ = ["SocketServer", "attach"]

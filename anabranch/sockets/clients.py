@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from anabranch.sockets.messages import Message
-from anabranch.sockets.wire import Parcel
+from anabranch.sockets.wire import EncodedMessage
 
 # 1,000 updates: a client that is further behind is told how things stand instead of how they came about.
 UPDATES_BEHIND_MAX = 1_000
@@ -27,7 +27,7 @@ class Outlet(Protocol):
     def waiting(self) -> int:
         """How many parcels were put in and not taken yet."""
 
-    def put(self, parcel: Parcel) -> None:
+    def put(self, parcel: EncodedMessage) -> None:
         """Send this next."""
 
     async def cleared(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.values import Payload
-from anabranch.sockets.wire import Parcel
+from anabranch.sockets.wire import EncodedMessage
 
 NODE_UPDATE = "workflow_node_update"
 STATUS_UPDATE = "workflow_status_update"
@@ -87,9 +87,9 @@ class Message:
         ]
 
     @cached_property
-    def parcel(self) -> Parcel:
+    def parcel(self) -> EncodedMessage:
         """As it is carried. (The library would encode it with the slower `json` of Python.)"""
-        return Parcel(orjson.dumps([self.event, self.data]).decode())
+        return EncodedMessage(orjson.dumps([self.event, self.data]).decode())
 
 
 def shown(payload: Payload) -> Any:

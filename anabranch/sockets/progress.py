@@ -13,11 +13,11 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, is_mark
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, is_mark
 from anabranch.engine.rules.events import ERROR_HANDLE, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.values import Payload
-from anabranch.service.run_view import ENDED, NODE_STATUS
+from anabranch.service.runs.run_view import ENDED, NODE_STATUS
 from anabranch.sockets.messages import NODE_UPDATE, OUTPUT_BYTES_MAX, STATUS_UPDATE, UPDATE_BYTES, Update, shown
 
 # 1 MB of context is sent with the end of a run; a larger one is asked for piece by piece.
@@ -134,7 +134,7 @@ class RunProgress:
     def _take_one(self, event: Event, updates: list[Update]) -> None:
         status = NODE_STATUS.get(event.type)
         if status is not None:
-            if event.node_id != BODY_NODE_ID:
+            if event.node_id != FUNCTION_NODE_ID:
                 updates.append(self._node_moved(event, status))
             if self.status is _PENDING or (event.type is _DISPATCHED and self.status is not _RUNNING):
                 updates.append(self._moved_to(_RUNNING))

@@ -1,6 +1,6 @@
 """A room: one run, and the clients that watch it.
 
-Called by the announcer, with what was committed. Does no I/O: it is given the time and somebody who
+Called by the broadcaster, with what was committed. Does no I/O: it is given the time and somebody who
 reads the log for it. What was committed is only put aside at first; it is looked at once for all
 members, at once while little happens and every 100 ms while much does.
 """
@@ -13,10 +13,10 @@ from typing import Protocol
 
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, Status
-from anabranch.sockets.allowance import Allowance
 from anabranch.sockets.clients import Client, Membership
 from anabranch.sockets.messages import SNAPSHOT, Message, Update
 from anabranch.sockets.progress import RunProgress
+from anabranch.sockets.token_bucket import TokenBucket
 
 logger = logging.getLogger("anabranch.sockets")
 
@@ -51,7 +51,7 @@ class Timer(Protocol):
 
 
 class Room:
-    """The watchers of one run. `needs_tail` and `emptied` tell the announcer."""
+    """The watchers of one run. `needs_tail` and `emptied` tell the broadcaster."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Room:
         self._emptied = emptied
         self._aside: list[tuple[Sequence[Event], Status]] = []
         self._events_aside = 0
-        self._singly = Allowance(rate=SINGLE_UPDATES_PER_S, burst=SINGLE_UPDATES_PER_S)
+        self._singly = TokenBucket(rate=SINGLE_UPDATES_PER_S, burst=SINGLE_UPDATES_PER_S)
         self._next_batch_at = 0.0
         self._next_snapshot_at = 0.0
         self._flush_at: float | None = None

@@ -1,7 +1,7 @@
-"""The Socket.IO door: live progress of runs, and test runs of graphs that are not saved.
+"""The Socket.IO server: live progress of runs, and test runs of graphs that are not saved.
 
 Mounted on the HTTP application by the composition root (`attach`). Knows the façade and the keys;
-what is told to whom is the announcer's business. Who has no valid key is let in nowhere; another
+what is told to whom is the broadcaster's business. Who has no valid key is let in nowhere; another
 tenant's runs read as absent; what a client sends is answered and never passed on.
 """
 
@@ -28,12 +28,12 @@ from anabranch.errors import (
 )
 from anabranch.service.access import AccessService, Principal, Role, bearer_key
 from anabranch.service.workflow_service import WorkflowService
-from anabranch.sockets.announcer import Announcer
+from anabranch.sockets.broadcaster import Broadcaster
 from anabranch.sockets.clients import Client
+from anabranch.sockets.connections import CLIENTS_MAX, JOINS_MAX, Member, SocketConnection
 from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
 from anabranch.sockets.timer import LoopTimer
-from anabranch.sockets.visitors import CLIENTS_MAX, JOINS_MAX, Member, Visitor
-from anabranch.sockets.wire import OwnOrigin, SocketOutlet, hang_up, is_garbage, let_go, open_protocol
+from anabranch.sockets.wire import OwnOrigin, SocketOutlet, evict, hang_up, is_garbage, open_protocol
 
 logger = logging.getLogger("anabranch.sockets")
 
@@ -48,7 +48,7 @@ Arguments = tuple[Any, ...]
 Verb = Callable[[Member, Arguments], Awaitable[dict[str, Any]]]
 
 
-class SocketDoor:
+class SocketServer:
     """The connections of one process. `start` before use; `stop` ends them."""
 
     def __init__(
@@ -63,10 +63,10 @@ class SocketDoor:
         self._workflows = workflows
         self._access = access
         self._timer = LoopTimer()
-        self.announcer = Announcer(
+        self.broadcaster = Broadcaster(
             store=engine.store, holds=engine.orchestrator.holds, timer=self._timer, hints=engine.hints
         )
-        self._visitors: dict[str, Visitor] = {}
+        self._visitors: dict[str, SocketConnection] = {}
         """By the id of the connection."""
         self._members: dict[str, Member] = {}
         """By the id of the client."""
@@ -88,8 +88,8 @@ class SocketDoor:
 
     async def start(self) -> None:
         """Hear what the engine commits, and look at keys."""
-        self._engine.observers.add(self.announcer)
-        await self.announcer.start()
+        self._engine.observers.add(self.broadcaster)
+        await self.broadcaster.start()
         self._key_looks = asyncio.create_task(self._look_at_keys_forever(), name="socket-keys")
 
     async def stop(self) -> None:
@@ -101,8 +101,8 @@ class SocketDoor:
         await asyncio.gather(key_looks, return_exceptions=True)
         for eio_sid in list(self._visitors):
             await self._hang_up(eio_sid)
-        self._engine.observers.remove(self.announcer)
-        await self.announcer.stop()
+        self._engine.observers.remove(self.broadcaster)
+        await self.broadcaster.stop()
         await self._protocol.shutdown()
 
     # -- verbs ----------------------------------------------------------------------------
@@ -111,11 +111,11 @@ class SocketDoor:
         row = await self._workflows.get_run_status(request.run_id, tenant_id=member.principal.tenant_id)
         run_id = row.head.instance_id
         self._check_room_for(member, run_id)
-        return {"ok": True, **await self.announcer.join(member.client, run_id, since=request.since)}
+        return {"ok": True, **await self.broadcaster.join(member.client, run_id, since=request.since)}
 
     async def _leave(self, member: Member, arguments: Arguments) -> dict[str, Any]:
         request = read_request(RunRequest, arguments)
-        self.announcer.leave(member.client, request.run_id)
+        self.broadcaster.leave(member.client, request.run_id)
         return {"ok": True, "instanceID": request.run_id}
 
     async def _run_test(self, member: Member, arguments: Arguments) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class SocketDoor:
         run_id = await self._workflows.test_workflow(
             request.document(), request.input, tenant_id=member.principal.tenant_id
         )
-        await self.announcer.join(member.client, run_id, since=0)
+        await self.broadcaster.join(member.client, run_id, since=0)
         return {"ok": True, "instanceID": run_id}
 
     async def _stop_test(self, member: Member, arguments: Arguments) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class SocketDoor:
         async def arrive(eio_sid: str, environ: dict[str, Any]) -> Any:
             if len(self._visitors) >= CLIENTS_MAX:
                 return False
-            self._visitors[eio_sid] = Visitor(self._timer.now())
+            self._visitors[eio_sid] = SocketConnection(self._timer.now())
             return await arrived(eio_sid, environ)
 
         async def receive(eio_sid: str, packet: Any) -> None:
@@ -165,7 +165,7 @@ class SocketDoor:
 
         async def leave(eio_sid: str, reason: Any) -> None:
             self._visitors.pop(eio_sid, None)
-            let_go(self._protocol, eio_sid)
+            evict(self._protocol, eio_sid)
             await left(eio_sid, reason)
 
         eio.on("connect", arrive)
@@ -264,15 +264,15 @@ def attach(
     workflows: WorkflowService,
     access: AccessService,
     is_own_origin: OwnOrigin,
-) -> SocketDoor:
+) -> SocketServer:
     """Serve Socket.IO on this application, from its start to its shutdown.
 
     `is_own_origin` says of the headers Origin and Host whether a page may connect; programs, which
     send no Origin, always may.
     """
-    door = SocketDoor(engine=engine, workflows=workflows, access=access, is_own_origin=is_own_origin)
-    door.mount(application)
-    return door
+    api = SocketServer(engine=engine, workflows=workflows, access=access, is_own_origin=is_own_origin)
+    api.mount(application)
+    return api
 
 
 def _key_of(environ: Any, auth: Any) -> str | None:

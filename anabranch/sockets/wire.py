@@ -92,7 +92,7 @@ class PlainPacket(SocketPacket):  # type: ignore[misc]  # socketio has no types
     json = _FastJson
 
 
-class Parcel:
+class EncodedMessage:
     """An event of the default namespace on its way, in the forms in which it may be sent; each is made once."""
 
     def __init__(self, text: str) -> None:
@@ -188,7 +188,7 @@ class SocketOutlet:
         """How many parcels were put in and not taken yet."""
         return self._queue.qsize()
 
-    def put(self, parcel: Parcel) -> None:
+    def put(self, parcel: EncodedMessage) -> None:
         """Send this next.
 
         Where nothing is under way it goes past Engine.IO's queue and writer: with 200 watchers these
@@ -213,7 +213,7 @@ async def hang_up(server: Any, eio_sid: str) -> None:
         server.eio.sockets.pop(eio_sid, None)  # what it still sends is for no connection
 
 
-def let_go(server: Any, eio_sid: str) -> None:
+def evict(server: Any, eio_sid: str) -> None:
     """Answer the request with which a client that has gone still waits for news: the library forgets it."""
     socket = server.eio.sockets.get(eio_sid)
     if socket is not None and not socket.upgraded:

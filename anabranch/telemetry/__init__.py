@@ -1,7 +1,7 @@
 """Telemetry: what operators watch of runs, as numbers (for Prometheus) and as spans (for OpenTelemetry).
 
 Made by the composition root, fed by the engine (`engine.telemetry`), read by `/metrics`. One fold
-(`finished`) turns what was written into what has finished; `meters` adds that up, `spans` says what
+(`finished`) transitions what was written into what has finished; `meters` adds that up, `spans` says what
 it looks like in a trace. `otlp` sends spans, needs the extra `anabranch[otel]`, and is imported
 only where somebody wants them.
 """
@@ -11,6 +11,6 @@ from __future__ import annotations
 from anabranch.telemetry.feed import Feed
 from anabranch.telemetry.meters import Meters, Names
 from anabranch.telemetry.spans import Span, SpanSink
-from anabranch.telemetry.surroundings import CurrentTries, TracedHandlers
+from anabranch.telemetry.trace_context import CurrentAttempts, TracedHandlers
 
-__all__ = ["CurrentTries", "Feed", "Meters", "Names", "Span", "SpanSink", "TracedHandlers"]
+__all__ = ["CurrentAttempts", "Feed", "Meters", "Names", "Span", "SpanSink", "TracedHandlers"]

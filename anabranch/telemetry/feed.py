@@ -13,12 +13,12 @@ from typing import Protocol, TypeAlias
 
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.plan import Plan, PlanNode
+from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
-from anabranch.telemetry.finished import Finished, Finishes, RunBegan, RunEnded, SignalCame, TryEnded, Way
+from anabranch.telemetry.finished import AttemptEnded, Finished, Finishes, RunBegan, RunEnded, SignalCame, Way
 from anabranch.telemetry.meters import Meters, WorkflowMeter
-from anabranch.telemetry.spans import SpanSink, began_at, run_span, signal_span, try_span
+from anabranch.telemetry.spans import SpanSink, attempt_span, began_at, run_span, signal_span
 
 logger = logging.getLogger("anabranch.telemetry")
 
@@ -120,12 +120,12 @@ class FedRun:
     def _count(self, finished: Iterable[Finished]) -> None:
         meter, spans = self._meter, self._spans
         for each in finished:
-            if isinstance(each, TryEnded):
+            if isinstance(each, AttemptEnded):
                 node = self._nodes.get(each.name)
                 if meter is not None:
                     _measure(meter, each, node)
                 if spans is not None:
-                    spans.ended(try_span(self._head, each, None if node is None else node.type))
+                    spans.ended(attempt_span(self._head, each, None if node is None else node.type))
             else:
                 if meter is not None:
                     _measure_run(meter, self._head, each)
@@ -133,7 +133,7 @@ class FedRun:
                     _export_run(spans, self._head, each)
 
 
-def _measure(meter: WorkflowMeter, ended: TryEnded, node: PlanNode | None) -> None:
+def _measure(meter: WorkflowMeter, ended: AttemptEnded, node: PlanNode | None) -> None:
     if ended.way is _CANCELLED:
         return  # nobody knows how long it would have taken
     step = meter.step(ended.name if node is None or meter.shows_names else node.type)
@@ -176,6 +176,6 @@ async def _export_ended(spans: SpanSink, head: InstanceHead, end: RunEnded, read
     except Exception as failure:  # noqa: BLE001 -- the run itself is exported all the same
         logger.info("the steps of a cancelled run are not exported: %s", failure)
     for each in ended:
-        if isinstance(each, TryEnded) and each.way is _CANCELLED:
-            spans.ended(try_span(head, each, None))
+        if isinstance(each, AttemptEnded) and each.way is _CANCELLED:
+            spans.ended(attempt_span(head, each, None))
     spans.ended(run_span(head, end))

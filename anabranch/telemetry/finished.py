@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, StepKind, is_mark, latest_row_before, read_mark
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, StepKind, is_mark, latest_row_before, read_mark
 from anabranch.engine.rules.events import Event, EventType, Status
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
@@ -43,7 +43,7 @@ class Way(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class TryEnded:
+class AttemptEnded:
     """One try of a step. Times are milliseconds since the epoch."""
 
     name: str
@@ -72,7 +72,7 @@ class SignalCame:
 
 @dataclass(slots=True, eq=False)
 class RunBegan:
-    """The run was born."""
+    """The run was created."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +84,7 @@ class RunEnded:
     code: str | None = None
 
 
-Finished: TypeAlias = TryEnded | SignalCame | RunBegan | RunEnded
+Finished: TypeAlias = AttemptEnded | SignalCame | RunBegan | RunEnded
 
 _RUN, _COMPLETED_WAY = Kind.RUN, Way.COMPLETED
 
@@ -126,7 +126,7 @@ class Finishes:
         for event in events:
             event_type = event.type  # compared and not looked up: an enum hashes its name in Python
             if event_type is _DISPATCHED:
-                if event.node_id != BODY_NODE_ID:
+                if event.node_id != FUNCTION_NODE_ID:
                     self._open[event.node_id, event.scope] = event
                 else:
                     self._times[event.seq] = event.created_at
@@ -135,7 +135,7 @@ class Finishes:
             elif event_type is _WAITING:
                 self._waiting(event)
             elif event_type is _ATTEMPT_FAILED:
-                if event.node_id != BODY_NODE_ID:
+                if event.node_id != FUNCTION_NODE_ID:
                     finished.append(self._ended(event, Way.RETRIED, _code_of(event)))
             elif event_type is _FAILED:
                 finished.append(self._ended(event, Way.FAILED, _code_of(event)))
@@ -151,12 +151,12 @@ class Finishes:
 
     def _waiting(self, event: Event) -> None:
         """It was dispatched before, unless it is a step that does nothing but wait."""
-        if event.node_id != BODY_NODE_ID:
+        if event.node_id != FUNCTION_NODE_ID:
             place = (event.node_id, event.scope)
             self._open.setdefault(place, event)
             self._waits[place] = event
 
-    def _ended(self, event: Event, way: Way, code: str | None = None) -> TryEnded:
+    def _ended(self, event: Event, way: Way, code: str | None = None) -> AttemptEnded:
         place = (event.node_id, event.scope)
         began = self._open.pop(place, None)
         if self._is_coded:
@@ -166,12 +166,12 @@ class Finishes:
             began_at = None if row is None else self._times.get(row)
         else:
             began_at = began.created_at
-        ended = TryEnded(event.node_id, event.scope, event.attempt, _RUN, began_at, event.created_at, way, code)
+        ended = AttemptEnded(event.node_id, event.scope, event.attempt, _RUN, began_at, event.created_at, way, code)
         if self._is_coded or place in self._waits:
             self._tell_kind(ended, event)
         return ended
 
-    def _tell_kind(self, ended: TryEnded, event: Event) -> None:
+    def _tell_kind(self, ended: AttemptEnded, event: Event) -> None:
         """What it did for most of its time; `event` is one of its rows."""
         waited = self._waits.pop((ended.name, ended.scope), None)
         if waited is not None and waited.type is _WAITING:
@@ -185,7 +185,7 @@ class Finishes:
 
     def _run_ended(self, event: Event, status: Status) -> Iterable[Finished]:
         for (name, scope), began in self._open.items():
-            ended = TryEnded(name, scope, began.attempt, _RUN, began.created_at, event.created_at, Way.CANCELLED)
+            ended = AttemptEnded(name, scope, began.attempt, _RUN, began.created_at, event.created_at, Way.CANCELLED)
             self._tell_kind(ended, began)
             yield ended
         self._open.clear()

@@ -1,6 +1,6 @@
 """Numbers of runs, steps and signals, by workflow: what `/metrics` shows of them.
 
-Counted by `feed`, from the event loop's thread alone; read by the REST door, from any: it takes
+Counted by `feed`, from the event loop's thread alone; read by the REST API, from any: it takes
 copies of what may grow meanwhile. Their number is bounded, whatever names people invent, and
 `/metrics` may need no key: so names of drawn workflows, which are a tenant's own, are only shown where
 the operator wants that.

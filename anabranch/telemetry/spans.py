@@ -14,7 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from anabranch.engine.rules.run_state import InstanceHead
-from anabranch.telemetry.finished import Kind, RunEnded, SignalCame, TryEnded, Way
+from anabranch.telemetry.finished import AttemptEnded, Kind, RunEnded, SignalCame, Way
 
 # 1,024 runs: whoever finishes one step of a run soon finishes another.
 _REMEMBERED_MAX = 1_024
@@ -77,7 +77,7 @@ def began_at(head: InstanceHead, ended: RunEnded) -> int:
     return min(max(head.created_at, head.available_at), ended.ended_at)
 
 
-def try_span(head: InstanceHead, ended: TryEnded, node_type: str | None) -> Span:
+def attempt_span(head: InstanceHead, ended: AttemptEnded, node_type: str | None) -> Span:
     """`workflow.step`: one try of a step, below its run."""
     attributes: dict[str, str | int | bool] = {
         "workflow.name": head.workflow_name,
@@ -95,7 +95,7 @@ def try_span(head: InstanceHead, ended: TryEnded, node_type: str | None) -> Span
         span_id = _awaiting_span_id(ended.child_id)
         attributes["step.child_id"] = ended.child_id
     else:
-        span_id = try_span_id(head.instance_id, ended.name, ended.scope, ended.attempt)
+        span_id = attempt_span_id(head.instance_id, ended.name, ended.scope, ended.attempt)
     return Span(
         "workflow.step",
         trace_id_of(head),
@@ -132,7 +132,7 @@ def run_span_id(run_id: str) -> int:
     return _derived("run", run_id)
 
 
-def try_span_id(run_id: str, name: str, scope: str, attempt: int) -> int:
+def attempt_span_id(run_id: str, name: str, scope: str, attempt: int) -> int:
     """The id of a try's span."""
     return _derived("step", run_id, name, scope, str(attempt))
 

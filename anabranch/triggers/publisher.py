@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.engine.ports import Clock
-from anabranch.engine.saved_triggers import Delivery, Message, SavedTopics, Subscription
+from anabranch.engine.records.saved_triggers import Delivery, Message, SavedTopics, Subscription
 from anabranch.errors import AnabranchError, StoreUnavailable
 from anabranch.triggers.patterns import fits, heads_of
 from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter

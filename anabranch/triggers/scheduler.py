@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from anabranch.engine.ports import Clock
+from anabranch.engine.records.saved_triggers import SavedSchedules, Schedule
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.saved_triggers import SavedSchedules, Schedule
 from anabranch.errors import AnabranchError, InvalidRequest, StoreUnavailable
 from anabranch.triggers.occurrences import BadTiming, Cron, Interval, Missed, Timing, due_occurrences
 from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch.engine.store import AuditTable, KeyTable, open_store
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.sql.store import SqlStore
 
 
 @pytest.fixture

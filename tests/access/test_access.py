@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from anabranch.engine.store import AuditTable, KeyTable
 from anabranch.engine.store.schema import api_keys
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.access import ACTIVE_KEYS_MAX, CACHE_S, LAST_USED_PAUSE_MS, AccessService, CreatedKey, Role
 from anabranch.service.failed_logins import FailedLogins

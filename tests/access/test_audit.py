@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, update
 
-from anabranch.engine.audit_trail import (
+from anabranch.engine.records.audit_trail import (
     DETAILS_CHARACTERS_MAX,
     AuditEntry,
     AuditHead,
@@ -24,7 +24,7 @@ from anabranch.engine.audit_trail import (
 )
 from anabranch.engine.store import AuditTable, open_store
 from anabranch.engine.store.schema import audit_head, audit_log
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, StoreUnavailable
 from anabranch.service.audit_log import AuditLog, Verified
 from anabranch.service.failed_logins import ROW_PAUSE_S, FailedLogins

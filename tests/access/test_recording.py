@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.saved_queries import DataQuery, DataSource
+from anabranch.engine.records.saved_queries import DataQuery, DataSource
 from anabranch.engine.store import AuditTable, DataQueries, SecretTable
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DataSourceInUse, NameTaken, NotFound, VersionMismatch
 from anabranch.service.audit_log import AuditLog, Verified
 

@@ -15,11 +15,11 @@ from tests.architecture.reading import Source
 _ENGINE = (
     "engine",
     "engine.ports",
-    "engine.saved_queries",
-    "engine.api_keys",
-    "engine.audit_trail",
-    "engine.saved_triggers",
-    "engine.sealed_secrets",
+    "engine.records.saved_queries",
+    "engine.records.api_keys",
+    "engine.records.audit_trail",
+    "engine.records.saved_triggers",
+    "engine.records.sealed_secrets",
     "engine.handling",
     "engine.telemetry",
     "engine.queues",
@@ -27,23 +27,33 @@ _ENGINE = (
     "engine.store",
     "errors",
 )
-_BELOW_THE_DOORS = ("durable", "triggers", "telemetry", "handlers", "egress", "queries", "secrets", "intake", *_ENGINE)
+_BELOW_THE_DOORS = (
+    "durable",
+    "triggers",
+    "telemetry",
+    "handlers",
+    "egress",
+    "queries",
+    "secrets",
+    "json_input",
+    *_ENGINE,
+)
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
     "deferred": (),
     # what a run may be asked for is judged alike by clients and by the façade
-    "asked": ("errors",),
+    "request_checks": ("errors",),
     # the pure core, and the interfaces between the shell and the world
     "engine.rules": ("errors",),
     "engine.ports": ("engine.rules", "errors"),
-    "engine.hint_line": ("engine.ports", "engine.rules", "errors"),
-    "engine.saved_queries": (),
-    "engine.api_keys": ("engine.audit_trail",),
-    "engine.audit_trail": (),
-    "engine.saved_triggers": (),
-    "engine.sealed_secrets": (),
+    "engine.hints.hint_line": ("engine.ports", "engine.rules", "errors"),
+    "engine.records.saved_queries": (),
+    "engine.records.api_keys": ("engine.records.audit_trail",),
+    "engine.records.audit_trail": (),
+    "engine.records.saved_triggers": (),
+    "engine.records.sealed_secrets": (),
     "engine.threads": (),
     "engine.handling": ("engine.threads", "engine.ports", "engine.rules", "errors"),
     "engine.telemetry": ("engine.rules",),
@@ -52,19 +62,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine.store": (
         "engine.store.schema",
         "engine.ports",
-        "engine.hint_line",
-        "engine.saved_queries",
-        "engine.api_keys",
-        "engine.audit_trail",
-        "engine.saved_triggers",
-        "engine.sealed_secrets",
+        "engine.hints.hint_line",
+        "engine.records.saved_queries",
+        "engine.records.api_keys",
+        "engine.records.audit_trail",
+        "engine.records.saved_triggers",
+        "engine.records.sealed_secrets",
         "engine.rules",
         "errors",
     ),
     "engine.queues": ("engine.ports", "engine.rules", "errors"),
     "engine": (
         "engine.ports",
-        "engine.hint_line",
+        "engine.hints.hint_line",
         "engine.handling",
         "engine.threads",
         "engine.telemetry",
@@ -78,19 +88,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # leaves: they know the interfaces and nobody's inside
     # the sealed processes load these files into a bare interpreter: nothing else of ours may be there
     "handlers.sandbox.inside": (),
-    # (what servers answer is JSON from outside, and comes in by the door for it)
-    "handlers": ("handlers.sandbox.inside", "engine.ports", "engine.handling", "engine.rules", "intake", "errors"),
+    # (what servers answer is JSON from outside, and comes in by the API for it)
+    "handlers": ("handlers.sandbox.inside", "engine.ports", "engine.handling", "engine.rules", "json_input", "errors"),
     "egress": ("engine.ports", "engine.rules", "errors"),
-    "queries": ("engine.saved_queries", "engine.rules", "errors"),
-    "secrets": ("engine.sealed_secrets", "engine.rules", "errors"),
+    "queries": ("engine.records.saved_queries", "engine.rules", "errors"),
+    "secrets": ("engine.records.sealed_secrets", "engine.rules", "errors"),
     "settings": ("engine.rules", "errors"),
-    "intake": ("engine.rules", "errors"),
+    "json_input": ("engine.rules", "errors"),
     # upwards
     "durable": ("durable.step_error", *_ENGINE),
     # a client needs nothing of what workers need: what opens a database is imported when one is opened
     "durable.transport": (),
     "durable.step_error": (),
-    "durable.client": ("durable.transport", "asked", "errors"),
+    "durable.client": ("durable.transport", "request_checks", "errors"),
     "durable.sync_client": ("durable.client", "errors"),
     # the embedded process: `app` with a handle to it, for programs that import us
     "durable.local": ("app", "service", "settings", "durable.transport", "engine.rules", "errors"),
@@ -98,14 +108,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "durable.worker": ("app", "service", "settings", "durable"),
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
-    "service": ("asked", "durable", "triggers", "intake", "queries", "secrets", "telemetry", *_ENGINE),
-    # fed by the engine, read by the house's doors; the SDK of OpenTelemetry is in `telemetry.otlp` alone
+    "service": ("request_checks", "durable", "triggers", "json_input", "queries", "secrets", "telemetry", *_ENGINE),
+    # fed by the engine, read by the process's APIs; the SDK of OpenTelemetry is in `telemetry.otlp` alone
     "telemetry": ("version", "engine.handling", "engine.telemetry", "engine.rules"),
-    "rest": ("version", "service", "asked", "pages", "secrets", "intake", "telemetry", *_ENGINE),
+    "rest": ("version", "service", "request_checks", "pages", "secrets", "json_input", "telemetry", *_ENGINE),
     "pages": (),
     # for programs that call a server: no engine, no database
     "remote": ("engine.rules", "errors"),
-    "sockets": ("service", "durable", "triggers", "intake", *_ENGINE),
+    "sockets": ("service", "durable", "triggers", "json_input", *_ENGINE),
     "app": ("service", "rest", "sockets", "settings", "migrations", *_BELOW_THE_DOORS),
     # what a process that stays does from its start to its end
     "process": ("app", "rest", "sockets", "service", "settings", "errors"),
@@ -119,19 +129,27 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "secrets",
         "migrations",
         "settings",
-        "intake",
+        "json_input",
         "engine.ports",
-        "engine.saved_queries",
-        "engine.api_keys",
-        "engine.audit_trail",
-        "engine.saved_triggers",
+        "engine.records.saved_queries",
+        "engine.records.api_keys",
+        "engine.records.audit_trail",
+        "engine.records.saved_triggers",
         "engine.rules",
         "errors",
     ),
     "__main__": ("cli",),
     # for tests of node types and programs: a handler alone, as the engine would run it; a store without a database
-    "testing": ("handlers", "engine.store", "engine.handling", "engine.rules", "errors"),
-    # the public door: what users of the library import
+    "testing": (
+        "handlers",
+        "engine.ports",
+        "engine.records",
+        "engine.store",
+        "engine.handling",
+        "engine.rules",
+        "errors",
+    ),
+    # the public API: what users of the library import
     "": (
         "version",
         "durable",
@@ -189,7 +207,7 @@ def _nothing_imports_upward(source: Source, known_modules: frozenset[str]) -> It
                     used.line,
                     (
                         f"layers: {room or 'anabranch/__init__'} may not import {used.module}; it may import {allowed}."
-                        " Move the code to the lower room, or let app.py hand it in through a Protocol of ports.py"
+                        " Move the code to the lower module, or let app.py hand it in through a Protocol of ports.py"
                     ),
                 )
 
@@ -203,7 +221,7 @@ def _no_import_hides_in_a_function(source: Source, known_modules: frozenset[str]
 def _sql_stays_in_its_room(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
     if room_of(source.module) in _DATABASE_ROOMS:
         return
-    where = "statements belong in engine/store/statements.py (or migrations), behind a method of the Store port"
+    where = "statements belong in engine/store/sql/statements.py (or migrations), behind a method of the Store port"
     for used in source.imports(known_modules):
         if used.module.split(".")[0] in _DATABASE_MODULES:
             yield used.line, f"SQL: {used.module} is imported outside the store; {where}"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from anabranch.engine.rules.events import EventType
-from anabranch.engine.rules.problems import REFUSALS, WARNINGS
+from anabranch.engine.rules.graph.problems import REFUSALS, WARNINGS
 from tests.architecture.reading import read_package
 
 ROOT = Path(__file__).parents[2]

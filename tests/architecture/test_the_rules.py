@@ -27,19 +27,23 @@ BAD = [
         "may not import anabranch.engine.store",
     ),
     ("anabranch.engine.queues.delays", "import anabranch.engine.store.memory", "layers: engine.queues may not import"),
-    ("anabranch.handlers.delay", "from anabranch.engine import orchestrator", "layers: handlers may not import"),
-    ("anabranch.handlers.http_request", "from anabranch.egress.guard import Guard", "layers: handlers may not import"),
+    ("anabranch.handlers.types.delay", "from anabranch.engine import orchestrator", "layers: handlers may not import"),
+    (
+        "anabranch.handlers.types.http_request",
+        "from anabranch.egress.guard import Guard",
+        "layers: handlers may not import",
+    ),
     ("anabranch.service.http", "from anabranch import app", "layers: service may not import anabranch.app"),
     ("anabranch.triggers.schedules", "from anabranch.durable import runner", "layers: triggers may not import"),
     ("anabranch.errors", "from anabranch.settings import Settings", "layers: errors may not import"),
-    ("anabranch.engine.leases", "from anabranch.settings import Settings", "layers: engine may not import"),
+    ("anabranch.engine.ownership.leases", "from anabranch.settings import Settings", "layers: engine may not import"),
     (
-        "anabranch.engine.leases",
+        "anabranch.engine.ownership.leases",
         "if TYPE_CHECKING:\n    from anabranch.app import App",
         "layers: engine may not import",
     ),
     ("anabranch.basement.boiler", "x = 1", "a room that the picture does not show"),
-    ("anabranch.engine.leases", "from . import orchestrator", "a relative import"),
+    ("anabranch.engine.ownership.leases", "from . import orchestrator", "a relative import"),
     ("anabranch.app", "def build():\n    from anabranch.engine import ports", "local import of anabranch.engine"),
     ("anabranch.app", "class A:\n    def f(self):\n        import json", "local import of json"),
     (
@@ -54,10 +58,10 @@ BAD = [
         "may not import anabranch.engine.store",
     ),
     ("anabranch.service.http", "import sqlalchemy as sa", "SQL: sqlalchemy is imported outside the store"),
-    ("anabranch.engine.recovery", "from psycopg.rows import dict_row", "SQL: psycopg.rows is imported"),
-    ("anabranch.engine.recovery", "q = 'SELECT a\\nFROM b WHERE c'", "looks like a statement"),
-    ("anabranch.engine.recovery", "q = f'UPDATE runs SET {x} = 1'", "looks like a statement"),
-    ("anabranch.cli.doctor", "q = 'PRAGMA integrity_check'", "looks like a statement"),
+    ("anabranch.engine.ownership.recovery", "from psycopg.rows import dict_row", "SQL: psycopg.rows is imported"),
+    ("anabranch.engine.ownership.recovery", "q = 'SELECT a\\nFROM b WHERE c'", "looks like a statement"),
+    ("anabranch.engine.ownership.recovery", "q = f'UPDATE runs SET {x} = 1'", "looks like a statement"),
+    ("anabranch.cli.commands.doctor", "q = 'PRAGMA integrity_check'", "looks like a statement"),
     ("anabranch.engine.rules.retry", "import random", "pure rules: random is imported"),
     ("anabranch.engine.rules.retry", "from time import monotonic", "pure rules: time is imported"),
     ("anabranch.engine.rules.retry", "now = datetime.datetime.now(UTC)", "pure rules: datetime.datetime.now is used"),
@@ -72,11 +76,14 @@ GOOD = [
         "from anabranch.engine.rules.events import Event\nfrom anabranch.errors import X",
     ),
     ("anabranch.engine.orchestrator", "import asyncio\nfrom anabranch.engine.queues import Queue"),
-    ("anabranch.engine.store.statements", "import sqlalchemy\nq = 'SELECT a FROM b'"),
-    ("anabranch.handlers.delay", "from anabranch.engine.ports import Clock"),
+    ("anabranch.engine.store.sql.statements", "import sqlalchemy\nq = 'SELECT a FROM b'"),
+    ("anabranch.handlers.types.delay", "from anabranch.engine.ports import Clock"),
     ("anabranch.app", "from anabranch.engine.store.memory import MemoryStore\nfrom anabranch.settings import Settings"),
-    ("anabranch.cli.run", "'''Update the run set before: prose is no statement.'''\nx = 'Select a file from the list'"),
-    ("anabranch.engine.rules.context", "def reopen(open_scopes):\n    return open_scopes.open"),
+    (
+        "anabranch.cli.commands.run",
+        "'''Update the run set before: prose is no statement.'''\nx = 'Select a file from the list'",
+    ),
+    ("anabranch.engine.rules.drawn.context", "def reopen(open_scopes):\n    return open_scopes.open"),
 ]
 
 
@@ -95,6 +102,6 @@ def test_what_the_picture_allows_is_allowed(module: str, text: str) -> None:
 
 def test_the_innermost_room_counts() -> None:
     assert room_of("anabranch.engine.store.schema") == "engine.store.schema"
-    assert room_of("anabranch.engine.store.statements") == "engine.store"
+    assert room_of("anabranch.engine.store.sql.statements") == "engine.store"
     assert room_of("anabranch.engine.lifecycle") == "engine"
     assert room_of("anabranch") == ""

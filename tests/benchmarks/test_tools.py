@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from sqlalchemy import create_engine, text
 
-from anabranch.engine.ports import Turn
+from anabranch.engine.ports import Transition
 from benchmarks import check, growth, measured, report, service
 from benchmarks.bound import adopt_turns, record_turns, write_turns
 from benchmarks.charts import line_chart, linear_axis, logarithmic_axis, short
@@ -34,23 +34,25 @@ COLUMNS_THAT_ARE_WORK = "node_id, scope, event_type, node_status, next_handle, o
 @pytest.mark.parametrize("load", SHAPES, ids=lambda load: load.name)
 async def test_a_load_executes_as_many_nodes_as_it_says(load: Load) -> None:
     runs = await record_turns(load, RUNS)
-    for turns in runs:
-        completed = [event for turn in turns for event in turn.events if event.type == "NODE_COMPLETED"]
+    for transitions in runs:
+        completed = [
+            event for transition in transitions for event in transition.events if event.type == "NODE_COMPLETED"
+        ]
         assert len(completed) == load.nodes_per_run
 
 
 async def test_the_bound_writes_the_rows_that_the_engine_writes(sqlite_url: str) -> None:
-    turns = await record_turns(LINE, RUNS)
+    transitions = await record_turns(LINE, RUNS)
     async with open_store_at(sqlite_url) as store:
         await Bench(store).save(LINE)
-        await adopt_turns(turns, store, LINE)
-        await write_turns(store, turns)
+        await adopt_turns(transitions, store, LINE)
+        await write_turns(store, transitions)
         async with engine_on(store) as bench:
             await bench.run_all(LINE)
     logs = _logs(sqlite_url)
     bound, engine = (
-        [log for id_, log in logs.items() if id_ in _ids(turns)],
-        [log for id_, log in logs.items() if id_ not in _ids(turns)],
+        [log for id_, log in logs.items() if id_ in _ids(transitions)],
+        [log for id_, log in logs.items() if id_ not in _ids(transitions)],
     )
     assert len(bound) == len(engine) == RUNS
     assert bound == engine
@@ -166,8 +168,8 @@ def test_growth_is_told_beside_what_is_promised(tmp_path: Path) -> None:
     assert "a command" in section
 
 
-def _ids(runs: list[list[Turn]]) -> set[str]:
-    return {turns[0].instance_id for turns in runs}
+def _ids(runs: list[list[Transition]]) -> set[str]:
+    return {transitions[0].instance_id for transitions in runs}
 
 
 def _logs(url: str) -> dict[str, list[tuple[object, ...]]]:

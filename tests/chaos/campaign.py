@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.rules.child_ids import child_id
+from anabranch.engine.rules.waits.child_ids import child_id
 from anabranch.engine.store import open_store
 from anabranch.errors import AnabranchError, NotFound, RunIsTerminal, StoreUnavailable
 from anabranch.handlers.registry import load_types
@@ -79,30 +79,30 @@ class Campaign:
         report, dice = Report(), random.Random(self.plan.seed)
         began = time.monotonic()
         with Ledger() as ledger:
-            door = _Door(self.door_url)
-            await door.open()
+            api = _Door(self.door_url)
+            await api.open()
             workers = [_Worker(self.worker_url, ledger.port) for _ in range(self.plan.workers)]
             await asyncio.gather(*(worker.start() for worker in workers))
-            feeding = asyncio.create_task(door.feed(self.plan.instances, random.Random(self.plan.seed + 1)))
+            feeding = asyncio.create_task(api.feed(self.plan.instances, random.Random(self.plan.seed + 1)))
             try:
-                await self._kill(workers, door, report, dice)
+                await self._kill(workers, api, report, dice)
                 await feeding
-                ended = await door.all_ended(self.plan.peace_s)
+                ended = await api.all_ended(self.plan.peace_s)
             finally:
                 feeding.cancel()
                 await asyncio.gather(*(worker.end() for worker in workers))
-            loaded = await door.store.load([*door.started, *door.children])
-            known = door.started | {run: number for run, number in door.children.items() if run in loaded}
+            loaded = await api.store.load([*api.started, *api.children])
+            known = api.started | {run: number for run, number in api.children.items() if run in loaded}
             report.violations = [] if ended else ["not everything ended in time"]
-            report.violations += violations_of(known, door.cancelled, loaded, ledger.entries)
-            report.instances = len(door.started)
+            report.violations += violations_of(known, api.cancelled, loaded, ledger.entries)
+            report.instances = len(api.started)
             report.effects = len(ledger.entries)
             report.repeated_effects = report.effects - len({(e["key"], e["attempt"]) for e in ledger.entries})
-            await door.close()
+            await api.close()
         report.seconds = time.monotonic() - began
         return report
 
-    async def _kill(self, workers: list[_Worker], door: _Door, report: Report, dice: random.Random) -> None:
+    async def _kill(self, workers: list[_Worker], api: _Door, report: Report, dice: random.Random) -> None:
         """Kill, pause, stop and whatever else, until the plan's numbers are reached."""
         while report.kills < self.plan.kills or report.pauses < self.plan.pauses:
             await asyncio.sleep(dice.uniform(0.1, 0.6))
@@ -111,10 +111,10 @@ class Campaign:
             if self.more_faults and choice < 0.35:
                 await dice.choice(self.more_faults)()
             elif choice < 0.55 and report.pauses < self.plan.pauses:
-                await door.start_families(report.pauses)
+                await api.start_families(report.pauses)
                 async with worker.paused():
                     # Whatever it was in the middle of, others act upon its families meanwhile.
-                    acting = asyncio.create_task(door.act_on_families(dice))
+                    acting = asyncio.create_task(api.act_on_families(dice))
                     await asyncio.sleep(LEASE_MS / 1000 * dice.uniform(1.2, 2.0))
                 report.family_acts += await acting
                 report.pauses += 1
@@ -201,7 +201,7 @@ class _Door:
 
     @property
     def children(self) -> dict[str, int]:
-        """The children of the families that were started, with their inputs; not all of them need be born."""
+        """The children of the families that were started, with their inputs; not all of them need be created."""
         return {run: number for each, number in self.started.items() if _is_family(number) for run in children_of(each)}
 
     async def open(self) -> None:
@@ -256,16 +256,18 @@ class _Door:
         open_ones = [run for run in families[-FAMILIES_MAX:] if await self._is_open(run)]
         if not open_ones:
             return 0
-        doomed = dice.choice(open_ones)
-        self.cancelled.add(doomed)
-        cancel = self._persist(lambda: self.service.cancel_run(doomed, tenant_id=TENANT, reason="while it stood still"))
-        self.cancelled.update(children_of(doomed))
-        signalled = [run for parent in open_ones if parent != doomed for run in children_of(parent)]
+        to_cancel = dice.choice(open_ones)
+        self.cancelled.add(to_cancel)
+        cancel = self._persist(
+            lambda: self.service.cancel_run(to_cancel, tenant_id=TENANT, reason="while it stood still")
+        )
+        self.cancelled.update(children_of(to_cancel))
+        signalled = [run for parent in open_ones if parent != to_cancel for run in children_of(parent)]
         await asyncio.gather(cancel, *map(self._signal_child, signalled))
         return 1 + len(signalled)
 
     async def _signal_child(self, run: str) -> None:
-        with contextlib.suppress(NotFound):  # not born yet
+        with contextlib.suppress(NotFound):  # not created yet
             await self._persist(lambda: self.service.send_signal(run, "go", {}, tenant_id=TENANT, key="once"))
 
     async def _is_open(self, run: str) -> bool:

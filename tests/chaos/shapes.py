@@ -78,12 +78,18 @@ def wait() -> dict[str, Any]:
 def child() -> dict[str, Any]:
     """What a family's parent starts: effects around a wait for a signal or its timeout."""
     nodes = [
-        ledger("born"),
+        ledger("created"),
         {"id": "wait", "type": "waitForEvent", "config": {"event": "go", "timeout": "1500ms"}},
         {**ledger("grown"), "joinMode": "any"},
         end(),
     ]
-    edges = [("start", "born"), ("born", "wait"), ("wait", "grown"), ("wait", "grown", "timeout"), ("grown", "end")]
+    edges = [
+        ("start", "created"),
+        ("created", "wait"),
+        ("wait", "grown"),
+        ("wait", "grown", "timeout"),
+        ("grown", "end"),
+    ]
     return drawn("chaos-child", nodes, edges)
 
 

@@ -1,6 +1,6 @@
-"""Rows, events and turns for the conformance tests, said in few words.
+"""Rows, events and transitions for the conformance tests, said in few words.
 
-Events are written without a seq (0): `turn` and `birth` number them after the row they extend,
+Events are written without a seq (0): `transition` and `new_run` number them after the row they extend,
 as the rules do.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.engine.ports import InstanceHead, InstanceRow, Store, Turn
+from anabranch.engine.ports import InstanceHead, InstanceRow, Store, Transition
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.values import EMPTY, Payload
 
@@ -30,7 +30,7 @@ def new_id() -> str:
 
 
 def new_head(*, now: int, **changes: Any) -> InstanceHead:
-    """What an instance is born with."""
+    """What an instance is created with."""
     values: dict[str, Any] = {
         "instance_id": new_id(),
         "tenant_id": TENANT,
@@ -99,27 +99,27 @@ def instance_completed() -> Event:
     return event(EventType.INSTANCE_COMPLETED, payload=Payload.of(None))
 
 
-# -- turns ------------------------------------------------------------------------------------
-def birth(head: InstanceHead, *events: Event, worker_id: str | None = WORKER, **changes: Any) -> Turn:
-    """The turn that makes an instance; by default held for a minute and RUNNING."""
+# -- transitions ------------------------------------------------------------------------------------
+def new_run(head: InstanceHead, *events: Event, worker_id: str | None = WORKER, **changes: Any) -> Transition:
+    """The transition that makes an instance; by default held for a minute and RUNNING."""
     rows = numbered(events or [input_set()], 0)
     values: dict[str, Any] = {
         "payload_bytes": bytes_of(rows),
         "status": Status.RUNNING if worker_id else Status.PENDING,
         "available_at": head.available_at + (LEASE_MS if worker_id else 0),
     }
-    return Turn(
+    return Transition(
         instance_id=head.instance_id,
         expected_version=0,
         worker_id=worker_id,
         events=rows,
-        birth=head,
+        new_run=head,
         **{**values, **changes},
     )
 
 
-def turn(row: InstanceRow, *events: Event, **changes: Any) -> Turn:
-    """The owner's next turn on a row it knows."""
+def transition(row: InstanceRow, *events: Event, **changes: Any) -> Transition:
+    """The owner's next transition on a row it knows."""
     rows = numbered(events, row.last_seq)
     values: dict[str, Any] = {
         "payload_bytes": bytes_of(rows),
@@ -128,12 +128,12 @@ def turn(row: InstanceRow, *events: Event, **changes: Any) -> Turn:
         "status": row.status,
         "available_at": None,
     }
-    return Turn(instance_id=row.head.instance_id, events=rows, **{**values, **changes})
+    return Transition(instance_id=row.head.instance_id, events=rows, **{**values, **changes})
 
 
-def ending(row: InstanceRow) -> Turn:
-    """The turn that completes an instance."""
-    return turn(row, instance_completed(), status=Status.COMPLETED, release=True)
+def ending(row: InstanceRow) -> Transition:
+    """The transition that completes an instance."""
+    return transition(row, instance_completed(), status=Status.COMPLETED, release=True)
 
 
 def bytes_of(rows: Sequence[Event]) -> int:
@@ -147,40 +147,40 @@ def numbered(events: Sequence[Event], last_seq: int) -> list[Event]:
 
 
 # -- rows in a store ----------------------------------------------------------------------------
-async def born(
+async def created(
     store: Store,
     *events: Event,
     worker_id: str | None = WORKER,
     turn_changes: dict[str, Any] | None = None,
     **head: Any,
 ) -> InstanceRow:
-    """Commit a birth and read its row."""
-    made = birth(new_head(now=await store.now(), **head), *events, worker_id=worker_id, **(turn_changes or {}))
+    """Commit a creation and read its row."""
+    made = new_run(new_head(now=await store.now(), **head), *events, worker_id=worker_id, **(turn_changes or {}))
     return await committed(store, made)
 
 
 async def born_many(store: Store, count: int, **changes: Any) -> list[InstanceRow]:
-    """Several births in one commit, in the order of their ids."""
+    """Several creations in one commit, in the order of their ids."""
     now = await store.now()
-    turns = [birth(new_head(now=now), **changes) for _ in range(count)]
-    outcome = await store.commit(turns)
-    assert len(outcome.won) == count, "every birth is new, so every one wins"
+    transitions = [new_run(new_head(now=now), **changes) for _ in range(count)]
+    outcome = await store.commit(transitions)
+    assert len(outcome.won) == count, "every creation is new, so every one wins"
     loaded = await store.load(sorted(outcome.won))
     return [item.row for item in loaded.values()]
 
 
 async def parked(store: Store, *, available_at: int | None, **head: Any) -> InstanceRow:
-    """An instance that nobody holds and that waits for a time (None: for a foreign stimulus)."""
-    row = await born(store, **head)
+    """An instance that nobody holds and that waits for a time (None: for an external stimulus)."""
+    row = await created(store, **head)
     return await committed(
-        store, turn(row, waiting("nap"), status=Status.WAITING, release=True, available_at=available_at)
+        store, transition(row, waiting("nap"), status=Status.WAITING, release=True, available_at=available_at)
     )
 
 
-async def committed(store: Store, only: Turn) -> InstanceRow:
-    """Commit one turn that must win, and read the row after it."""
+async def committed(store: Store, only: Transition) -> InstanceRow:
+    """Commit one transition that must win, and read the row after it."""
     outcome = await store.commit([only])
-    assert outcome.won == {only.instance_id}, f"the turn must win: {outcome}"
+    assert outcome.won == {only.instance_id}, f"the transition must win: {outcome}"
     return await row_of(store, only.instance_id)
 
 
@@ -198,6 +198,6 @@ async def log_of(store: Store, instance_id: str) -> list[tuple[int, EventType, s
 
 async def assert_unchanged(store: Store, row: InstanceRow) -> None:
     """Neither row nor log have moved since `row` was read."""
-    assert await store.get_instance(row.head.instance_id) == row, "the row moved although its turn did not win"
+    assert await store.get_instance(row.head.instance_id) == row, "the row moved although its transition did not win"
     events = await store.read_log(row.head.instance_id, limit=row.last_seq + 1)
-    assert [item.seq for item in events] == list(range(1, row.last_seq + 1)), "the log moved with a lost turn"
+    assert [item.seq for item in events] == list(range(1, row.last_seq + 1)), "the log moved with a lost transition"

@@ -14,7 +14,7 @@ import pytest
 
 from anabranch.engine.ports import Store
 from anabranch.engine.store import open_store
-from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
+from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
 
 StoreFactory = Callable[[], Awaitable[Store]]
 

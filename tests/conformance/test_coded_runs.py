@@ -1,4 +1,4 @@
-"""What a store must do for functions that survive: the rules of coded runs on every kind of store, turn by turn.
+"""What a store must do for functions that survive: the rules of coded runs on every store, transition by transition.
 
 Each worker here decides with the real rules and commits to the real store; bodies are what the tests
 report of them. Which other test shows which part of the same contract: `tests/durable/README.md`.
@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 
 from anabranch.engine.ports import Claimed, InstanceHead, InstanceRow, Store
-from anabranch.engine.rules import turn
+from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.coded.plan import coded_plan
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.events import Status
@@ -20,15 +20,15 @@ from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.states import new_state
 from anabranch.engine.rules.stimuli import (
-    Adopted,
     AwaitsSignal,
     AwaitsTime,
+    LeaseAcquired,
     Started,
     StepReport,
     Stimulus,
     TimersDue,
 )
-from anabranch.engine.rules.turn import Holding, plan_turns, settle
+from anabranch.engine.rules.transitions import LeasedState, apply_outcome, plan_transitions
 from anabranch.engine.rules.values import Payload
 from tests.conformance.building import HOUR_MS, LEASE_MS, OTHER_WORKER, TENANT, WORKER, new_head, row_of
 from tests.spec.coded import broken, done, picture, raised, report, returned, suspended
@@ -45,24 +45,24 @@ PLAN = coded_plan(*CODE, {"retry": {"attempts": 2, "backoff": {"kind": "fixed", 
 @pytest.fixture(autouse=True)
 def parked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a tenth of the product's second do."""
-    monkeypatch.setattr(turn, "PARK_AFTER_MS", PARK_AFTER_MS)
+    monkeypatch.setattr(transition, "PARK_AFTER_MS", PARK_AFTER_MS)
 
 
 class Worker:
-    """A process that holds one run: decides, commits, and lets go of it where the turn says so."""
+    """A process that holds one run: decides, commits, and lets go of it where the transition says so."""
 
     def __init__(self, store: Store, state: CodedState, *, version: int, worker_id: str) -> None:
         self._store = store
         self._worker_id = worker_id
-        self.holding = Holding(state, version, worker_id, 0)
+        self.leased = LeasedState(state, version, worker_id, 0)
 
     @classmethod
     async def starting(cls, store: Store, **head: Any) -> Worker:
-        """The worker that a run is born with."""
+        """The worker that a run is created with."""
         now = await store.now()
         values = {"workflow_name": CODE[0], "workflow_version": CODE[1], "kind": "coded", **head}
-        born: InstanceHead = new_head(now=now, **values)
-        worker = cls(store, new_state(PLAN, born), version=0, worker_id=WORKER)
+        created: InstanceHead = new_head(now=now, **values)
+        worker = cls(store, new_state(PLAN, created), version=0, worker_id=WORKER)
         return await worker.does(Started(Payload.of({"n": 1})))
 
     @classmethod
@@ -79,15 +79,17 @@ class Worker:
     @property
     def state(self) -> CodedState:
         """What it has in memory."""
-        assert isinstance(self.holding.state, CodedState)
-        return self.holding.state
+        assert isinstance(self.leased.state, CodedState)
+        return self.leased.state
 
     async def does(self, *stimuli: Stimulus) -> Worker:
         """Decide these and commit what follows; it must win."""
-        planned = plan_turns([(self.holding, stimuli)], now=await self._store.now(), lease_ms=LEASE_MS)
-        outcome = await self._store.commit(planned.turns)
-        assert outcome.won == {turn.instance_id for turn in planned.turns}, f"the turn must win: {outcome}"
-        settle(planned, outcome)
+        planned = plan_transitions([(self.leased, stimuli)], now=await self._store.now(), lease_ms=LEASE_MS)
+        outcome = await self._store.commit(planned.transitions)
+        assert outcome.won == {transition.instance_id for transition in planned.transitions}, (
+            f"the transition must win: {outcome}"
+        )
+        apply_outcome(planned, outcome)
         return self
 
     async def row(self) -> InstanceRow:
@@ -151,7 +153,7 @@ async def test_a_parked_body_is_taken_up_when_it_is_due_with_all_that_it_knew(st
 
     successor = await Worker.claiming(other_store)
     assert successor is not None
-    await successor.does(Adopted(lapsed=False, recoveries_max=10), TimersDue())
+    await successor.does(LeaseAcquired(lapsed=False, recoveries_max=10), TimersDue())
 
     assert successor.state.steps["before", ""].output.value == "kept"
     assert successor.state.steps["nap", ""].has_ended
@@ -170,7 +172,7 @@ async def test_a_step_tried_later_parks_its_body_and_counts_its_tries(store: Sto
 
     successor = await Worker.claiming(other_store)
     assert successor is not None
-    await successor.does(Adopted(lapsed=False, recoveries_max=10))
+    await successor.does(LeaseAcquired(lapsed=False, recoveries_max=10))
 
     assert successor.state.steps["fetch", ""].attempt == 2
     await successor.does(done("fetch", "at last", attempt=2))
@@ -188,7 +190,7 @@ async def test_an_attempt_of_the_workflow_that_failed_is_begun_again_when_it_is_
 
     successor = await Worker.claiming(other_store)
     assert successor is not None
-    await successor.does(Adopted(lapsed=False, recoveries_max=10))
+    await successor.does(LeaseAcquired(lapsed=False, recoveries_max=10))
     await successor.does(raised(attempt=2))
 
     row = await successor.row()
@@ -214,7 +216,7 @@ async def test_a_signal_wakes_a_body_that_nothing_else_would(store: Store, other
 
     successor = await Worker.claiming(other_store)
     assert successor is not None
-    await successor.does(Adopted(lapsed=False, recoveries_max=10))
+    await successor.does(LeaseAcquired(lapsed=False, recoveries_max=10))
 
     assert successor.state.steps["verified", ""].output.value == {"by": 7}
     assert not successor.state.kept, "it is consumed"
@@ -231,8 +233,8 @@ async def test_a_worker_that_was_lost_is_followed_by_one_that_knows_what_it_knew
         other_store, fold(PLAN, row.head, taken.loaded.events), version=row.version, worker_id=OTHER_WORKER
     )
 
-    planned = plan_turns([(lost.holding, [done("late", 2)])], now=await store.now(), lease_ms=LEASE_MS)
-    outcome = await store.commit(planned.turns)
+    planned = plan_transitions([(lost.leased, [done("late", 2)])], now=await store.now(), lease_ms=LEASE_MS)
+    outcome = await store.commit(planned.transitions)
 
     assert not outcome.won, "it lost its right with its lease"
     await successor.does(done("next", 3))

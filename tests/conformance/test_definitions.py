@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.engine.ports import Store, WorkflowEntry, WorkflowVersion
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
-from tests.conformance.building import TENANT, birth, born, committed, ending, new_head, new_id, row_of
+from tests.conformance.building import TENANT, committed, created, ending, new_head, new_id, new_run, row_of
 
 GRAPH: dict[str, Any] = {"nodes": [{"id": "start", "type": "start"}], "edges": [], "title": "Bestellungen prüfen"}
 
@@ -197,7 +197,7 @@ async def test_a_deleted_workflow_is_gone_and_its_name_is_free(store: Store) -> 
 
 async def test_an_open_run_keeps_its_workflow_from_being_deleted(store: Store) -> None:
     saved = await save(store)
-    row = await born(store, workflow_id=saved.workflow_id)
+    row = await created(store, workflow_id=saved.workflow_id)
     with pytest.raises(WorkflowHasRuns):
         await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id)
     assert await store.get_workflow(tenant_id=TENANT, workflow="orders") == saved
@@ -207,10 +207,10 @@ async def test_an_open_run_keeps_its_workflow_from_being_deleted(store: Store) -
 
 async def test_a_forced_delete_names_the_runs_that_still_go_on(store: Store) -> None:
     forced, kept = await save(store), await save(store, name="kept")
-    open_ = [(await born(store, workflow_id=forced.workflow_id)).head.instance_id for _ in range(3)]
-    await committed(store, ending(await born(store, workflow_id=forced.workflow_id)))
-    await born(store, workflow_id=kept.workflow_id)
-    await born(store, test=True)
+    open_ = [(await created(store, workflow_id=forced.workflow_id)).head.instance_id for _ in range(3)]
+    await committed(store, ending(await created(store, workflow_id=forced.workflow_id)))
+    await created(store, workflow_id=kept.workflow_id)
+    await created(store, test=True)
     assert await store.runs_of_deleted_workflows(limit=10) == []
     await store.delete_workflow(tenant_id=TENANT, workflow_id=forced.workflow_id, force=True)
     assert await store.get_workflow(tenant_id=TENANT, workflow="orders") is None
@@ -227,13 +227,13 @@ async def test_a_forced_delete_names_the_runs_that_still_go_on(store: Store) -> 
 async def test_nothing_is_born_after_a_forced_delete(store: Store) -> None:
     saved = await save(store)
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id, force=True)
-    late = birth(new_head(now=await store.now(), workflow_id=saved.workflow_id))
-    assert (await store.commit([late])).orphaned == {late.instance_id}
+    late = new_run(new_head(now=await store.now(), workflow_id=saved.workflow_id))
+    assert (await store.commit([late])).rejected == {late.instance_id}
 
 
 async def test_a_cancelled_run_does_not_keep_its_workflow(store: Store) -> None:
     saved = await save(store)
-    row = await born(store, workflow_id=saved.workflow_id)
+    row = await created(store, workflow_id=saved.workflow_id)
     await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="")
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id)
     assert await store.get_workflow(tenant_id=TENANT, workflow=saved.workflow_id) is None
@@ -242,7 +242,7 @@ async def test_a_cancelled_run_does_not_keep_its_workflow(store: Store) -> None:
 async def test_the_definition_of_an_ended_run_outlives_its_workflow(store: Store) -> None:
     saved = await save(store)
     await save(store, title="Newer", workflow_id=saved.workflow_id)
-    row = await born(store, workflow_id=saved.workflow_id)
+    row = await created(store, workflow_id=saved.workflow_id)
     await committed(store, ending(row))
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id)
     assert (await row_of(store, row.head.instance_id)).head.workflow_id == saved.workflow_id

@@ -9,7 +9,7 @@ import pytest
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.input_filters import matches, read_filters
-from tests.conformance.building import TENANT, birth, born, ending, input_set, new_head, row_of
+from tests.conformance.building import TENANT, created, ending, input_set, new_head, new_run, row_of
 
 LARGE = 2**63 - 1
 
@@ -79,7 +79,7 @@ def test_a_filter_reads_its_text_as_json_or_as_text(input_: Any, path: tuple[str
 
 async def test_every_store_finds_what_the_rules_find(store: Store) -> None:
     inputs = [input_ for input_, *_ in CASES.values()]
-    runs = [(await born(store, input_set(input_))).head.instance_id for input_ in inputs]
+    runs = [(await created(store, input_set(input_))).head.instance_id for input_ in inputs]
     for name, (_, path, text, _) in CASES.items():
         found = await store.list_instances(tenant_id=TENANT, limit=1_000, input_filters=[(path, text)])
         wanted = read_filters([(path, text)])
@@ -88,9 +88,9 @@ async def test_every_store_finds_what_the_rules_find(store: Store) -> None:
 
 
 async def test_all_filters_must_be_met(store: Store) -> None:
-    both = await born(store, input_set({"a": 1, "b": "x"}))
-    await born(store, input_set({"a": 1, "b": "y"}))
-    await born(store, input_set({"a": 2, "b": "x"}))
+    both = await created(store, input_set({"a": 1, "b": "x"}))
+    await created(store, input_set({"a": 1, "b": "y"}))
+    await created(store, input_set({"a": 2, "b": "x"}))
     filters = [(("a",), "1"), (("b",), "x")]
     assert await store.list_instances(tenant_id=TENANT, limit=10, input_filters=filters) == [both]
     ended = await store.list_instances(
@@ -102,13 +102,13 @@ async def test_all_filters_must_be_met(store: Store) -> None:
 async def test_paging_with_a_filter_is_exact_while_runs_are_born_and_end(store: Store) -> None:
     now = await store.now()
     heads = [new_head(now=now + number // 3) for number in range(20)]
-    await store.commit([birth(head, input_set({"n": number % 2})) for number, head in enumerate(heads)])
+    await store.commit([new_run(head, input_set({"n": number % 2})) for number, head in enumerate(heads)])
     seen: list[str] = []
     before: tuple[int, str] | None = None
     asked: dict[str, Any] = {"tenant_id": TENANT, "limit": 3, "input_filters": [(("n",), "1")]}
     while page := await store.list_instances(**asked, before=before):
         seen += [row.head.instance_id for row in page]
         before = (page[-1].head.created_at, page[-1].head.instance_id)
-        newcomer = birth(new_head(now=now + 1_000), input_set({"n": 1}))
+        newcomer = new_run(new_head(now=now + 1_000), input_set({"n": 1}))
         await store.commit([ending(await row_of(store, seen[0])), newcomer] if len(seen) == 3 else [newcomer])
     assert sorted(seen) == sorted(head.instance_id for head in heads[1::2])

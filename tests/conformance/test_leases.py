@@ -16,27 +16,27 @@ from tests.conformance.building import (
     OTHER_WORKER,
     WORKER,
     assert_unchanged,
-    birth,
-    born,
     born_many,
     committed,
+    created,
     dispatched,
     ending,
     input_set,
     new_head,
     new_id,
+    new_run,
     parked,
     row_of,
-    turn,
+    transition,
 )
 
 LAPSED = {"available_at": 1_600_000_000_000}
-"""Changes of a turn that let its lease end long ago."""
+"""Changes of a transition that let its lease end long ago."""
 
 
 # -- claim ----------------------------------------------------------------------------------------
 async def test_a_claim_gives_the_row_and_its_whole_log(store: Store) -> None:
-    row = await born(store, input_set(1), dispatched("a"), turn_changes=LAPSED)
+    row = await created(store, input_set(1), dispatched("a"), turn_changes=LAPSED)
     before = await store.now()
     (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
     assert [item.seq for item in claimed.loaded.events] == [1, 2]
@@ -48,31 +48,31 @@ async def test_a_claim_gives_the_row_and_its_whole_log(store: Store) -> None:
 
 
 async def test_a_claim_raises_the_version_so_that_the_old_holder_loses(store: Store, other_store: Store) -> None:
-    stale = await born(store, turn_changes=LAPSED)
+    stale = await created(store, turn_changes=LAPSED)
     (claimed,) = await other_store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
     assert claimed.loaded.row.version == stale.version + 1
     assert claimed.loaded.row.last_seq == stale.last_seq
-    outcome = await store.commit([turn(stale, dispatched("a"))])
+    outcome = await store.commit([transition(stale, dispatched("a"))])
     assert outcome.won == set(), "a paused worker that wakes after its lease must lose"
     await assert_unchanged(store, claimed.loaded.row)
 
 
 async def test_even_a_reclaim_under_the_same_name_outdates_the_old_state(store: Store) -> None:
-    stale = await born(store, worker_id=WORKER, turn_changes=LAPSED)
+    stale = await created(store, worker_id=WORKER, turn_changes=LAPSED)
     (claimed,) = await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)
     assert not claimed.lapsed, "only another worker's lease counts as lapsed"
-    assert (await store.commit([turn(stale, dispatched("a"))])).won == set()
+    assert (await store.commit([transition(stale, dispatched("a"))])).won == set()
 
 
 async def test_the_new_holder_goes_on_from_the_claim(store: Store) -> None:
-    await born(store, turn_changes=LAPSED)
+    await created(store, turn_changes=LAPSED)
     (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
-    after = await committed(store, turn(claimed.loaded.row, dispatched("a")))
+    after = await committed(store, transition(claimed.loaded.row, dispatched("a")))
     assert (after.worker_id, after.version) == (OTHER_WORKER, claimed.loaded.row.version + 1)
 
 
 async def test_a_live_lease_is_not_claimed(store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     assert await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS) == []
     await assert_unchanged(store, row)
 
@@ -127,21 +127,21 @@ async def test_steal_takes_a_live_lease_and_its_holder_loses(store: Store) -> No
     )
     assert claimed.loaded.row.worker_id == OTHER_WORKER
     assert (claimed.lapsed, claimed.lapsed_at) == (False, None), "its worker was alive: that is no recovery"
-    assert (await store.commit([turn(held, dispatched("a"))])).won == set()
+    assert (await store.commit([transition(held, dispatched("a"))])).won == set()
     await assert_unchanged(store, neighbour)
 
 
 @pytest.mark.parametrize("lapsed_ms", [0, 5_000])
 async def test_a_lease_that_ran_out_is_claimed_as_lapsed(store: Store, lapsed_ms: int) -> None:
     ended_at = await store.now() - lapsed_ms
-    await born(store, turn_changes={"available_at": ended_at})
+    await created(store, turn_changes={"available_at": ended_at})
     (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
     assert (claimed.lapsed, claimed.lapsed_at) == (True, ended_at)
 
 
 async def test_a_lease_that_ran_out_counts_as_lapsed_also_where_live_ones_are_taken(store: Store) -> None:
     ended_at = await store.now() - 1
-    held = await born(store, turn_changes={"available_at": ended_at})
+    held = await created(store, turn_changes={"available_at": ended_at})
     (claimed,) = await store.claim(
         worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, only=[held.head.instance_id], steal=True
     )
@@ -151,21 +151,21 @@ async def test_a_lease_that_ran_out_counts_as_lapsed_also_where_live_ones_are_ta
 async def test_what_was_parked_released_or_never_held_has_not_lapsed(store: Store) -> None:
     now = await store.now()
     await parked(store, available_at=now - 1)
-    released = await born(store)
+    released = await created(store)
     await store.release(worker_id=WORKER, instance_ids=[released.head.instance_id])
-    await born(store, worker_id=None)
+    await created(store, worker_id=None)
     claimed = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
     assert [(item.lapsed, item.lapsed_at) for item in claimed] == [(False, None)] * 3
 
 
 async def test_a_claim_does_not_change_the_status(store: Store) -> None:
-    pending = await born(store, worker_id=None)
+    pending = await created(store, worker_id=None)
     (claimed,) = await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)
     assert (pending.status, claimed.loaded.row.status) == (Status.PENDING, Status.PENDING)
 
 
 async def test_a_pending_instance_is_not_claimed_before_its_time(store: Store) -> None:
-    await born(store, worker_id=None, available_at=await store.now() + HOUR_MS)
+    await created(store, worker_id=None, available_at=await store.now() + HOUR_MS)
     assert await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS) == []
 
 
@@ -184,7 +184,7 @@ async def test_an_instance_without_a_wake_time_is_never_claimed(store: Store) ->
 
 
 async def test_ended_instances_are_never_claimed_not_even_stolen(store: Store) -> None:
-    row = await born(store, turn_changes=LAPSED)
+    row = await created(store, turn_changes=LAPSED)
     ended = await committed(store, ending(row))
     ids = [row.head.instance_id]
     assert await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS) == []
@@ -195,8 +195,8 @@ async def test_ended_instances_are_never_claimed_not_even_stolen(store: Store) -
 async def test_many_instances_are_claimed_and_loaded_at_once(store: Store) -> None:
     now = await store.now()
     events = [input_set(), *(dispatched(f"n{number}") for number in range(9))]
-    births = [birth(new_head(now=now), *events, available_at=now - 1) for _ in range(300)]
-    await store.commit(births)
+    new_runs = [new_run(new_head(now=now), *events, available_at=now - 1) for _ in range(300)]
+    await store.commit(new_runs)
     claimed = await store.claim(worker_id=OTHER_WORKER, limit=1_000, lease_ms=LEASE_MS)
     assert len(claimed) == 300
     for item in claimed:
@@ -205,7 +205,7 @@ async def test_many_instances_are_claimed_and_loaded_at_once(store: Store) -> No
 
 # -- extend ---------------------------------------------------------------------------------------
 async def test_extending_moves_the_lease_and_not_the_version(store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     before = await store.now()
     ours = await store.extend(worker_id=WORKER, instance_ids=[row.head.instance_id], lease_ms=5 * LEASE_MS)
     after = await row_of(store, row.head.instance_id)
@@ -217,10 +217,10 @@ async def test_extending_moves_the_lease_and_not_the_version(store: Store) -> No
 
 async def test_extending_tells_which_leases_are_still_ours(store: Store) -> None:
     ours, lost, ended, parked_by_us = await born_many(store, 4)
-    others = await born(store, worker_id=OTHER_WORKER)
+    others = await created(store, worker_id=OTHER_WORKER)
     await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=[lost.head.instance_id], steal=True)
     await committed(store, ending(ended))
-    await committed(store, turn(parked_by_us, status=Status.WAITING, release=True))
+    await committed(store, transition(parked_by_us, status=Status.WAITING, release=True))
     ids = [row.head.instance_id for row in (ours, lost, ended, parked_by_us, others)]
     kept = await store.extend(worker_id=WORKER, instance_ids=[*ids, new_id()], lease_ms=LEASE_MS)
     assert kept == {ours.head.instance_id}
@@ -228,11 +228,11 @@ async def test_extending_tells_which_leases_are_still_ours(store: Store) -> None
 
 
 async def test_a_lapsed_lease_that_nobody_took_can_still_be_extended(store: Store) -> None:
-    row = await born(store, turn_changes=LAPSED)
+    row = await created(store, turn_changes=LAPSED)
     ids = [row.head.instance_id]
     assert await store.extend(worker_id=WORKER, instance_ids=ids, lease_ms=LEASE_MS) == set(ids)
     assert await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS) == []
-    await committed(store, turn(row, dispatched("a")))
+    await committed(store, transition(row, dispatched("a")))
 
 
 async def test_extending_nothing_is_nothing(store: Store) -> None:
@@ -241,7 +241,7 @@ async def test_extending_nothing_is_nothing(store: Store) -> None:
 
 # -- release --------------------------------------------------------------------------------------
 async def test_a_released_instance_is_anybodys_at_once(store: Store, other_store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     assert await store.release(worker_id=WORKER, instance_ids=[row.head.instance_id]) == 1
     released = await row_of(store, row.head.instance_id)
     assert (released.worker_id, released.version, released.last_seq) == (None, row.version + 1, row.last_seq)
@@ -250,14 +250,14 @@ async def test_a_released_instance_is_anybodys_at_once(store: Store, other_store
 
 
 async def test_who_released_an_instance_loses_its_next_commit(store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     await store.release(worker_id=WORKER, instance_ids=[row.head.instance_id])
-    assert (await store.commit([turn(row, dispatched("a"))])).won == set()
+    assert (await store.commit([transition(row, dispatched("a"))])).won == set()
 
 
 async def test_release_without_ids_hands_over_all_of_the_worker_and_nothing_else(store: Store) -> None:
     ours = await born_many(store, 3)
-    others = await born(store, worker_id=OTHER_WORKER)
+    others = await created(store, worker_id=OTHER_WORKER)
     waiting = await parked(store, available_at=None)
     assert await store.release(worker_id=WORKER) == 3
     for row in ours:
@@ -267,8 +267,8 @@ async def test_release_without_ids_hands_over_all_of_the_worker_and_nothing_else
 
 
 async def test_release_touches_neither_ended_instances_nor_those_of_others(store: Store) -> None:
-    ended = await committed(store, ending(await born(store)))
-    others = await born(store, worker_id=OTHER_WORKER)
+    ended = await committed(store, ending(await created(store)))
+    others = await created(store, worker_id=OTHER_WORKER)
     ids = [ended.head.instance_id, others.head.instance_id, new_id()]
     assert await store.release(worker_id=WORKER, instance_ids=ids) == 0
     assert await store.release(worker_id=WORKER, instance_ids=[]) == 0
@@ -278,38 +278,38 @@ async def test_release_touches_neither_ended_instances_nor_those_of_others(store
 
 # -- noticing -------------------------------------------------------------------------------------
 async def test_versions_name_the_version_and_holder_of_each_instance_that_exists(store: Store) -> None:
-    held, waiting = await born(store), await parked(store, available_at=None)
+    held, waiting = await created(store), await parked(store, available_at=None)
     found = await store.versions([held.head.instance_id, waiting.head.instance_id, new_id()])
     assert found == {held.head.instance_id: (1, WORKER), waiting.head.instance_id: (2, None)}
 
 
 async def test_a_write_by_another_process_is_noticed(store: Store, other_store: Store) -> None:
-    await store.foreign_changes_possible()
-    row = await born(other_store)
-    assert await store.foreign_changes_possible()
-    await store.foreign_changes_possible()
+    await store.external_changes_possible()
+    row = await created(other_store)
+    assert await store.external_changes_possible()
+    await store.external_changes_possible()
     await other_store.append_cancel(
         tenant_id=row.head.tenant_id, instance_id=row.head.instance_id, reason="no longer needed"
     )
-    assert await store.foreign_changes_possible()
+    assert await store.external_changes_possible()
 
 
 async def test_stale_running_instances_are_held_ones_whose_lease_ran_out(store: Store) -> None:
     now = await store.now()
-    young = await born(store, turn_changes={"available_at": now - 10})
-    old = await born(store, turn_changes={"available_at": now - 1_000})
-    await born(store)
+    young = await created(store, turn_changes={"available_at": now - 10})
+    old = await created(store, turn_changes={"available_at": now - 1_000})
+    await created(store)
     await parked(store, available_at=now - 5_000)
-    await committed(store, ending(await born(store)))
+    await committed(store, ending(await created(store)))
     assert await store.get_stale_running_instances(limit=10) == [old, young]
     assert await store.get_stale_running_instances(limit=1) == [old]
 
 
 # -- tenants ----------------------------------------------------------------------------------------
 async def test_a_claim_takes_no_more_of_a_tenant_than_there_is_room_for(store: Store) -> None:
-    busy = [await born(store, tenant_id="busy'{}", turn_changes=LAPSED) for _ in range(4)]
-    quiet = await born(store, tenant_id="quiet", turn_changes=LAPSED)
-    other = await born(store, tenant_id="other", turn_changes=LAPSED)
+    busy = [await created(store, tenant_id="busy'{}", turn_changes=LAPSED) for _ in range(4)]
+    quiet = await created(store, tenant_id="quiet", turn_changes=LAPSED)
+    other = await created(store, tenant_id="other", turn_changes=LAPSED)
     rooms = TenantRooms(each=1, of={"busy'{}": 2})
 
     claimed = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, rooms=rooms)
@@ -324,8 +324,8 @@ async def test_a_claim_takes_no_more_of_a_tenant_than_there_is_room_for(store: S
 
 async def test_a_tenant_without_room_takes_no_place_in_a_claim(store: Store) -> None:
     for _ in range(5):
-        await born(store, tenant_id="busy", turn_changes=LAPSED)
-    late = await born(store, tenant_id="quiet", turn_changes={"available_at": await store.now() - 1})
+        await created(store, tenant_id="busy", turn_changes=LAPSED)
+    late = await created(store, tenant_id="quiet", turn_changes={"available_at": await store.now() - 1})
     rooms = TenantRooms(each=5, of={"busy": 0})
 
     (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=2, lease_ms=LEASE_MS, rooms=rooms)
@@ -335,7 +335,7 @@ async def test_a_tenant_without_room_takes_no_place_in_a_claim(store: Store) -> 
 
 # -- from a thread ----------------------------------------------------------------------------------
 async def test_a_lease_extended_from_a_thread_loses_no_turn_of_its_holder(store: Store) -> None:
-    ours, theirs = await born(store), await born(store, worker_id=OTHER_WORKER)
+    ours, theirs = await created(store), await created(store, worker_id=OTHER_WORKER)
     ids = [ours.head.instance_id, theirs.head.instance_id, new_id()]
 
     kept = await asyncio.to_thread(
@@ -349,4 +349,4 @@ async def test_a_lease_extended_from_a_thread_loses_no_turn_of_its_holder(store:
     assert extended.available_at > ours.available_at
     assert extended.version == ours.version
     await assert_unchanged(store, theirs)
-    assert (await store.commit([turn(ours, dispatched("a"))])).won == {ours.head.instance_id}
+    assert (await store.commit([transition(ours, dispatched("a"))])).won == {ours.head.instance_id}

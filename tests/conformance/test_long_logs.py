@@ -15,22 +15,22 @@ from sqlalchemy import Engine
 from sqlalchemy import event as engine_events
 
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.ports import ForeignResult, InstanceRow, Store
+from anabranch.engine.ports import ExternalResult, InstanceRow, Store
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.values import NULL, Payload
-from anabranch.engine.store.inquiries import LOG_PAGE_EVENTS
+from anabranch.engine.store.sql.reads import LOG_PAGE_EVENTS
 from tests.conformance.building import (
     LEASE_MS,
     OTHER_WORKER,
     TENANT,
-    born,
     committed,
     completed,
+    created,
     dispatched,
     input_set,
     row_of,
-    turn,
+    transition,
 )
 
 VALUE_BYTES_MAX = 6_000_000
@@ -82,7 +82,7 @@ def bounded(test: object) -> object:
 
 async def test_a_log_of_several_pages_is_read_in_order_up_to_the_limit(store: Store) -> None:
     count = 2 * LOG_PAGE_EVENTS + 10
-    row = await born(store, *(dispatched(f"n{number}") for number in range(count)))
+    row = await created(store, *(dispatched(f"n{number}") for number in range(count)))
     instance_id = row.head.instance_id
     assert [event.seq for event in await store.read_log(instance_id)] == list(range(1, 1_001))
     everything = await store.read_log(instance_id, limit=2 * count)
@@ -93,7 +93,7 @@ async def test_a_log_of_several_pages_is_read_in_order_up_to_the_limit(store: St
 
 
 async def test_a_page_of_a_log_ends_once_its_payloads_have_enough_bytes(store: Store) -> None:
-    row = await born(store, input_set(), *(completed(f"n{number}", output="x" * 98) for number in range(9)))
+    row = await created(store, input_set(), *(completed(f"n{number}", output="x" * 98) for number in range(9)))
     page = await store.read_log(row.head.instance_id, after_seq=1, bytes_max=250)
     assert [event.seq for event in page] == [2, 3, 4], "100 bytes each: the third begins below 250"
     assert len(await store.read_log(row.head.instance_id, bytes_max=1)) == 1, "one at least"
@@ -101,8 +101,10 @@ async def test_a_page_of_a_log_ends_once_its_payloads_have_enough_bytes(store: S
 
 @pytest.mark.parametrize("pieces", [("start",), ("ä€😀", 1.5), (None,)])
 async def test_the_size_of_a_log_is_on_its_row(store: Store, pieces: tuple[object, ...]) -> None:
-    row = await born(store, input_set("ü"))
-    await committed(store, turn(row, *(completed(f"n{number}", output=piece) for number, piece in enumerate(pieces))))
+    row = await created(store, input_set("ü"))
+    await committed(
+        store, transition(row, *(completed(f"n{number}", output=piece) for number, piece in enumerate(pieces)))
+    )
     signal = Payload.of({"ö": ["x"]})
     await store.append_signal(tenant_id=TENANT, instance_id=row.head.instance_id, event="é", payload=signal, key="k")
     await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="für immer")
@@ -110,8 +112,8 @@ async def test_the_size_of_a_log_is_on_its_row(store: Store, pieces: tuple[objec
 
 
 async def test_the_size_of_the_log_of_a_child_that_its_parent_ended_is_on_its_row(store: Store) -> None:
-    parent = await born(store)
-    child = await born(store, parent_id=parent.head.instance_id, parent_waits=True, root_id=parent.head.instance_id)
+    parent = await created(store)
+    child = await created(store, parent_id=parent.head.instance_id, parent_waits=True, root_id=parent.head.instance_id)
     await store.append_cancel(tenant_id=TENANT, instance_id=parent.head.instance_id, reason="enough")
     assert (await row_of(store, child.head.instance_id)).status is Status.CANCELLED
     await assert_size_is_known(store, child.head.instance_id)
@@ -119,7 +121,7 @@ async def test_the_size_of_the_log_of_a_child_that_its_parent_ended_is_on_its_ro
 
 @bounded
 async def test_a_large_log_is_not_loaded_with_its_neighbours(store: Store) -> None:
-    rows = [await born(store), await long_run(store), await born(store)]
+    rows = [await created(store), await long_run(store), await created(store)]
     await store.release(worker_id=rows[0].worker_id or "")
     claimed = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
     events = {item.loaded.row.head.instance_id: len(item.loaded.events) for item in claimed}
@@ -140,7 +142,7 @@ async def test_a_large_log_is_read_whole_although_no_value_could_hold_it(store: 
 
 
 async def test_a_claim_takes_no_more_than_a_weight_of_logs(store: Store) -> None:
-    rows = [await born(store, input_set("x" * 10_000)) for _ in range(5)]
+    rows = [await created(store, input_set("x" * 10_000)) for _ in range(5)]
     await store.release(worker_id=rows[0].worker_id or "")
     weight = (await row_of(store, rows[0].head.instance_id)).log_weight
     assert weight > 10_000
@@ -154,7 +156,7 @@ async def test_a_claim_takes_no_more_than_a_weight_of_logs(store: Store) -> None
 
 
 async def test_a_claim_may_leave_large_logs_to_later(store: Store) -> None:
-    small, large = await born(store), await long_run(store)
+    small, large = await created(store), await long_run(store)
     await store.release(worker_id=small.worker_id or "")
     (taken,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, large=False)
     assert taken.loaded.row.head == small.head
@@ -163,11 +165,11 @@ async def test_a_claim_may_leave_large_logs_to_later(store: Store) -> None:
 
 
 async def test_a_signal_that_a_log_has_no_room_for_ends_the_run(store: Store) -> None:
-    parent = await born(store)
-    row = await born(store, parent_id=parent.head.instance_id, parent_waits=True, root_id=parent.head.instance_id)
+    parent = await created(store)
+    row = await created(store, parent_id=parent.head.instance_id, parent_waits=True, root_id=parent.head.instance_id)
     limit = LogLimit(bytes_max=row.log_bytes + 100)
 
-    async def send(length: int) -> ForeignResult:
+    async def send(length: int) -> ExternalResult:
         return await store.append_signal(
             tenant_id=TENANT,
             instance_id=row.head.instance_id,
@@ -191,7 +193,7 @@ async def test_a_signal_that_a_log_has_no_room_for_ends_the_run(store: Store) ->
 
 
 async def test_a_signal_past_the_number_of_rows_ends_the_run(store: Store) -> None:
-    row = await born(store, input_set(), dispatched("a"))
+    row = await created(store, input_set(), dispatched("a"))
     limit = LogLimit(rows_max=2)
     result = await store.append_signal(
         tenant_id=TENANT, instance_id=row.head.instance_id, event="e", payload=NULL, key=None, log_limit=limit
@@ -201,7 +203,7 @@ async def test_a_signal_past_the_number_of_rows_ends_the_run(store: Store) -> No
 
 
 async def test_a_full_log_ends_an_open_run_only_and_only_of_its_tenant(store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     other = await store.fail_full(tenant_id="other", instance_id=row.head.instance_id, log_limit=LOG_LIMIT)
     assert (other.row, other.seq) == (None, None)
     ended = await store.fail_full(tenant_id=TENANT, instance_id=row.head.instance_id, log_limit=LOG_LIMIT)
@@ -218,8 +220,8 @@ async def assert_size_is_known(store: Store, instance_id: str) -> None:
 
 async def long_run(store: Store) -> InstanceRow:
     """A run whose log has more bytes than a value may have."""
-    row = await born(store)
+    row = await created(store)
     for number in range(1, LONG_LOG_EVENTS):
-        await committed(store, turn(row, completed(f"n{number}", output="x" * EVENT_BYTES)))
+        await committed(store, transition(row, completed(f"n{number}", output="x" * EVENT_BYTES)))
         row = await row_of(store, row.head.instance_id)
     return row

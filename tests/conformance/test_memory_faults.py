@@ -6,21 +6,21 @@ import itertools
 
 import pytest
 
-from anabranch.engine.ports import Turn
+from anabranch.engine.ports import Transition
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.store.memory import Faults, MemoryDatabase, MemoryStore
-from anabranch.engine.store.memory_records import Transaction
 from anabranch.errors import StoreUnavailable
+from anabranch.testing.memory_store.records import Transaction
+from anabranch.testing.memory_store.store import Faults, MemoryDatabase, MemoryStore
 from tests.conformance.building import (
     OTHER_WORKER,
     TENANT,
     assert_unchanged,
-    born,
     born_many,
     completed,
+    created,
     dispatched,
     row_of,
-    turn,
+    transition,
 )
 
 
@@ -39,8 +39,8 @@ class Trouble(Faults):
         if operation == self.lose_answer:
             raise StoreUnavailable("the answer was lost")
 
-    def skip(self, turn: Turn) -> bool:
-        return turn.instance_id == self.locked
+    def skip(self, transition: Transition) -> bool:
+        return transition.instance_id == self.locked
 
 
 @pytest.fixture
@@ -58,26 +58,26 @@ def database(transactions: list[Transaction]) -> MemoryDatabase:
 
 async def test_a_lost_request_wrote_nothing(database: MemoryDatabase) -> None:
     store = MemoryStore(database, faults=(trouble := Trouble()))
-    row = await born(store)
+    row = await created(store)
     trouble.lose_request = "commit"
     with pytest.raises(StoreUnavailable):
-        await store.commit([turn(row, dispatched("a"))])
+        await store.commit([transition(row, dispatched("a"))])
     await assert_unchanged(store, row)
 
 
 async def test_a_lost_answer_wrote_everything(database: MemoryDatabase) -> None:
     store = MemoryStore(database, faults=(trouble := Trouble()))
-    row = await born(store)
+    row = await created(store)
     trouble.lose_answer = "commit"
     with pytest.raises(StoreUnavailable):
-        await store.commit([turn(row, dispatched("a"))])
+        await store.commit([transition(row, dispatched("a"))])
     assert (await row_of(store, row.head.instance_id)).version == row.version + 1
 
 
 @pytest.mark.parametrize("operation", ["claim", "release", "append_signal", "append_cancel", "load", "extend"])
 async def test_every_operation_can_lose_its_request(database: MemoryDatabase, operation: str) -> None:
     store = MemoryStore(database, faults=(trouble := Trouble()))
-    row = await born(store)
+    row = await created(store)
     ids = [row.head.instance_id]
     trouble.lose_request = operation
     calls = {
@@ -100,7 +100,7 @@ async def test_a_skipped_turn_looks_like_a_lost_one_and_may_be_repeated(database
     store = MemoryStore(database, faults=(trouble := Trouble()))
     locked, free = await born_many(store, 2)
     trouble.locked = locked.head.instance_id
-    batch = [turn(locked, dispatched("a")), turn(free, dispatched("a"))]
+    batch = [transition(locked, dispatched("a")), transition(free, dispatched("a"))]
     assert (await store.commit(batch)).won == {free.head.instance_id}
     trouble.locked = ""
     assert (await store.commit(batch)).won == {locked.head.instance_id}
@@ -110,8 +110,8 @@ async def test_a_transaction_is_told_with_the_rows_before_and_after(
     database: MemoryDatabase, transactions: list[Transaction]
 ) -> None:
     store = MemoryStore(database)
-    row = await born(store)
-    step = turn(row, dispatched("a"))
+    row = await created(store)
+    step = transition(row, dispatched("a"))
     await store.commit([step])
     first, second = transactions
     assert (first.operation, [(change.before, change.after) for change in first.changes]) == ("commit", [(None, row)])
@@ -125,30 +125,30 @@ async def test_a_transaction_that_wrote_nothing_is_not_told(
     database: MemoryDatabase, transactions: list[Transaction]
 ) -> None:
     store = MemoryStore(database)
-    row = await born(store)
+    row = await created(store)
     transactions.clear()
-    await store.commit([turn(row, dispatched("a"), expected_version=9)])
+    await store.commit([transition(row, dispatched("a"), expected_version=9)])
     await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=1)
     assert transactions == []
 
 
 async def test_own_writes_are_no_foreign_changes(database: MemoryDatabase) -> None:
     store, other = MemoryStore(database), MemoryStore(database)
-    row = await born(store)
-    await store.foreign_changes_possible()
-    await store.commit([turn(row, completed("a"))])
-    assert not await store.foreign_changes_possible()
-    await born(other)
-    assert await store.foreign_changes_possible()
-    assert not await store.foreign_changes_possible()
+    row = await created(store)
+    await store.external_changes_possible()
+    await store.commit([transition(row, completed("a"))])
+    assert not await store.external_changes_possible()
+    await created(other)
+    assert await store.external_changes_possible()
+    assert not await store.external_changes_possible()
 
 
 async def test_a_signal_through_the_same_connection_is_a_foreign_change(database: MemoryDatabase) -> None:
     """It did not come through the orchestrator that holds the instance, so it must look."""
     store = MemoryStore(database)
-    row = await born(store)
-    await store.foreign_changes_possible()
+    row = await created(store)
+    await store.external_changes_possible()
     await store.append_signal(
         tenant_id=TENANT, instance_id=row.head.instance_id, event="e", payload=Payload.of(1), key=None
     )
-    assert await store.foreign_changes_possible()
+    assert await store.external_changes_possible()

@@ -19,17 +19,17 @@ from tests.conformance.building import (
     OTHER_WORKER,
     TENANT,
     assert_unchanged,
-    birth,
-    born,
     born_many,
     committed,
     completed,
+    created,
     dispatched,
     failed,
     input_set,
     new_head,
+    new_run,
     row_of,
-    turn,
+    transition,
 )
 from tests.conformance.conftest import StoreFactory
 from tests.postgres import PostgresServer
@@ -52,7 +52,7 @@ async def test_stopping_is_allowed_twice(store_factory: StoreFactory) -> None:
 
 async def test_what_was_committed_outlives_the_connection(store_factory: StoreFactory) -> None:
     first = await store_factory()
-    row = await born(first)
+    row = await created(first)
     await first.stop()
     assert await row_of(await store_factory(), row.head.instance_id) == row
 
@@ -63,7 +63,9 @@ async def test_what_was_committed_outlives_the_connection(store_factory: StoreFa
 async def test_a_poisoned_turn_stands_alone_and_its_neighbours_win(store: Store, poison: Event) -> None:
     rows = await born_many(store, 30)
     poisoned = rows[13].head.instance_id
-    batch = [turn(row, dispatched("b"), poison if row.head.instance_id == poisoned else completed("a")) for row in rows]
+    batch = [
+        transition(row, dispatched("b"), poison if row.head.instance_id == poisoned else completed("a")) for row in rows
+    ]
     outcome = await store.commit(batch)
     assert outcome.won == {row.head.instance_id for row in rows} - {poisoned}
     assert list(outcome.refused) == [poisoned]
@@ -75,7 +77,7 @@ async def test_a_poisoned_turn_stands_alone_and_its_neighbours_win(store: Store,
 async def test_a_poisoned_turn_harms_nobody_on_any_store(store: Store, poison: Event) -> None:
     """Where the database takes the data after all, it reads back; where not, it stands alone."""
     culprit, neighbour = await born_many(store, 2)
-    outcome = await store.commit([turn(culprit, poison), turn(neighbour, failed("a"))])
+    outcome = await store.commit([transition(culprit, poison), transition(neighbour, failed("a"))])
     assert neighbour.head.instance_id in outcome.won
     assert (culprit.head.instance_id in outcome.won) != (culprit.head.instance_id in outcome.refused)
     loaded = (await store.load([culprit.head.instance_id]))[culprit.head.instance_id]
@@ -86,11 +88,11 @@ async def test_a_poisoned_turn_harms_nobody_on_any_store(store: Store, poison: E
 @pytest.mark.only_on("memory", "postgresql", because="SQLite stores nearly any text")
 async def test_a_poisoned_birth_stands_alone_and_leaves_nothing(store: Store, poison: Event) -> None:
     now = await store.now()
-    poisoned, healthy = birth(new_head(now=now, idempotency_key="k"), input_set(), poison), birth(new_head(now=now))
+    poisoned, healthy = new_run(new_head(now=now, idempotency_key="k"), input_set(), poison), new_run(new_head(now=now))
     outcome = await store.commit([poisoned, healthy])
     assert (outcome.won, list(outcome.refused)) == ({healthy.instance_id}, [poisoned.instance_id])
     assert await store.get_instance(poisoned.instance_id) is None
-    await committed(store, birth(new_head(now=now, idempotency_key="k")))
+    await committed(store, new_run(new_head(now=now, idempotency_key="k")))
 
 
 # -- the database goes away -----------------------------------------------------------------------
@@ -98,11 +100,11 @@ async def test_a_poisoned_birth_stands_alone_and_leaves_nothing(store: Store, po
 async def test_calls_say_that_the_store_is_unavailable_and_work_again_afterwards(
     store: Store, postgres_server: PostgresServer, postgres_url: str
 ) -> None:
-    row = await born(store)
+    row = await created(store)
     instance_id = row.head.instance_id
     postgres_server.set_reachable(postgres_url, reachable=False)
     with pytest.raises(StoreUnavailable):
-        await store.commit([turn(row, dispatched("a"))])
+        await store.commit([transition(row, dispatched("a"))])
     with pytest.raises(StoreUnavailable):
         await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
     with pytest.raises(StoreUnavailable):
@@ -117,7 +119,7 @@ async def test_calls_say_that_the_store_is_unavailable_and_work_again_afterwards
         await store.extend(worker_id=OTHER_WORKER, instance_ids=[instance_id], lease_ms=LEASE_MS)
     postgres_server.set_reachable(postgres_url, reachable=True)
     await assert_unchanged(store, row)
-    await committed(store, turn(row, dispatched("a")))
+    await committed(store, transition(row, dispatched("a")))
     assert (await store.save_workflow(tenant_id=TENANT, name="orders", title=None, definition={})).version == 1
     assert (await store.append_cancel(tenant_id=TENANT, instance_id=instance_id, reason="")).seq == 3
 
@@ -126,14 +128,14 @@ async def test_calls_say_that_the_store_is_unavailable_and_work_again_afterwards
 async def test_a_database_that_is_read_only_is_an_outage_and_nobodys_data_is_blamed(
     store_factory: StoreFactory, postgres_server: PostgresServer, postgres_url: str
 ) -> None:
-    row = await born(await store_factory())
+    row = await created(await store_factory())
     postgres_server.set_read_only(postgres_url, read_only=True)
     standby = await store_factory()
     with pytest.raises(StoreUnavailable, match="read-only"):
-        await standby.commit([turn(row, dispatched("a"))])
+        await standby.commit([transition(row, dispatched("a"))])
     await assert_unchanged(standby, row)
     postgres_server.set_read_only(postgres_url, read_only=False)
-    await committed(await store_factory(), turn(row, dispatched("a")))
+    await committed(await store_factory(), transition(row, dispatched("a")))
 
 
 @only_postgresql
@@ -151,7 +153,7 @@ async def test_an_error_message_does_not_tell_the_password(
 @pytest.mark.only_on("sqlite", because="only SQLite writes its files from this process")
 async def test_a_full_disk_is_an_outage_that_names_the_file_and_loses_nothing(store: Store) -> None:
     rows = await born_many(store, 8)
-    batch = [turn(row, completed("a", output="x" * 500_000)) for row in rows]
+    batch = [transition(row, completed("a", output="x" * 500_000)) for row in rows]
     with files_limited_to(2_000_000):
         with pytest.raises(StoreUnavailable, match=r"tests\.db"):
             await store.commit(batch)
@@ -175,7 +177,7 @@ def files_limited_to(size: int) -> Iterator[None]:
 async def test_a_caller_that_gives_up_leaves_the_store_in_order(store: Store) -> None:
     rows = await born_many(store, 20)
     for row in rows:
-        abandoned = asyncio.create_task(store.commit([turn(row, dispatched("a"))]))
+        abandoned = asyncio.create_task(store.commit([transition(row, dispatched("a"))]))
         await asyncio.sleep(0)
         abandoned.cancel()
         with contextlib.suppress(asyncio.CancelledError):

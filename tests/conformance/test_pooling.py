@@ -14,13 +14,13 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
-from anabranch.engine.hint_line import Channel
+from anabranch.engine.hints.hint_line import Channel
 from anabranch.engine.store import open_hint_line, open_store
-from anabranch.engine.store.postgresql import PostgresqlDialect
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.postgresql.dialect import PostgresqlDialect
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import StoreUnavailable
 from anabranch.migrations import upgrade
-from tests.conformance.building import TENANT, born, born_many, dispatched, turn
+from tests.conformance.building import TENANT, born_many, created, dispatched, transition
 from tests.pgbouncer import POOL_SIZE, Pooler
 from tests.postgres import PostgresServer
 
@@ -73,7 +73,7 @@ async def test_a_direct_connection_is_found_out(postgres_url: str) -> None:
 async def test_what_was_set_is_not_asked_for(postgres_url: str, pooled: bool) -> None:
     async with opened(postgres_url, pooled=pooled) as store:
         assert is_pooled(store) is pooled
-        await born(store)
+        await created(store)
 
 
 @pytest.mark.parametrize("url", ["postgres_url", "pooled_url"])
@@ -90,7 +90,7 @@ async def test_limits_and_pins_hold_in_every_commit(url: str, request: pytest.Fi
 async def test_nothing_is_left_on_a_connection_that_is_given_back(pooled_url: str) -> None:
     async with opened(pooled_url) as store:
         for row in await born_many(store, OFTEN):
-            await store.commit([turn(row, dispatched("a"))])
+            await store.commit([transition(row, dispatched("a"))])
             await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="")
     for _ in range(2 * POOL_SIZE):
         async with await psycopg.AsyncConnection.connect(pooled_url, autocommit=True) as lent:
@@ -107,8 +107,8 @@ async def test_several_stores_write_at_once_on_few_connections(pooled_url: str) 
         rows = await born_many(one, OFTEN)
         half = len(rows) // 2
         outcomes = await asyncio.gather(
-            *(one.commit([turn(row, dispatched("a"))]) for row in rows[:half]),
-            *(other.commit([turn(row, dispatched("a"))]) for row in rows[half:]),
+            *(one.commit([transition(row, dispatched("a"))]) for row in rows[:half]),
+            *(other.commit([transition(row, dispatched("a"))]) for row in rows[half:]),
         )
         assert {run for outcome in outcomes for run in outcome.won} == {row.head.instance_id for row in rows}
 
@@ -118,7 +118,7 @@ async def test_a_pooler_that_nobody_noticed_is_noticed_by_its_first_error(
 ) -> None:
     async with opened(pooled_url, pooled=False) as store:
         rows = await born_many(store, OFTEN)
-        await asyncio.gather(*(store.commit([turn(row, dispatched("a"))]) for row in rows))
+        await asyncio.gather(*(store.commit([transition(row, dispatched("a"))]) for row in rows))
         await asyncio.gather(*(store.get_instance(row.head.instance_id) for row in rows))
         for row in rows:
             answer = await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="")

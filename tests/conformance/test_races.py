@@ -16,15 +16,15 @@ from tests.conformance.building import (
     OTHER_WORKER,
     TENANT,
     assert_unchanged,
-    born,
     born_many,
     committed,
     completed,
+    created,
     dispatched,
     log_of,
     parked,
     row_of,
-    turn,
+    transition,
 )
 from tests.conformance.conftest import StoreFactory
 from tests.conformance.locking import lock, waiting_backend
@@ -34,11 +34,11 @@ only_postgresql = pytest.mark.only_on("postgresql", because="only PostgreSQL loc
 
 
 async def test_two_commits_for_one_version_have_one_winner(store: Store, other_store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     for number in range(ROUNDS):
         outcomes = await asyncio.gather(
             *(
-                connection.commit([turn(row, dispatched(f"n{number}", attempt=attempt))])
+                connection.commit([transition(row, dispatched(f"n{number}", attempt=attempt))])
                 for attempt, connection in enumerate((store, other_store, store, other_store), 1)
             )
         )
@@ -53,21 +53,21 @@ async def test_two_commits_for_one_version_have_one_winner(store: Store, other_s
 async def test_commits_of_disjoint_instances_at_once_all_win(store: Store, other_store: Store) -> None:
     rows = await born_many(store, 40)
     outcomes = await asyncio.gather(
-        *((store, other_store)[index % 2].commit([turn(row, dispatched("a"))]) for index, row in enumerate(rows))
+        *((store, other_store)[index % 2].commit([transition(row, dispatched("a"))]) for index, row in enumerate(rows))
     )
     assert sum(len(outcome.won) for outcome in outcomes) == len(rows)
 
 
 async def test_two_branches_that_end_at_once_cannot_both_overlook_the_join(store: Store, other_store: Store) -> None:
     """Each branch saw only itself. One commits; the other loses, looks again and sees both."""
-    row = await committed(store, turn(await born(store), dispatched("left"), dispatched("right")))
+    row = await committed(store, transition(await created(store), dispatched("left"), dispatched("right")))
     left, right = await asyncio.gather(
-        store.commit([turn(row, completed("left"))]), other_store.commit([turn(row, completed("right"))])
+        store.commit([transition(row, completed("left"))]), other_store.commit([transition(row, completed("right"))])
     )
     assert len(left.won) + len(right.won) <= 1
     late = "right" if left.won else "left"
     row = await row_of(store, row.head.instance_id)
-    row = await committed(store, turn(row, completed(late), dispatched("join")))
+    row = await committed(store, transition(row, completed(late), dispatched("join")))
     assert (await store.get_completed_node_ids(row.head.instance_id)) >= {late}
 
 
@@ -80,7 +80,8 @@ async def test_overlapping_batches_in_any_order_neither_deadlock_nor_double(
     dice = random.Random(7)
     for number in range(ROUNDS):
         batches = [
-            [turn(row, dispatched(f"n{number}")) for row in dice.sample(list(rows.values()), 8)] for _ in connections
+            [transition(row, dispatched(f"n{number}")) for row in dice.sample(list(rows.values()), 8)]
+            for _ in connections
         ]
         outcomes = await asyncio.gather(
             *(connection.commit(batch) for connection, batch in zip(connections, batches, strict=True))
@@ -97,9 +98,9 @@ async def test_overlapping_batches_in_any_order_neither_deadlock_nor_double(
 
 async def test_a_commit_and_a_claim_for_one_instance_have_one_winner(store: Store, other_store: Store) -> None:
     for _ in range(ROUNDS):
-        row = await born(store, turn_changes={"available_at": 1})
+        row = await created(store, turn_changes={"available_at": 1})
         outcome, claimed = await asyncio.gather(
-            store.commit([turn(row, dispatched("a"), available_at=await store.now() + LEASE_MS)]),
+            store.commit([transition(row, dispatched("a"), available_at=await store.now() + LEASE_MS)]),
             other_store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=[row.head.instance_id]),
         )
         assert len(outcome.won) + len(claimed) <= 1
@@ -108,14 +109,14 @@ async def test_a_commit_and_a_claim_for_one_instance_have_one_winner(store: Stor
 
 
 async def test_a_cancel_among_racing_commits_is_written_and_is_the_last_event(store: Store, other_store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     instance_id = row.head.instance_id
 
     async def work() -> None:
         number = 0
         current = row
         while not current.status.is_terminal:
-            await store.commit([turn(current, dispatched(f"n{number}"))])
+            await store.commit([transition(current, dispatched(f"n{number}"))])
             number += 1
             current = await row_of(store, instance_id)
 
@@ -137,7 +138,7 @@ async def test_a_turn_whose_row_is_locked_is_unknown_and_may_be_repeated(
 ) -> None:
     locked, free = await born_many(store, 2)
     await lock(locker, locked.head.instance_id)
-    batch = [turn(locked, dispatched("a")), turn(free, dispatched("a"))]
+    batch = [transition(locked, dispatched("a")), transition(free, dispatched("a"))]
     outcome = await store.commit(batch)
     assert outcome.won == {free.head.instance_id}, "a neighbour does not wait for a lock"
     await locker.rollback()
@@ -161,7 +162,7 @@ async def test_a_claim_steps_over_locked_rows(store: Store, locker: psycopg.Asyn
 async def test_a_signal_waits_for_the_commit_under_way_and_follows_it(
     store: Store, locker: psycopg.AsyncConnection
 ) -> None:
-    row = await born(store)
+    row = await created(store)
     await lock(locker, row.head.instance_id)
     sending = asyncio.create_task(
         store.append_signal(
@@ -183,7 +184,7 @@ async def test_a_signal_waits_for_the_commit_under_way_and_follows_it(
 async def test_a_connection_that_dies_in_the_middle_is_an_unknown_outcome_and_nothing_more(
     store: Store, locker: psycopg.AsyncConnection
 ) -> None:
-    row = await born(store)
+    row = await created(store)
     await lock(locker, row.head.instance_id)
     sending = asyncio.create_task(
         store.append_signal(
@@ -196,4 +197,4 @@ async def test_a_connection_that_dies_in_the_middle_is_an_unknown_outcome_and_no
         await sending
     await locker.rollback()
     await assert_unchanged(store, row)
-    await committed(store, turn(row, dispatched("a")))
+    await committed(store, transition(row, dispatched("a")))

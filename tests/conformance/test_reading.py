@@ -18,11 +18,10 @@ from tests.conformance.building import (
     TENANT,
     WORKER,
     assert_unchanged,
-    birth,
-    born,
     born_many,
     committed,
     completed,
+    created,
     dispatched,
     ending,
     event,
@@ -30,9 +29,10 @@ from tests.conformance.building import (
     input_set,
     new_head,
     new_id,
+    new_run,
     row_of,
     skipped,
-    turn,
+    transition,
 )
 
 
@@ -45,14 +45,14 @@ async def test_the_clock_does_not_go_back(store: Store) -> None:
 # -- load, read_log -------------------------------------------------------------------------------
 async def test_load_gives_many_rows_with_their_events(store: Store) -> None:
     rows = await born_many(store, 3)
-    row = await committed(store, turn(rows[1], dispatched("a"), completed("a")))
+    row = await committed(store, transition(rows[1], dispatched("a"), completed("a")))
     loaded = await store.load([item.head.instance_id for item in rows])
     assert [len(loaded[item.head.instance_id].events) for item in rows] == [1, 3, 1]
     assert loaded[row.head.instance_id].row == row
 
 
 async def test_load_after_a_seq_gives_the_tail_with_the_row(store: Store) -> None:
-    row = await committed(store, turn(await born(store), dispatched("a"), completed("a")))
+    row = await committed(store, transition(await created(store), dispatched("a"), completed("a")))
     tail = (await store.load([row.head.instance_id], after_seq=2))[row.head.instance_id]
     assert (tail.row, [item.seq for item in tail.events]) == (row, [3])
     nothing = (await store.load([row.head.instance_id], after_seq=3))[row.head.instance_id]
@@ -60,7 +60,7 @@ async def test_load_after_a_seq_gives_the_tail_with_the_row(store: Store) -> Non
 
 
 async def test_load_leaves_out_what_does_not_exist(store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     assert set(await store.load([new_id(), row.head.instance_id])) == {row.head.instance_id}
     assert await store.load([]) == {}
 
@@ -73,7 +73,7 @@ async def test_load_is_one_snapshot_while_commits_race(store: Store, other_store
     async def write() -> None:
         nonlocal writing
         for number in range(60):
-            outcome = await store.commit([turn(row, dispatched(f"n{number}")) for row in rows])
+            outcome = await store.commit([transition(row, dispatched(f"n{number}")) for row in rows])
             assert len(outcome.won) == 2
             rows[:] = [replace(row, version=row.version + 1, last_seq=row.last_seq + 1) for row in rows]
         writing = False
@@ -93,7 +93,7 @@ async def test_load_is_one_snapshot_while_commits_race(store: Store, other_store
 
 
 async def test_a_log_is_read_in_pages_by_seq(store: Store) -> None:
-    row = await committed(store, turn(await born(store), *(dispatched(f"n{number}") for number in range(9))))
+    row = await committed(store, transition(await created(store), *(dispatched(f"n{number}") for number in range(9))))
     instance_id = row.head.instance_id
     assert [item.seq for item in await store.read_log(instance_id)] == list(range(1, 11))
     assert [item.seq for item in await store.read_log(instance_id, after_seq=4, limit=3)] == [5, 6, 7]
@@ -113,7 +113,7 @@ async def test_an_event_reads_back_with_every_column(store: Store) -> None:
         output_variable="orders",
         error_message="503 — “später”\n\ttry again",
     )
-    row = await committed(store, turn(await born(store), written))
+    row = await committed(store, transition(await created(store), written))
     (read,) = await store.read_log(row.head.instance_id, after_seq=1)
     for column in ("type", "node_id", "scope", "attempt", "created_at", "next_handle", "output_variable"):
         assert getattr(read, column) == getattr(written, column), column
@@ -122,7 +122,7 @@ async def test_an_event_reads_back_with_every_column(store: Store) -> None:
 
 
 async def test_absent_columns_read_back_as_none(store: Store) -> None:
-    row = await committed(store, turn(await born(store), skipped("a")))
+    row = await committed(store, transition(await created(store), skipped("a")))
     (read,) = await store.read_log(row.head.instance_id, after_seq=1)
     assert (read.next_handle, read.output_variable, read.error_message) == (None, None, None)
 
@@ -145,7 +145,7 @@ PAYLOADS: dict[str, Any] = {
 @pytest.mark.parametrize("value", PAYLOADS.values(), ids=PAYLOADS)
 async def test_a_payload_passes_through_unchanged(store: Store, value: Any) -> None:
     payload = Payload.of(value)
-    row = await committed(store, turn(await born(store, input_set(value)), completed("a", output=payload)))
+    row = await committed(store, transition(await created(store, input_set(value)), completed("a", output=payload)))
     (read,) = await store.read_log(row.head.instance_id, after_seq=1)
     assert read.payload.raw == payload.raw, "the same text: key order, numbers and all"
     assert read.payload.value == payload.value
@@ -153,7 +153,7 @@ async def test_a_payload_passes_through_unchanged(store: Store, value: Any) -> N
 
 async def test_a_payload_of_the_greatest_size_passes(store: Store) -> None:
     payload = Payload.of("€" * ((VALUE_BYTES_MAX - 2) // 3))
-    row = await committed(store, turn(await born(store), completed("a", output=payload)))
+    row = await committed(store, transition(await created(store), completed("a", output=payload)))
     (read,) = (await store.load([row.head.instance_id], after_seq=1))[row.head.instance_id].events
     assert read.payload.value == payload.value
 
@@ -161,7 +161,7 @@ async def test_a_payload_of_the_greatest_size_passes(store: Store) -> None:
 async def test_a_batch_of_a_thousand_turns_passes(store: Store) -> None:
     rows = await born_many(store, 1_000)
     outcome = await store.commit(
-        [turn(row, completed("a", output=index), dispatched("b")) for index, row in enumerate(rows)]
+        [transition(row, completed("a", output=index), dispatched("b")) for index, row in enumerate(rows)]
     )
     assert len(outcome.won) == 1_000
     loaded = await store.load([row.head.instance_id for row in rows])
@@ -171,7 +171,7 @@ async def test_a_batch_of_a_thousand_turns_passes(store: Store) -> None:
 
 # -- single answers -------------------------------------------------------------------------------
 async def test_a_start_is_found_by_its_key(store: Store) -> None:
-    row = await born(store, idempotency_key="key-1")
+    row = await created(store, idempotency_key="key-1")
     name = row.head.workflow_name
     assert await store.find_start(tenant_id=TENANT, workflow_name=name, idempotency_key="key-1") == row
     assert await store.find_start(tenant_id=TENANT, workflow_name=name, idempotency_key="key-2") is None
@@ -179,7 +179,7 @@ async def test_a_start_is_found_by_its_key(store: Store) -> None:
 
 
 async def test_an_instance_reads_as_absent_to_another_tenant(store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     assert await store.get_instance(row.head.instance_id) == row
     assert await store.get_instance(row.head.instance_id, tenant_id=TENANT) == row
     assert await store.get_instance(row.head.instance_id, tenant_id="other") is None
@@ -194,10 +194,10 @@ async def test_an_id_that_is_none_reads_as_absent(store: Store, instance_id: str
 
 
 async def test_completed_and_dispatched_nodes_are_those_of_the_root(store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     events = [dispatched("a"), completed("a"), dispatched("b"), failed("b"), skipped("c")]
     in_loop = [dispatched("d", "loop[0]"), completed("d", "loop[0]")]
-    await committed(store, turn(row, *events, *in_loop, completed("e")))
+    await committed(store, transition(row, *events, *in_loop, completed("e")))
     instance_id = row.head.instance_id
     assert await store.get_completed_node_ids(instance_id) == {"a", "e"}
     assert await store.get_dispatched_node_ids(instance_id) == {"a", "b"}
@@ -209,12 +209,12 @@ async def test_completed_and_dispatched_nodes_are_those_of_the_root(store: Store
 async def test_pending_instances_are_counted_as_far_as_asked(store: Store) -> None:
     assert await store.count_pending(up_to=100) == {}
     now = await store.now()
-    await store.commit([birth(new_head(now=now), worker_id=None) for _ in range(3)])
-    await born(store)
-    cancelled = await born(store, worker_id=None)
+    await store.commit([new_run(new_head(now=now), worker_id=None) for _ in range(3)])
+    await created(store)
+    cancelled = await created(store, worker_id=None)
     await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
-    await born(store, turn_changes={"status": Status.PENDING, "available_at": now + HOUR_MS}, worker_id=None)
-    await born(store, worker_id=None, tenant_id="another")
+    await created(store, turn_changes={"status": Status.PENDING, "available_at": now + HOUR_MS}, worker_id=None)
+    await created(store, worker_id=None, tenant_id="another")
     assert await store.count_pending(up_to=100) == {TENANT: 4, "another": 1}
     assert await store.count_pending(up_to=5) == {TENANT: 4, "another": 1}
     assert sum((await store.count_pending(up_to=3)).values()) == 3
@@ -222,12 +222,12 @@ async def test_pending_instances_are_counted_as_far_as_asked(store: Store) -> No
 
 async def test_open_instances_of_all_tenants_are_counted_by_workflow_and_status(store: Store) -> None:
     assert await store.count_open() == {}
-    await born(store)
-    await born(store, tenant_id="another")
-    await born(store, worker_id=None)
-    await born(store, workflow_name="others", kind=CODED_KIND, turn_changes={"status": Status.WAITING})
-    await born(store, test=True)
-    cancelled = await born(store)
+    await created(store)
+    await created(store, tenant_id="another")
+    await created(store, worker_id=None)
+    await created(store, workflow_name="others", kind=CODED_KIND, turn_changes={"status": Status.WAITING})
+    await created(store, test=True)
+    cancelled = await created(store)
     await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
     assert await store.count_open() == {
         ("orders", "drawn", Status.RUNNING): 2,
@@ -238,8 +238,8 @@ async def test_open_instances_of_all_tenants_are_counted_by_workflow_and_status(
 
 # -- test runs ------------------------------------------------------------------------------------
 async def test_an_ended_test_run_can_be_removed_with_its_rows(store: Store) -> None:
-    ended = await committed(store, ending(await born(store, test=True)))
-    neighbour = await born(store, test=True)
+    ended = await committed(store, ending(await created(store, test=True)))
+    neighbour = await created(store, test=True)
     await store.delete_test_instance(tenant_id=TENANT, instance_id=ended.head.instance_id)
     assert await store.get_instance(ended.head.instance_id) is None
     assert await store.read_log(ended.head.instance_id) == []
@@ -247,9 +247,9 @@ async def test_an_ended_test_run_can_be_removed_with_its_rows(store: Store) -> N
 
 
 async def test_no_other_run_can_be_removed(store: Store) -> None:
-    saved = await committed(store, ending(await born(store)))
-    running = await born(store, test=True)
-    ended = await committed(store, ending(await born(store, test=True)))
+    saved = await committed(store, ending(await created(store)))
+    running = await created(store, test=True)
+    ended = await committed(store, ending(await created(store, test=True)))
     for instance_id, tenant_id in (
         (saved.head.instance_id, TENANT),
         (running.head.instance_id, TENANT),
@@ -264,12 +264,12 @@ async def test_no_other_run_can_be_removed(store: Store) -> None:
 
 
 async def test_the_runs_below_a_root_are_found_however_deep_and_whether_open_or_ended(store: Store) -> None:
-    root = await born(store, test=True)
+    root = await created(store, test=True)
     kin = {"parent_node_id": "call", "parent_scope": "", "root_id": root.head.instance_id, "test": True}
-    child = await born(store, parent_id=root.head.instance_id, depth=1, **kin)
-    grandchild = await born(store, parent_id=child.head.instance_id, depth=2, **kin)
+    child = await created(store, parent_id=root.head.instance_id, depth=1, **kin)
+    grandchild = await created(store, parent_id=child.head.instance_id, depth=2, **kin)
     await committed(store, ending(grandchild))
-    await born(store, test=True)
+    await created(store, test=True)
     below = sorted(each.head.instance_id for each in (child, grandchild))
     found = await store.descendants(root.head.instance_id, limit=10)
     assert [row.head.instance_id for row in found] == below
@@ -280,15 +280,15 @@ async def test_the_runs_below_a_root_are_found_however_deep_and_whether_open_or_
 
 
 async def test_nothing_is_written_for_a_run_that_was_removed(store: Store, other_store: Store) -> None:
-    held = await born(store, dispatched("call"), test=True)
+    held = await created(store, dispatched("call"), test=True)
     instance_id = held.head.instance_id
     kin = {"parent_id": instance_id, "parent_node_id": "call", "parent_scope": "", "root_id": instance_id}
     await other_store.append_cancel(tenant_id=TENANT, instance_id=instance_id, reason="stopped")
     await other_store.delete_test_instance(tenant_id=TENANT, instance_id=instance_id)
-    late = turn(held, completed("call"))
-    child = birth(new_head(now=await store.now(), test=True, depth=1, **kin))
+    late = transition(held, completed("call"))
+    child = new_run(new_head(now=await store.now(), test=True, depth=1, **kin))
     outcome = await store.commit([late, child])
-    assert (outcome.won, outcome.orphaned) == (set(), {child.instance_id})
+    assert (outcome.won, outcome.rejected) == (set(), {child.instance_id})
     assert not await store.extend(worker_id=WORKER, instance_ids=[instance_id], lease_ms=1_000)
     signal = await store.append_signal(tenant_id=TENANT, instance_id=instance_id, event="go", payload=NULL, key=None)
     assert (signal.row, signal.seq) == (None, None)
@@ -298,18 +298,20 @@ async def test_nothing_is_written_for_a_run_that_was_removed(store: Store, other
 # -- listing --------------------------------------------------------------------------------------
 async def test_runs_are_listed_newest_first_and_by_id_within_a_moment(store: Store) -> None:
     now = await store.now()
-    births = [birth(new_head(now=now + offset)) for offset in (3, 1, 2, 2, 2)]
-    await store.commit(births)
+    new_runs = [new_run(new_head(now=now + offset)) for offset in (3, 1, 2, 2, 2)]
+    await store.commit(new_runs)
     listed = await store.list_instances(tenant_id=TENANT, limit=10)
     order = [(row.head.created_at, row.head.instance_id) for row in listed]
-    assert order == sorted(((made.birth.created_at, made.instance_id) for made in births if made.birth), reverse=True)
+    assert order == sorted(
+        ((made.new_run.created_at, made.instance_id) for made in new_runs if made.new_run), reverse=True
+    )
 
 
 async def test_filters_say_which_runs_are_listed(store: Store) -> None:
     now = await store.now()
 
     async def make(**head: Any) -> str:
-        made = birth(new_head(now=now, **head))
+        made = new_run(new_head(now=now, **head))
         return (await committed(store, made)).head.instance_id
 
     early, middle, late = [await make(created_at=now + offset) for offset in (10, 20, 30)]
@@ -338,11 +340,11 @@ async def test_filters_say_which_runs_are_listed(store: Store) -> None:
 async def test_paging_is_exact_while_runs_are_born_and_end(store: Store) -> None:
     now = await store.now()
     heads = [new_head(now=now + number // 3) for number in range(20)]
-    await store.commit([birth(head) for head in heads])
+    await store.commit([new_run(head) for head in heads])
     seen: list[str] = []
     before: tuple[int, str] | None = None
     while page := await store.list_instances(tenant_id=TENANT, limit=3, before=before):
         seen += [row.head.instance_id for row in page]
         before = (page[-1].head.created_at, page[-1].head.instance_id)
-        await store.commit([ending(page[0]), birth(new_head(now=now + 1_000))])
+        await store.commit([ending(page[0]), new_run(new_head(now=now + 1_000))])
     assert sorted(seen) == sorted(head.instance_id for head in heads), "each exactly once, newcomers on no later page"

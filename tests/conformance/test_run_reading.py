@@ -9,12 +9,12 @@ import pytest
 
 from anabranch.engine.ports import ActivationPage, InstanceRow, Store
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.service.run_view import activations
+from anabranch.service.runs.run_view import activations
 from tests.conformance.building import (
     attempt_failed,
-    born,
     committed,
     completed,
+    created,
     dispatched,
     ending,
     event,
@@ -24,7 +24,7 @@ from tests.conformance.building import (
     row_of,
     signal_received,
     skipped,
-    turn,
+    transition,
     waiting,
 )
 
@@ -112,7 +112,7 @@ def whole(log: Sequence[Event]) -> ActivationPage:
 async def test_pages_of_activations_are_those_of_the_whole_log(
     store: Store, seed: int, kind: str, is_over: bool
 ) -> None:
-    row = await born(store, *(drawn_log(seed) if kind == "drawn" else coded_log(seed)), kind=kind)
+    row = await created(store, *(drawn_log(seed) if kind == "drawn" else coded_log(seed)), kind=kind)
     if is_over:
         row = await committed(store, ending(row))
     log = await store.read_log(row.head.instance_id)
@@ -135,15 +135,15 @@ async def test_pages_of_activations_are_those_of_the_whole_log(
 
 @pytest.mark.only_on("sqlite", "postgresql", because="payloads in memory are there anyway")
 async def test_a_run_is_read_without_the_outputs_of_its_nodes(store: Store) -> None:
-    row = await born(store, input_set("in"), dispatched("a"), completed("a", output="x" * 1_000))
+    row = await created(store, input_set("in"), dispatched("a"), completed("a", output="x" * 1_000))
     run = await store.read_run(row.head.instance_id, activations_max=10)
     assert run is not None and run.end is None and run.note is None
-    assert run.born.payload.value == {"input": "in"}
+    assert run.created.payload.value == {"input": "in"}
     assert [len(each.payload.raw) for each in run.activations.events] == [2, 2]
 
 
 async def test_the_end_of_a_run_is_read_with_it(store: Store) -> None:
-    row = await born(store)
+    row = await created(store)
     row = await committed(store, ending(row))
     run = await store.read_run(row.head.instance_id, activations_max=0)
     assert run is not None and run.end is not None
@@ -153,7 +153,7 @@ async def test_the_end_of_a_run_is_read_with_it(store: Store) -> None:
 
 async def test_a_page_of_activations_ends_once_outputs_have_enough_bytes(store: Store) -> None:
     rows = [row for number in range(5) for row in (dispatched(f"n{number}"), completed(f"n{number}", output="x" * 98))]
-    row = await born(store, input_set(), *rows)
+    row = await created(store, input_set(), *rows)
 
     async def page(bytes_max: int, after_seq: int = 0) -> tuple[list[str], int | None]:
         read = await store.read_activations(row.head.instance_id, after_seq=after_seq, limit=9, bytes_max=bytes_max)
@@ -193,7 +193,7 @@ async def test_a_page_of_activations_ends_once_outputs_have_enough_bytes(store: 
 async def test_a_coded_run_says_why_it_does_not_go_on_until_it_does(
     store: Store, rows: list[Event], says: str | None
 ) -> None:
-    row = await born(store, input_set(), event(EventType.NODE_DISPATCHED, attempt=1), *rows, kind="coded")
+    row = await created(store, input_set(), event(EventType.NODE_DISPATCHED, attempt=1), *rows, kind="coded")
     run = await store.read_run(row.head.instance_id, activations_max=1)
     assert run is not None
     assert (None if run.note is None else run.note.payload.value["code"]) == says
@@ -207,7 +207,7 @@ async def test_outputs_of_nodes_at_the_root_are_read_in_the_order_of_the_log(sto
         completed("d", "each[0]", output=4),
         failed("e"),
     ]
-    row = await born(store, input_set(), *rows)
+    row = await created(store, input_set(), *rows)
     found = await store.read_outputs(row.head.instance_id, ["a", "b", "d", "e"])
     assert [(each.node_id, each.payload.value) for each in found] == [("b", 2), ("a", 1)]
     assert await store.read_outputs(row.head.instance_id, []) == []
@@ -224,7 +224,7 @@ async def test_only_rows_about_signals_and_their_waits_are_read_for_them(store: 
         waiting("any", events={"stop": None, "go": {"n": 1}}),
         completed("nap"),
     ]
-    row = await born(store, input_set(), *rows)
+    row = await created(store, input_set(), *rows)
     run = row.head.instance_id
     found = await store.read_signal_waits(run, after_seq=0, open_waits=[])
     assert [each.seq for each in found] == [103, 104, 105, 106, 107]
@@ -243,8 +243,8 @@ async def test_a_run_that_is_not_there_reads_as_absent(store: Store, instance_id
 
 
 async def test_a_run_without_any_activation_has_none(store: Store) -> None:
-    row: InstanceRow = await born(store)
+    row: InstanceRow = await created(store)
     run = await store.read_run(row.head.instance_id, activations_max=5)
     assert run is not None and run.activations.events in ((), []) and run.activations.next_seq is None
     assert (await row_of(store, row.head.instance_id)).status is Status.RUNNING
-    assert turn(row).events == []
+    assert transition(row).events == []

@@ -18,27 +18,27 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
-from anabranch.engine.ports import Turn
+from anabranch.engine.ports import Transition
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import open_store
-from anabranch.engine.store.faults import LocksHeld
-from anabranch.engine.store.postgresql import PostgresqlDialect
-from anabranch.engine.store.state_manager import SqlStore
-from anabranch.engine.store.timeouts import Timeouts
+from anabranch.engine.store.postgresql.dialect import PostgresqlDialect
+from anabranch.engine.store.postgresql.timeouts import Timeouts
+from anabranch.engine.store.sql.faults import LocksHeld
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DatabaseAway, StoreUnavailable
 from tests.chaos.proxy import Proxy, socket_of
 from tests.conformance.building import (
     LEASE_MS,
     TENANT,
     WORKER,
-    birth,
-    born,
     born_many,
     completed,
+    created,
     dispatched,
     new_head,
+    new_run,
     row_of,
-    turn,
+    transition,
 )
 from tests.conformance.locking import lock, waiting_backend
 from tests.conformance.test_families import child_of, failing, wakes
@@ -99,13 +99,13 @@ async def committing_backends(store: SqlStore) -> set[int]:
     return set(await asyncio.gather(*(store.commit_turns(pid, may_wait=False) for _ in count)))
 
 
-async def new_birth(store: SqlStore, **head: object) -> Turn:
-    return birth(new_head(now=await store.now(), **head))
+async def new_birth(store: SqlStore, **head: object) -> Transition:
+    return new_run(new_head(now=await store.now(), **head))
 
 
-def ends(row: object) -> Turn:
-    """The turn that completes a child, and wakes its parent."""
-    return turn(row, completed("x"), status=Status.COMPLETED, release=True, **wakes(row))  # type: ignore[arg-type]
+def ends(row: object) -> Transition:
+    """The transition that completes a child, and wakes its parent."""
+    return transition(row, completed("x"), status=Status.COMPLETED, release=True, **wakes(row))  # type: ignore[arg-type]
 
 
 # -- nobody answers -------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ async def test_a_frozen_backend_costs_a_statement_its_deadline_and_its_connectio
     backends = await committing_backends(store)
     with frozen(*backends):
         began = time.monotonic()
-        lost = [asyncio.create_task(store.commit([turn(row, dispatched("a"))])) for row in rows[:2]]
+        lost = [asyncio.create_task(store.commit([transition(row, dispatched("a"))])) for row in rows[:2]]
         async with asyncio.timeout(SOON_S):
             assert await store.get_instance(rows[0].head.instance_id) == rows[0], "reads go on"
         for attempt in lost:
@@ -124,20 +124,20 @@ async def test_a_frozen_backend_costs_a_statement_its_deadline_and_its_connectio
                 await attempt
         assert TIMEOUTS.client_s <= time.monotonic() - began < TIMEOUTS.client_s + SOON_S
         async with asyncio.timeout(SOON_S):
-            outcome = await store.commit([turn(rows[2], dispatched("a"))])
+            outcome = await store.commit([transition(rows[2], dispatched("a"))])
         assert outcome.won == {rows[2].head.instance_id}, "new connections have taken the place of the frozen ones"
         assert not backends & await committing_backends(store)
 
 
 async def test_a_proxy_that_falls_silent_is_an_outage_after_the_deadline(postgres_url: str) -> None:
     async with Proxy(socket_of(postgres_url), seed=1) as proxy, opened(proxy.url_of(postgres_url)) as store:
-        row = await born(store)
+        row = await created(store)
         assert store.dialect.pooled is False  # type: ignore[attr-defined]
         proxy.silence_those_open()
         with pytest.raises(StoreUnavailable, match="no answer within"):
-            await store.commit([turn(row, dispatched("a"))])
+            await store.commit([transition(row, dispatched("a"))])
         async with asyncio.timeout(SOON_S):
-            assert (await store.commit([turn(row, dispatched("a"))])).won
+            assert (await store.commit([transition(row, dispatched("a"))])).won
 
         proxy.fall_silent()
         began = time.monotonic()
@@ -148,9 +148,9 @@ async def test_a_proxy_that_falls_silent_is_an_outage_after_the_deadline(postgre
 
 async def test_closing_waits_for_nobody_longer_than_it_is_told(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
-        row = await born(store)
+        row = await created(store)
         with frozen(*await committing_backends(store)):
-            lost = asyncio.create_task(store.commit([turn(row, dispatched("a"))]))
+            lost = asyncio.create_task(store.commit([transition(row, dispatched("a"))]))
             await asyncio.sleep(0)
             began = time.monotonic()
             await store.stop(patience_s=0.2)
@@ -161,10 +161,10 @@ async def test_closing_waits_for_nobody_longer_than_it_is_told(postgres_url: str
 
 
 async def test_who_asks_whether_commits_get_through_is_told_that_they_do_not(store: SqlStore) -> None:
-    row = await born(store)
+    row = await created(store)
     await store.check_commits()
     with frozen(*await committing_backends(store)):
-        lost = asyncio.create_task(store.commit([turn(row, dispatched("a"))]))
+        lost = asyncio.create_task(store.commit([transition(row, dispatched("a"))]))
         with pytest.raises((StoreUnavailable, TimeoutError)):
             async with asyncio.timeout(TIMEOUTS.client_s - SOON_S):
                 await store.check_commits()
@@ -172,7 +172,7 @@ async def test_who_asks_whether_commits_get_through_is_told_that_they_do_not(sto
             await lost
         with pytest.raises(StoreUnavailable, match="the last commit failed: the database cannot be reached"):
             await store.check_commits()
-        await store.commit([turn(row, dispatched("a"))])
+        await store.commit([transition(row, dispatched("a"))])
         await store.check_commits()
 
 
@@ -237,13 +237,13 @@ async def test_commits_of_others_do_not_wait_for_two_parents_that_are_locked(
 ) -> None:
     parents = await born_many(store, 2)
     children = [await child_of(parent, store) for parent in parents]
-    bystander = await born(store)
+    bystander = await created(store)
     async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
         for parent in parents:
             await lock(locker, parent.head.instance_id, "SHARE")
         stuck = [asyncio.create_task(store.commit([ends(child)])) for child in children]
         async with asyncio.timeout(SOON_S):
-            await store.commit([turn(bystander, dispatched("a"))])
+            await store.commit([transition(bystander, dispatched("a"))])
             await store.commit([await new_birth(store, idempotency_key="k")])
             assert await store.list_instances(tenant_id=TENANT, limit=10)
             await store.check_commits()
@@ -252,7 +252,7 @@ async def test_commits_of_others_do_not_wait_for_two_parents_that_are_locked(
         assert not any(outcome.won for outcome in outcomes)
     for child in children:
         outcome = await store.commit([ends(child)], may_wait=True)
-        assert outcome.won == {child.head.instance_id}, "the same turn wins once the lock is gone"
+        assert outcome.won == {child.head.instance_id}, "the same transition wins once the lock is gone"
 
 
 async def test_neither_reads_nor_commits_share_a_connection_with_a_wait_for_a_lock(postgres_url: str) -> None:
@@ -262,7 +262,7 @@ async def test_neither_reads_nor_commits_share_a_connection_with_a_wait_for_a_lo
     await store.start()
     parents = await born_many(store, 2 * store.commits_in_flight_max)
     children = [await child_of(parent, store) for parent in parents]
-    bystander = await born(store)
+    bystander = await created(store)
     async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
         for parent in parents:
             await lock(locker, parent.head.instance_id, "SHARE")
@@ -273,7 +273,7 @@ async def test_neither_reads_nor_commits_share_a_connection_with_a_wait_for_a_lo
         ]
         await waiting_backend(locker)
         async with asyncio.timeout(2 * SOON_S):
-            await store.commit([turn(bystander, dispatched("a"))])
+            await store.commit([transition(bystander, dispatched("a"))])
             assert await store.list_instances(tenant_id=TENANT, limit=10)
             await store.extend(worker_id=WORKER, instance_ids=[bystander.head.instance_id], lease_ms=LEASE_MS)
         assert not any(task.done() for task in stuck)
@@ -284,8 +284,8 @@ async def test_neither_reads_nor_commits_share_a_connection_with_a_wait_for_a_lo
 async def test_what_shares_a_batch_with_a_locked_family_is_written(store: SqlStore, postgres_url: str) -> None:
     parents = await born_many(store, 2)
     first, second = [await child_of(parent, store) for parent in parents]
-    bystander = await born(store)
-    batch = [ends(first), ends(second), turn(bystander, dispatched("a"))]
+    bystander = await created(store)
+    batch = [ends(first), ends(second), transition(bystander, dispatched("a"))]
     async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
         await lock(locker, parents[0].head.instance_id)
         outcome = await store.commit(batch)
@@ -298,7 +298,7 @@ async def test_what_shares_a_batch_with_a_locked_family_is_written(store: SqlSto
 async def test_a_parent_whose_child_is_locked_is_not_written_without_cancelling_it(
     store: SqlStore, postgres_url: str
 ) -> None:
-    parent = await born(store)
+    parent = await created(store)
     child = await child_of(parent, store)
     async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
         await lock(locker, child.head.instance_id)
@@ -345,8 +345,8 @@ async def test_a_cancel_gives_its_connection_back_while_it_waits_for_a_lock(stor
 async def test_a_lock_that_is_never_given_back_is_said_to_be_one(
     store: SqlStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.engine.store.lanes.LOCK_PATIENCE_S", 0.0)
-    row = await born(store)
+    monkeypatch.setattr("anabranch.engine.store.sql.database_threads.LOCK_PATIENCE_S", 0.0)
+    row = await created(store)
     async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
         await lock(locker, row.head.instance_id)
         with pytest.raises(LocksHeld, match="lock timeout"):
@@ -356,7 +356,7 @@ async def test_a_lock_that_is_never_given_back_is_said_to_be_one(
 async def test_a_process_that_freezes_within_a_transaction_loses_it_and_its_locks(
     store: SqlStore, other_store: SqlStore
 ) -> None:
-    row = await born(store)
+    row = await created(store)
     holds, wakes_up = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from anabranch.engine.audit_trail import CUT, AuditEntry
 from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.records.audit_trail import CUT, AuditEntry
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store import AuditTable, PurgeFilter, upkeep
-from anabranch.engine.store.purging import FIRST_PLACE
-from anabranch.engine.store.sqlite import PAGES_GIVEN_BACK, SqliteDialect
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store import AuditTable, PurgeFilter
+from anabranch.engine.store.sql import upkeep
+from anabranch.engine.store.sql.purging import FIRST_PLACE
+from anabranch.engine.store.sql.store import SqlStore
+from anabranch.engine.store.sqlite.dialect import PAGES_GIVEN_BACK, SqliteDialect
 from anabranch.service.audit_log import AuditLog
 from anabranch.service.purge import Purge
-from tests.conformance.building import TENANT, born, committed, completed, ending, input_set, new_id, turn
+from tests.conformance.building import TENANT, committed, completed, created, ending, input_set, new_id, transition
 
 DAY_MS = 86_400_000
 only_sql = pytest.mark.only_on("sqlite", "postgresql", because="the memory store has no such tables")
@@ -36,7 +37,7 @@ _SUBSCRIPTION = text("""
 
 
 async def ended(store: Store, *, output: Any = None, **head: Any) -> InstanceRow:
-    row = await born(store, input_set(), completed("a", output=output), **head)
+    row = await created(store, input_set(), completed("a", output=output), **head)
     return await committed(store, ending(row))
 
 
@@ -67,7 +68,7 @@ async def test_space_is_given_back_in_small_steps(store: SqlStore) -> None:
     steps = 1
     while await store.give_back_space():
         steps += 1
-        await born(store)  # commits go in between
+        await created(store)  # commits go in between
     assert steps > 6_000_000 / 4_096 / PAGES_GIVEN_BACK - 1
     assert await store.disk_bytes() < 1_000_000
     assert await store.get_instance(rows[0].head.instance_id) is None
@@ -229,12 +230,12 @@ async def test_a_row_that_is_put_back_before_the_cut_shows(store: SqlStore) -> N
 @only_sql
 async def test_a_purge_takes_the_ended_runs_that_are_meant_and_no_other(store: SqlStore) -> None:
     workflow = await saved(store, "orders")
-    parent = await born(store)
+    parent = await created(store)
     child = await ended(store, parent_id=parent.head.instance_id)
     other_tenant = await ended(store, tenant_id="other")
-    await born(store)
+    await created(store)
     plain, of_workflow = await ended(store), await ended(store, workflow_id=workflow)
-    failed = await born(store)
+    failed = await created(store)
     await store.append_cancel(tenant_id=TENANT, instance_id=failed.head.instance_id, reason="no")
     purge = Purge(store)
 
@@ -258,9 +259,9 @@ async def test_a_purge_takes_the_ended_runs_that_are_meant_and_no_other(store: S
 
 @only_sql
 async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.engine.store.purging.RUNS_AT_ONCE", 2)
-    monkeypatch.setattr("anabranch.engine.store.purging.RUNS_LOOKED_AT", 3)
-    monkeypatch.setattr("anabranch.engine.store.purging.LOGS_LOOKED_AT", 2)
+    monkeypatch.setattr("anabranch.engine.store.sql.purging.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("anabranch.engine.store.sql.purging.RUNS_LOOKED_AT", 3)
+    monkeypatch.setattr("anabranch.engine.store.sql.purging.LOGS_LOOKED_AT", 2)
     monkeypatch.setattr(upkeep, "EVENTS_REMOVED_MAX", 3)
     for _ in range(7):
         await ended(store)
@@ -275,8 +276,8 @@ async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pyte
 
 @only_sql
 async def test_a_purge_removes_orphans_and_says_so(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.engine.store.purging.LOGS_LOOKED_AT", 3)
-    rows = [await born(store) for _ in range(4)]
+    monkeypatch.setattr("anabranch.engine.store.sql.purging.LOGS_LOOKED_AT", 3)
+    rows = [await created(store) for _ in range(4)]
     for row in rows[:2]:
         await execute(store, "DELETE FROM workflow_instances WHERE instance_id = :id", id=row.head.instance_id)
     workflow = await saved(store, "orders")
@@ -289,4 +290,4 @@ async def test_a_purge_removes_orphans_and_says_so(store: SqlStore, monkeypatch:
     again = await purge.purge(tenant_id=TENANT, actor="cli")
     assert (again.orphaned_logs, again.orphaned_versions) == (0, 0)
     assert len(await store.read_log(rows[2].head.instance_id)) == 1
-    assert turn(rows[2]).events == []
+    assert transition(rows[2]).events == []

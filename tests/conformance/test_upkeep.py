@@ -11,23 +11,24 @@ from sqlalchemy import text
 
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store import AuditTable, upkeep
-from anabranch.engine.store.dialect import ENDS_SETTLE_MS
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store import AuditTable
+from anabranch.engine.store.sql import upkeep
+from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import NotFound, RunIsOpen
 from tests.conformance.building import (
     NAP_MS,
     TENANT,
     assert_unchanged,
-    birth,
-    born,
     committed,
     completed,
+    created,
     ending,
     new_head,
+    new_run,
     parked,
     row_of,
-    turn,
+    transition,
 )
 from tests.conformance.locking import waiting_backend
 
@@ -44,7 +45,7 @@ async def saved(store: Store, name: str = "orders") -> str:
 
 async def ended(store: Store, **head: Any) -> InstanceRow:
     """A run that has ended."""
-    return await committed(store, ending(await born(store, **head)))
+    return await committed(store, ending(await created(store, **head)))
 
 
 async def over(store: Store, **head: Any) -> InstanceRow:
@@ -70,14 +71,14 @@ async def counters(store: Store) -> int:
 # -- counting -------------------------------------------------------------------------------------
 async def test_runs_are_counted_by_workflow_and_status(store: Store) -> None:
     orders, refunds = await saved(store, "orders"), await saved(store, "refunds")
-    await born(store, workflow_id=orders, worker_id=None)
-    await born(store, workflow_id=orders)
+    await created(store, workflow_id=orders, worker_id=None)
+    await created(store, workflow_id=orders)
     await parked(store, available_at=None, workflow_id=orders)
     for days in (1, 30, 365):
         await ended(store, workflow_id=orders, retention_days=days)
-    cancelled = await born(store, workflow_id=refunds)
+    cancelled = await created(store, workflow_id=refunds)
     await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
-    await born(store, workflow_id=None, test=True)
+    await created(store, workflow_id=None, test=True)
     await ended(store, workflow_id=orders, test=True)
     await ended(store, workflow_id=orders, tenant_id="other")
     assert await store.count_runs(tenant_id=TENANT) == {
@@ -94,7 +95,7 @@ async def test_folding_changes_no_count_however_often_and_in_what_chunks(store: 
     runs = [await ended(store, workflow_id=orders, retention_days=1 + number % 3) for number in range(10)]
     for number, row in enumerate(runs):
         await age(store, row, milliseconds=MINUTE_MS + number)
-    await born(store, workflow_id=orders)
+    await created(store, workflow_id=orders)
     before = await store.count_runs(tenant_id=TENANT)
     assert before == {orders: {Status.RUNNING: 1, Status.COMPLETED: 10}}
     assert await counters(store) == 0
@@ -115,9 +116,9 @@ async def test_folding_changes_no_count_however_often_and_in_what_chunks(store: 
 @only_sql
 async def test_many_that_ended_in_one_moment_are_one_chunk(store: Store) -> None:
     orders = await saved(store)
-    births = [birth(new_head(now=await store.now(), workflow_id=orders)) for _ in range(9)]
-    await store.commit(births)
-    rows = [await row_of(store, made.instance_id) for made in births]
+    new_runs = [new_run(new_head(now=await store.now(), workflow_id=orders)) for _ in range(9)]
+    await store.commit(new_runs)
+    rows = [await row_of(store, made.instance_id) for made in new_runs]
     await store.commit([ending(row) for row in rows])
     assert isinstance(store, SqlStore)
     await store.write(lambda connection: connection.execute(text("UPDATE workflow_instances SET completed_at = 1000")))
@@ -151,7 +152,7 @@ async def test_nothing_is_settled_that_a_transaction_still_under_way_may_bring(
     store: Store, locker: psycopg.AsyncConnection
 ) -> None:
     assert isinstance(store, SqlStore)
-    slow = await born(store)
+    slow = await created(store)
     # Another process, stopped in the middle of its transaction, which has ended a run.
     await locker.execute(
         "UPDATE workflow_instances SET completed_at = 1 WHERE instance_id = %s", [slow.head.instance_id]
@@ -184,7 +185,7 @@ async def test_a_count_shows_one_moment_even_if_a_fold_is_committed_within(
 # -- removing -------------------------------------------------------------------------------------
 async def test_what_has_ended_is_removed_with_its_log_when_its_time_is_over(store: Store) -> None:
     gone = await over(store, idempotency_key="order-1")
-    kept, running = await ended(store, retention_days=1), await born(store, retention_days=0)
+    kept, running = await ended(store, retention_days=1), await created(store, retention_days=0)
     waiting = await parked(store, available_at=None, retention_days=0)
     assert await store.remove_expired(limit=10) == 1
     assert await store.get_instance(gone.head.instance_id) is None
@@ -192,7 +193,7 @@ async def test_what_has_ended_is_removed_with_its_log_when_its_time_is_over(stor
     for row in (kept, running, waiting):
         await assert_unchanged(store, row)
     assert await store.remove_expired(limit=10) == 0
-    again = await born(store, idempotency_key="order-1")
+    again = await created(store, idempotency_key="order-1")
     assert again.head.instance_id != gone.head.instance_id, "its key has gone with it"
 
 
@@ -206,8 +207,8 @@ async def test_no_more_are_removed_at_once_than_asked(store: Store) -> None:
 async def test_runs_with_long_logs_are_removed_a_few_at_a_time(store: Store) -> None:
     half = upkeep.EVENTS_REMOVED_MAX // 2
     for _ in range(3):
-        row = await born(store, retention_days=0)
-        row = await committed(store, turn(row, *(completed(f"n{number}") for number in range(half))))
+        row = await created(store, retention_days=0)
+        row = await committed(store, transition(row, *(completed(f"n{number}") for number in range(half))))
         await committed(store, ending(row))
     assert [await store.remove_expired(limit=100) for _ in range(3)] == [2, 1, 0]
 
@@ -225,10 +226,10 @@ async def test_the_retention_of_each_run_counts_from_its_end(store: Store) -> No
 
 
 async def test_a_child_stays_as_long_as_its_parent_is_open(store: Store) -> None:
-    parent = await born(store, retention_days=0)
+    parent = await created(store, retention_days=0)
     root_id = parent.head.instance_id
     family = {"parent_id": root_id, "root_id": root_id, "parent_node_id": "call", "parent_scope": "", "depth": 1}
-    children = [await born(store, **family, retention_days=0, parent_waits=waits) for waits in (False, True)]
+    children = [await created(store, **family, retention_days=0, parent_waits=waits) for waits in (False, True)]
     for child in children:
         await committed(store, ending(child))
     assert await store.remove_expired(limit=10) == 0
@@ -294,19 +295,19 @@ async def test_nobody_waits_for_a_process_that_stands_still_in_its_upkeep(
 # -- deleting one run -----------------------------------------------------------------------------
 async def test_an_ended_run_is_deleted_with_its_log_and_its_count(store: Store) -> None:
     orders = await saved(store)
-    doomed, kept = [await ended(store, workflow_id=orders) for _ in range(2)]
+    to_cancel, kept = [await ended(store, workflow_id=orders) for _ in range(2)]
     if isinstance(store, SqlStore):
-        for row in (doomed, kept):
+        for row in (to_cancel, kept):
             await age(store, row)
         await store.fold_counts(limit=10)
         assert await counters(store) == 2
-    await store.delete_run(tenant_id=TENANT, instance_id=doomed.head.instance_id)
-    assert await store.get_instance(doomed.head.instance_id) is None
-    assert await store.read_log(doomed.head.instance_id) == []
+    await store.delete_run(tenant_id=TENANT, instance_id=to_cancel.head.instance_id)
+    assert await store.get_instance(to_cancel.head.instance_id) is None
+    assert await store.read_log(to_cancel.head.instance_id) == []
     assert await store.get_instance(kept.head.instance_id) is not None
     assert await store.count_runs(tenant_id=TENANT) == {orders: {Status.COMPLETED: 1}}
     with pytest.raises(NotFound):
-        await store.delete_run(tenant_id=TENANT, instance_id=doomed.head.instance_id)
+        await store.delete_run(tenant_id=TENANT, instance_id=to_cancel.head.instance_id)
 
 
 async def test_an_ended_run_that_no_counter_has_yet_is_deleted_too(store: Store) -> None:
@@ -317,7 +318,7 @@ async def test_an_ended_run_that_no_counter_has_yet_is_deleted_too(store: Store)
 
 
 async def test_open_runs_and_children_of_open_parents_are_not_deleted(store: Store) -> None:
-    parent = await born(store)
+    parent = await created(store)
     of_parent = {"parent_id": parent.head.instance_id, "parent_node_id": "n", "parent_scope": "", "parent_waits": False}
     child = await ended(store, **of_parent)
     for row in (parent, child):
@@ -353,7 +354,7 @@ async def test_runs_are_counted_and_listed_by_version(store: Store) -> None:
     orders = await saved(store)
     for version in (1, 2, 2):
         await ended(store, workflow_id=orders, workflow_version=version)
-    await born(store, workflow_id=orders, workflow_version=2)
+    await created(store, workflow_id=orders, workflow_version=2)
     await ended(store, workflow_id=orders, workflow_version=2, test=True)
     counts = await store.count_runs_by_version(tenant_id=TENANT, workflow_id=orders)
     assert {version: sum(of.values()) for version, of in counts.items()} == {1: 1, 2: 3}

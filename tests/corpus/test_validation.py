@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.compile import compile_plan
-from anabranch.engine.rules.validate import validate
+from anabranch.engine.rules.graph.compile import compile_plan
+from anabranch.engine.rules.graph.validate import validate
 from anabranch.handlers.registry import builtin_types
 
 GRAPHS = [json.loads(line) for line in (Path(__file__).parent / "real_graphs.jsonl").read_text().splitlines()]

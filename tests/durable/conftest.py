@@ -12,9 +12,9 @@ import pytest
 from anabranch.app import build
 from anabranch.durable import calls
 from anabranch.durable.definition import Registry, Workflow
-from anabranch.engine.rules import turn
+from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.events import Event, Status
-from anabranch.service import House
+from anabranch.service import AppServices
 from anabranch.settings import Settings
 
 TENANT = "default"
@@ -36,21 +36,21 @@ class Parked:
 
 
 class Place:
-    """A process: its house, and the verbs that tests use most."""
+    """A process: its process, and the verbs that tests use most."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, services: AppServices) -> None:
+        self.services = services
         self.parked = Parked()
-        house.engine.observers.add(self.parked)
+        services.engine.observers.add(self.parked)
 
     async def start(self, workflow: str, input_: Any = None, **options: Any) -> str:
         """Start a run; its id."""
-        started = await self.house.workflows.execute_workflow(workflow, input_, tenant_id=TENANT, **options)
+        started = await self.services.workflows.execute_workflow(workflow, input_, tenant_id=TENANT, **options)
         return started.instance_id
 
     async def run_of(self, run_id: str) -> dict[str, Any]:
         """The run as REST shows it."""
-        return await self.house.workflows.get_run(run_id, tenant_id=TENANT)
+        return await self.services.workflows.get_run(run_id, tenant_id=TENANT)
 
     async def ended(self, run_id: str) -> dict[str, Any]:
         """The run, once it has ended."""
@@ -61,7 +61,7 @@ class Place:
 
         def parked(run: dict[str, Any]) -> bool:
             has_waited = run["status"] == "WAITING" or run_id in self.parked.ids
-            return has_waited and not self.house.engine.orchestrator.holds(run_id)
+            return has_waited and not self.services.engine.orchestrator.holds(run_id)
 
         return await self.until(run_id, parked)
 
@@ -75,11 +75,11 @@ class Place:
 
     async def signal(self, run_id: str, event: str, payload: Any = None, key: str | None = None) -> bool:
         """Send a signal; was a fitting wait open?"""
-        return await self.house.workflows.send_signal(run_id, event, payload, tenant_id=TENANT, key=key)
+        return await self.services.workflows.send_signal(run_id, event, payload, tenant_id=TENANT, key=key)
 
     async def rows(self, run_id: str) -> list[tuple[str, str, str, int]]:
         """The log in short: (event type, node id, scope, attempt)."""
-        log = await self.house.workflows.get_log(run_id, tenant_id=TENANT)
+        log = await self.services.workflows.get_log(run_id, tenant_id=TENANT)
         return [(row["eventType"], row["nodeID"], row["scope"], row["nodeAttempt"]) for row in log]
 
 
@@ -89,7 +89,7 @@ MakePlace = Callable[..., Awaitable[Place]]
 @pytest.fixture(autouse=True)
 def parked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is due within a second be parked too, and only what is due at once keep its worker."""
-    for module in (turn, calls):
+    for module in (transition, calls):
         monkeypatch.setattr(module, "PARK_AFTER_MS", PARK_AFTER_MS)
 
 
@@ -100,7 +100,7 @@ async def make_place(database_url: str) -> AsyncIterator[MakePlace]:
 
         async def make(*workflows: Workflow, works: bool = True, **settings: Any) -> Place:
             app = build(Settings(database_url=database_url, **settings))
-            house = await open_ones.enter_async_context(app.opened_house(works=works, code=Registry(workflows)))
-            return Place(house)
+            services = await open_ones.enter_async_context(app.open_services(works=works, code=Registry(workflows)))
+            return Place(services)
 
         yield make

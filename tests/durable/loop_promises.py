@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.engine.rules.stimuli import BodyBlocked
+from anabranch.engine.rules.stimuli import FunctionBlocked
 from anabranch.errors import NotInWorkflow, WorkflowStuck
 from tests.durable.loop_programs import PROGRAMS, Function
 from tests.durable.loop_world import World, in_virtual_time, lived
@@ -30,7 +30,7 @@ def promise(check: Callable[[], None]) -> Callable[[], None]:
 def _same_on_every_replay(function: Function, seed: int) -> None:
     once, often = lived(function, seed=seed), lived(function, seed=seed, unwinds=True)
     assert not isinstance(once.outcome, BaseException), once.outcome
-    assert not isinstance(once.outcome, BodyBlocked), once.outcome
+    assert not isinstance(once.outcome, FunctionBlocked), once.outcome
     assert json.dumps(often.outcome, default=str) == json.dumps(once.outcome, default=str)
     assert often.trace == once.trace
     assert often.log == once.log
@@ -312,7 +312,7 @@ def changed_code_is_found_at_once_though_it_has_timers() -> None:
 
     world = _stopped(before, commits=3)
     blocked = _continued(world, after).outcome
-    assert isinstance(blocked, BodyBlocked), blocked
+    assert isinstance(blocked, FunctionBlocked), blocked
     message = blocked.message.partition(" (it was recorded with Python ")[0]
     assert message == "it waits without having asked for second, which its log has: the code has changed"
 

@@ -14,19 +14,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from anabranch.durable.body import BodyRun
+from anabranch.durable.body import FunctionRun
 from anabranch.durable.context import Context
 from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
-from anabranch.engine.desk import Desk
 from anabranch.engine.handling import Helpers
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues.slots import Slots
 from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.context import Context as NoContext
+from anabranch.engine.rules.drawn.context import Context as NoContext
 from anabranch.engine.rules.events import EventType
-from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, NodeResult, StepReport
+from anabranch.engine.rules.stimuli import FunctionBlocked, FunctionSuspended, NodeResult, StepReport
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.run_access import RunAccess
 from anabranch.errors import NonRetryable
 from tests.durable.loop_programs import Function
 from tests.spec.coded import BIRTH_MS, Coded, raised, returned
@@ -78,7 +78,7 @@ class World:
     outcome: Any = None
 
     # -- what the function sees -----------------------------------------------------------
-    def context(self, body: BodyRun) -> Context:
+    def context(self, body: FunctionRun) -> Context:
         """`ctx`, with `work` and `fail`: a step each."""
         nobody = cast(Any, None)
         helpers = Helpers(
@@ -122,10 +122,10 @@ class World:
         await self._perform(key)
         raise NonRetryable(key)
 
-    # -- the desk -------------------------------------------------------------------------
+    # -- the run access -------------------------------------------------------------------------
     @property
     def journal(self) -> CodedState:
-        """See `engine.desk.Desk`."""
+        """See `engine.run_access.RunAccess`."""
         return self.run.state
 
     def report(self, report: StepReport) -> None:
@@ -146,7 +146,7 @@ class World:
             self.trace = []
             slots = Slots(lambda: None)
             slots.concurrency = 1
-            body = BodyRun(cast(Desk, self), self.journal, cast(Clock, self), slots.take())
+            body = FunctionRun(cast(RunAccess, self), self.journal, cast(Clock, self), slots.take())
             job = asyncio.create_task(body.run(self._coroutine(body)))
             await self._until_cut_short(job, body.settled)
             if self._has_committed_enough:
@@ -167,7 +167,7 @@ class World:
             await self._until_woken()
         raise AssertionError("it does not end")
 
-    async def _coroutine(self, body: BodyRun) -> Any:
+    async def _coroutine(self, body: FunctionRun) -> Any:
         return await self.function(self.context(body), None)
 
     async def _until_cut_short(self, job: asyncio.Task[Any], settled: Callable[[], None]) -> None:
@@ -214,10 +214,10 @@ class World:
             self.run.when(raised())
             return True
         self.outcome = job.result()
-        if isinstance(self.outcome, BodySuspended | BodyBlocked):
+        if isinstance(self.outcome, FunctionSuspended | FunctionBlocked):
             self.run.when(NodeResult("", "", 1, self.outcome))
             self.commits += 1
-            return isinstance(self.outcome, BodyBlocked)
+            return isinstance(self.outcome, FunctionBlocked)
         self.run.when(returned(Payload.of(self.outcome).value))
         return True
 

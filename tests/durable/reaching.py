@@ -43,7 +43,7 @@ async def reached(kind: str, database_url: str) -> AsyncIterator[Reach]:
     if kind == "database":
         yield Reach(database_url, {})
         return
-    async with build(Settings(database_url=database_url)).opened_house(works=False) as house:
-        keys = {tenant: house.access.add_own_key(tenant_id=tenant, role=Role.OPERATOR).key for tenant in TENANTS}
-        async with listening(build_application(house)) as url:
+    async with build(Settings(database_url=database_url)).open_services(works=False) as services:
+        keys = {tenant: services.access.add_own_key(tenant_id=tenant, role=Role.OPERATOR).key for tenant in TENANTS}
+        async with listening(build_application(services)) as url:
             yield Reach(url, keys)

@@ -329,7 +329,7 @@ async def test_a_wait_that_was_cancelled_takes_no_signal_from_the_next_one(
     released[0].set()
     await place.waiting(run_id)
     if elsewhere:
-        await place.house.engine.stop()
+        await place.services.engine.stop()
         place = await make_place(asks_twice)
 
     assert await place.signal(run_id, "approve", {"n": 1})

@@ -80,7 +80,7 @@ async def test_a_changed_body_does_nothing_and_the_run_waits_with_a_note(make_pl
     old = await make_place(version_of(before))
     run_id = await old.start("changes")
     await old.waiting(run_id)
-    await old.house.engine.stop()
+    await old.services.engine.stop()
     new = await make_place(version_of(changed))
     await new.signal(run_id, "go")
 
@@ -98,7 +98,7 @@ async def test_the_run_goes_on_with_the_code_that_fits(make_place: MakePlace) ->
     run_id = await started_elsewhere(make_place)
     await wrong.signal(run_id, "go")
     await wrong.until(run_id, is_blocked("NONDETERMINISM"))
-    await wrong.house.engine.stop()
+    await wrong.services.engine.stop()
 
     right = await make_place(version_of(before))
     run = await right.ended(run_id)
@@ -111,7 +111,7 @@ async def started_elsewhere(make_place: MakePlace) -> str:
     old = await make_place(version_of(before))
     run_id = await old.start("changes")
     await old.waiting(run_id)
-    await old.house.engine.stop()
+    await old.services.engine.stop()
     return run_id
 
 
@@ -169,7 +169,7 @@ async def left_waiting(make_place: MakePlace, deployment: Workflow) -> str:
     old = await make_place(deployment)
     run_id = await old.start("changes")
     await old.waiting(run_id)
-    await old.house.engine.stop()
+    await old.services.engine.stop()
     return run_id
 
 

@@ -61,7 +61,7 @@ async def start(server: Place, url: str, directory: Path, name: str) -> str:
 
 async def is_registered(server: Place, name: str) -> bool:
     try:
-        await server.house.workflows.get_workflow_by_id(name, tenant_id="default")
+        await server.services.workflows.get_workflow_by_id(name, tenant_id="default")
     except NotFound:
         return False
     return True

@@ -7,7 +7,7 @@ import pytest
 from tests.durable.loop_promises import PROMISES
 from tests.simulation.patching import Patch, patched
 
-_BODY = "durable.body:BodyRun"
+_BODY = "durable.body:FunctionRun"
 _LOOP = "durable.workflow_loop:WorkflowLoop"
 
 MUTANTS: dict[str, tuple[Patch, ...]] = {
@@ -16,7 +16,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
             f"{_BODY}._advance",
             "self._loop.drain()",
             "(self._calls.has(Stage.ENDED)"
-            " and self._replay.next(self._journal.endings, settled_seq=self._desk.settled_seq))"
+            " and self._replay.next(self._journal.endings, settled_seq=self._run_access.settled_seq))"
             " or self._loop.drain()",
         ),
     ),
@@ -44,7 +44,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     "a timer that is cancelled keeps its row open": (
-        Patch(f"{_BODY}._timer_cancelled", "self._give_up(timer.owner)", "pass"),
+        Patch(f"{_BODY}._timer_cancelled", "self._cancel_step(timer.owner)", "pass"),
     ),
     "a timer is recorded as soon as it is set": (
         Patch(
@@ -73,9 +73,9 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch(f"{_BODY}._fire_unrecorded", "since = self._new_rules_since", "since = 0"),
     ),
     "what a cancelled step comes to is told": (
-        Patch(f"{_BODY}._give_up", "self._calls.move(call, Stage.OVER)\n", "pass\n"),
+        Patch(f"{_BODY}._cancel_step", "self._calls.move(call, Stage.OVER)\n", "pass\n"),
     ),
-    "a cancelled step goes on": (Patch(f"{_BODY}._give_up", "call.task.cancel()", "pass"),),
+    "a cancelled step goes on": (Patch(f"{_BODY}._cancel_step", "call.task.cancel()", "pass"),),
     "as_completed takes coroutines": (
         Patch("durable.workflow_loop:_is_made_by_as_completed", "return True", "return False"),
     ),

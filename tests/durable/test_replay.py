@@ -6,8 +6,8 @@ from anabranch.durable.replay import Replay
 from anabranch.engine.rules.coded.state import Step
 
 
-def step(name: str, *, born_in: int = 1, first_seq: int, ended_seq: int = 0) -> Step:
-    found = Step(name, "", "run:1", born_in)
+def step(name: str, *, created_in: int = 1, first_seq: int, ended_seq: int = 0) -> Step:
+    found = Step(name, "", "run:1", created_in)
     found.first_seq = first_seq
     found.seq = found.ended_seq = ended_seq
     return found
@@ -15,7 +15,7 @@ def step(name: str, *, born_in: int = 1, first_seq: int, ended_seq: int = 0) -> 
 
 def test_ends_are_told_in_the_order_of_the_log_whenever_they_were_asked_for() -> None:
     """A wait of the first attempt that ended in the second was told before what failed after it, and is again."""
-    wait, fails = step("wait", first_seq=3, ended_seq=17), step("fails", born_in=2, first_seq=18, ended_seq=19)
+    wait, fails = step("wait", first_seq=3, ended_seq=17), step("fails", created_in=2, first_seq=18, ended_seq=19)
     replay, endings = Replay([wait, fails], attempt=2), [wait, fails]
 
     assert replay.next(endings, settled_seq=19) == (17, wait.place)
@@ -34,8 +34,8 @@ def test_an_end_that_is_not_committed_is_not_told() -> None:
 
 
 def test_what_an_earlier_attempt_did_is_told_as_soon_as_it_is_asked_for() -> None:
-    earlier, now = step("earlier", first_seq=3, ended_seq=3), step("now", born_in=2, first_seq=9, ended_seq=9)
-    later = step("later", born_in=2, first_seq=10, ended_seq=10)
+    earlier, now = step("earlier", first_seq=3, ended_seq=3), step("now", created_in=2, first_seq=9, ended_seq=9)
+    later = step("later", created_in=2, first_seq=10, ended_seq=10)
     replay, endings = Replay([earlier, now, later], attempt=2), [earlier, now, later]
     replay.pass_on()  # nobody had asked for it
     replay.pass_on()

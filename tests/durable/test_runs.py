@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.durable.body import BodyRun
+from anabranch.durable.body import FunctionRun
 from anabranch.durable.definition import Workflow, workflow
 from anabranch.durable.step_error import StepError
 from anabranch.durable.worker import Worker
@@ -103,7 +103,7 @@ async def test_a_cancelled_run_stops_its_step_and_tells_it(make_place: MakePlace
     await asyncio.wait_for(held[0].wait(), PATIENCE_S)
     held[0].clear()
 
-    await place.house.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
+    await place.services.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
 
     await asyncio.wait_for(held[0].wait(), PATIENCE_S)
     assert stopped == [True]
@@ -125,9 +125,9 @@ async def test_the_end_of_a_run_is_the_end_of_what_it_invoked(make_place: MakePl
     place = await make_place(calls_for_ever, asks_for_ever)
     run_id = await place.start("calls-for-ever")
     await place.waiting(run_id)
-    (child,) = [run for run in await place.house.workflows.list_runs(tenant_id=TENANT, limit=9) if run["parentID"]]
+    (child,) = [run for run in await place.services.workflows.list_runs(tenant_id=TENANT, limit=9) if run["parentID"]]
 
-    await place.house.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
+    await place.services.workflows.cancel_run(run_id, tenant_id=TENANT, reason="enough")
 
     assert (await place.ended(child["instanceID"]))["status"] == "CANCELLED"
 
@@ -191,12 +191,12 @@ async def greets(ctx: Any, input: Any) -> Any:
 async def test_a_server_without_the_code_lists_and_starts_it(make_place: MakePlace) -> None:
     worker = await make_place(greets)
     server = await make_place(works=False)
-    listed = await server.house.workflows.get_all_workflows(tenant_id="another", limit=9)
+    listed = await server.services.workflows.get_all_workflows(tenant_id="another", limit=9)
 
-    started = await server.house.workflows.execute_workflow("greets", "you", tenant_id="another")
+    started = await server.services.workflows.execute_workflow("greets", "you", tenant_id="another")
 
     assert [(each["name"], each["kind"], each["version"]) for each in listed] == [("greets", "coded", 1)]
-    row = await worker.house.engine.store.get_instance(started.instance_id)
+    row = await worker.services.engine.store.get_instance(started.instance_id)
     assert row is not None and (row.head.tenant_id, row.head.retention_days) == ("another", 3)
 
 
@@ -211,23 +211,23 @@ async def test_the_name_of_a_coded_workflow_is_taken_for_every_tenant(make_place
     place = await make_place(greets)
 
     with pytest.raises(NameTaken):
-        await place.house.workflows.create_workflow(DRAWN, tenant_id="another")
+        await place.services.workflows.create_workflow(DRAWN, tenant_id="another")
     with pytest.raises(NameTaken):
-        await place.house.workflows.save_workflow(DRAWN, tenant_id="another")
+        await place.services.workflows.save_workflow(DRAWN, tenant_id="another")
     with pytest.raises(WorkflowIsCoded):
-        await place.house.workflows.update_workflow("greets", DRAWN, tenant_id="another")
+        await place.services.workflows.update_workflow("greets", DRAWN, tenant_id="another")
     with pytest.raises(WorkflowIsCoded):
-        await place.house.workflows.delete_workflow("greets", tenant_id="another")
+        await place.services.workflows.delete_workflow("greets", tenant_id="another")
 
 
 async def test_who_had_the_name_first_keeps_it(make_place: MakePlace) -> None:
     server = await make_place(works=False)
-    drawn, _ = await server.house.workflows.create_workflow(DRAWN, tenant_id=TENANT)
+    drawn, _ = await server.services.workflows.create_workflow(DRAWN, tenant_id=TENANT)
     worker = await make_place(greets)
-    coded = await worker.house.workflows.get_workflow_by_id("greets", tenant_id="another")
+    coded = await worker.services.workflows.get_workflow_by_id("greets", tenant_id="another")
 
-    mine = await worker.house.workflows.get_workflow_by_id("greets", tenant_id=TENANT)
-    by_id = await worker.house.workflows.get_workflow_by_id(coded.workflow_id, tenant_id=TENANT)
+    mine = await worker.services.workflows.get_workflow_by_id("greets", tenant_id=TENANT)
+    by_id = await worker.services.workflows.get_workflow_by_id(coded.workflow_id, tenant_id=TENANT)
 
     assert (mine.workflow_id, by_id.kind) == (drawn.workflow_id, "coded")
 
@@ -246,7 +246,7 @@ async def test_a_drawn_workflow_starts_a_coded_one(make_place: MakePlace) -> Non
             {"id": "e2", "upstreamNodeID": "call", "downstreamNodeID": "end"},
         ],
     }
-    await place.house.workflows.create_workflow(document, tenant_id=TENANT)
+    await place.services.workflows.create_workflow(document, tenant_id=TENANT)
 
     assert (await place.ended(await place.start("calls-greets")))["output"] == {"g": "hello you"}
 
@@ -374,4 +374,4 @@ async def test_sleeping_runs_hold_no_slot_and_leave_nothing_in_memory(make_place
 
 def _states_in_memory() -> list[Any]:
     gc.collect()
-    return [each for each in gc.get_objects() if isinstance(each, CodedState | BodyRun)]
+    return [each for each in gc.get_objects() if isinstance(each, CodedState | FunctionRun)]

@@ -29,10 +29,10 @@ async def test_it_returns_event_and_payload_of_the_first_that_fits(make_place: M
     assert await place.signal(run_id, "reject", {"why": "late"})
 
     assert (await place.ended(run_id))["output"] == [["reject", {"why": "late"}], True]
-    log = await place.house.workflows.get_log(run_id, tenant_id="default")
+    log = await place.services.workflows.get_log(run_id, tenant_id="default")
     opened = next(row for row in log if row["nodeID"] == "decision")
     assert (opened["eventType"], opened["payload"]) == ("NODE_WAITING", {"events": EVENTS})
-    steps = await place.house.workflows.get_steps(run_id, tenant_id="default")
+    steps = await place.services.workflows.get_steps(run_id, tenant_id="default")
     assert steps[0]["output"] == {"event": "reject", "payload": {"why": "late"}}
 
 

@@ -173,9 +173,9 @@ async def test_what_a_body_does_to_a_result_does_not_change_the_journal(make_pla
     run_id = await place.start("shares")
     await place.until(run_id, lambda _: seen != [])
 
-    held = place.house.engine.orchestrator.held.get(run_id)
-    assert held is not None and isinstance(held.holding.state, CodedState)
-    assert held.holding.state.steps["get", ""].output.value == {"items": [1]}
+    held = place.services.engine.orchestrator.held.get(run_id)
+    assert held is not None and isinstance(held.leased.state, CodedState)
+    assert held.leased.state.steps["get", ""].output.value == {"items": [1]}
 
 
 class Witness:
@@ -194,7 +194,7 @@ async def goes_on(ctx: Any, input: Any) -> Any:
 
 async def test_a_body_goes_on_only_after_the_commit(make_place: MakePlace) -> None:
     place = await make_place(goes_on)
-    place.house.engine.observers.add(Witness())
+    place.services.engine.observers.add(Witness())
     await place.ended(await place.start("goes-on"))
 
     assert seen == ["committed a", "answered a", "committed b", "answered b"]
@@ -332,7 +332,7 @@ async def test_a_wait_that_times_out_gives_none(make_place: MakePlace) -> None:
     run_id = await place.start("asks", "50ms")
 
     assert (await place.ended(run_id))["output"] is None
-    log = await place.house.workflows.get_log(run_id, tenant_id="default")
+    log = await place.services.workflows.get_log(run_id, tenant_id="default")
     assert [row["nextHandle"] for row in log if row["eventType"] == "NODE_COMPLETED"] == ["timeout"]
 
 
@@ -360,7 +360,7 @@ async def test_an_invoked_run_hands_its_output_on(make_place: MakePlace) -> None
 
     assert (await place.ended(run_id))["output"] == {"twice": 40}
     assert calls == {"double": 1}
-    runs = await place.house.workflows.list_runs(tenant_id="default", limit=9)
+    runs = await place.services.workflows.list_runs(tenant_id="default", limit=9)
     assert [run["parentID"] for run in runs if run["name"] == "child"] == [run_id]
 
 
@@ -393,7 +393,7 @@ async def test_a_signal_from_a_step_is_sent_once(make_place: MakePlace) -> None:
 
     assert (await place.ended(asking))["output"] == {"user": 1}
     assert (await place.ended(telling))["output"] is True
-    log = await place.house.workflows.get_log(asking, tenant_id="default")
+    log = await place.services.workflows.get_log(asking, tenant_id="default")
     assert sum(row["eventType"] == "SIGNAL_RECEIVED" for row in log) == 1
 
 
@@ -567,7 +567,7 @@ async def test_a_run_that_is_dropped_is_told_with_the_steps_under_way(
     run_id = await place.start("keeps-busy")
     await place.until(run_id, lambda run: calls["held"] == 10)
 
-    place.house.engine.orchestrator.held.drop(run_id, "its lease could not be extended")
+    place.services.engine.orchestrator.held.drop(run_id, "its lease could not be extended")
 
     names = ", ".join(sorted(["hold", *(f"hold#{number}" for number in range(2, 11))])[:8])
     message = f"dropped run {run_id}: its lease could not be extended; under way: {names}, 2 more"

@@ -1,4 +1,4 @@
-"""What is decided and not committed is not acted upon: one body on a desk of the test's own, row by row."""
+"""What is decided and not committed is not acted upon: one body on a run access of the test's own, row by row."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from anabranch.durable.body import BodyRun
+from anabranch.durable.body import FunctionRun
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.desk import Desk
 from anabranch.engine.queues.slots import Slots
-from anabranch.engine.rules.coded.places import StepKind
+from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome, StepReport
 from anabranch.engine.rules.values import NULL
+from anabranch.engine.run_access import RunAccess
 from anabranch.errors import RunError
 from tests.spec.coded import Coded
 
@@ -26,7 +26,7 @@ ROUNDS = 20
 
 
 class OpenDesk:
-    """See `engine.desk.Desk`: the test says what is committed."""
+    """See `engine.run_access.RunAccess`: the test says what is committed."""
 
     def __init__(self, run: Coded) -> None:
         self._run = run
@@ -54,31 +54,31 @@ async def rounds() -> None:
 async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
     """Its time comes just after the failed try was committed, and before the body has gone on."""
     run, tries = Coded(), []
-    desk = OpenDesk(run)
+    run_access = OpenDesk(run)
     slots = Slots(lambda: None)
     slots.concurrency = 1
-    body_run = BodyRun(cast(Desk, desk), run.state, SystemClock(), slots.take())
+    body_run = FunctionRun(cast(RunAccess, run_access), run.state, SystemClock(), slots.take())
 
-    async def try_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+    async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
         tries.append(attempt)
         if attempt == 1:
             return Failed(RunError("HANDLER_ERROR", "ValueError", "no", "fetch", "", 1), retryable=True), None
         return Completed(NULL), None
 
     async def body() -> Any:
-        return await body_run.answer(body_run.ask("fetch", StepKind.RUN, None, POLICY), try_once=try_once)
+        return await body_run.answer(body_run.ask("fetch", StepKind.RUN, None, POLICY), attempt_once=attempt_once)
 
     under_way = asyncio.create_task(body_run.run(body()))
     await rounds()
-    run.when(desk.reports.pop())
-    desk.commit(body_run.settled)
+    run.when(run_access.reports.pop())
+    run_access.commit(body_run.settled)
     run.later(RETRY_MS)  # decided, and on its way to the store
     await rounds()
     assert tries == [1], "the second try is not in the log yet"
 
-    desk.commit(body_run.settled)
+    run_access.commit(body_run.settled)
     await rounds()
     assert tries == [1, 2]
-    run.when(desk.reports.pop())
-    desk.commit(body_run.settled)
+    run.when(run_access.reports.pop())
+    run_access.commit(body_run.settled)
     assert await under_way is None

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.child_ids import child_id
+from anabranch.engine.rules.waits.child_ids import child_id
 from anabranch.errors import StoreUnavailable
-from anabranch.service.child_runs import DEPTH_MAX
+from anabranch.service.runs.child_runs import DEPTH_MAX
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import QUICK_RETRY, drawn, node
@@ -223,7 +223,7 @@ async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_pr
     await save(lost, asks("asks", "go"))
     # A gate keeps the parent in the memory of the worker that is lost with it.
     document = calls("calls", "asks")
-    document["nodes"].append(node("gate", "testGate", config={"gate": "door"}))
+    document["nodes"].append(node("gate", "testGate", config={"gate": "API"}))
     document["edges"].append({"upstreamNodeID": "start", "downstreamNodeID": "gate"})
     run_id = await lost.run(document)
     child = child_id(run_id, "call", "")
@@ -232,7 +232,7 @@ async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_pr
     lost.crash()
     heir = await make_process()
     await other.service.send_signal(child, "go", 1, tenant_id=TENANT)
-    nodes.open_gate("door")
+    nodes.open_gate("API")
 
     run = await heir.ended(run_id)
 
@@ -242,28 +242,28 @@ async def test_a_parent_whose_worker_is_lost_gets_the_end_that_it_missed(make_pr
 
 async def test_a_child_that_was_born_before_a_crash_is_not_born_again(make_process: MakeProcess) -> None:
     lost = await make_process(lease_ms=SHORT_LEASE_MS)
-    await save(lost, gated("gated", "door"))
+    await save(lost, gated("gated", "API"))
     await save(lost, calls("calls", "gated"))
     commit, crashed = lost.engine.store.commit, asyncio.Event()
 
-    async def lost_before_the_wait(turns: Any, **how: Any) -> Any:
-        """The worker is lost after the birth of the child, with the parent's NODE_WAITING on its lips."""
-        if any(event.type == "NODE_WAITING" for turn in turns for event in turn.events):
+    async def lost_before_the_wait(transitions: Any, **how: Any) -> Any:
+        """The worker is lost after the creation of the child, with the parent's NODE_WAITING on its lips."""
+        if any(event.type == "NODE_WAITING" for transition in transitions for event in transition.events):
             lost.crash()
             crashed.set()
             raise StoreUnavailable("this process is dead")
-        return await commit(turns, **how)
+        return await commit(transitions, **how)
 
     lost.engine.store.commit = lost_before_the_wait  # type: ignore[method-assign]
     run_id = await lost.run(calls("calls", "gated"))
     await crashed.wait()
     heir = await make_process()
     await heir.log.saw("NODE_WAITING", "call", instance_id=run_id)
-    nodes.open_gate("door")
+    nodes.open_gate("API")
 
     run = await heir.ended(run_id)
 
-    assert run["output"] == {"got": {"passed": "door"}}
+    assert run["output"] == {"got": {"passed": "API"}}
     assert len(await children_of(heir, run_id)) == 1
     assert (await types_of(heir, run_id, "call")).count("NODE_DISPATCHED") == 1
 

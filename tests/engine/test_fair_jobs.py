@@ -8,8 +8,8 @@ from collections.abc import Callable
 from anabranch.engine.queues import NodeJob, TaskQueue
 from anabranch.engine.queues.jobs import FairJobs
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.compile import compile_plan
-from anabranch.engine.rules.context import Context
+from anabranch.engine.rules.drawn.context import Context
+from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.handlers.registry import builtin_types
 
 CODE = {"code": "return 1"}

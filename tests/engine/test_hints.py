@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import pytest
 
-from anabranch.engine.hint_line import Channel, HintLine
+from anabranch.engine.hints.hint_line import Channel, HintLine
 from anabranch.engine.store import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
@@ -19,7 +19,7 @@ NEVER_MS = 3_600_000
 """Longer than any test: whoever acts before that was told to."""
 
 WAITING = drawn("waiting", node("wait", "waitForEvent", config={"event": "go"}))
-HANGING = drawn("hanging", node("gate", "testGate", config={"gate": "door"}), node("after"))
+HANGING = drawn("hanging", node("gate", "testGate", config={"gate": "API"}), node("after"))
 
 MakeHinted = Callable[..., Awaitable[Process]]
 
@@ -106,7 +106,7 @@ async def test_a_handover_is_taken_up_by_a_hint(hinted: MakeHinted) -> None:
     await leaving.engine.stop()
 
     await until(lambda: heir.engine.orchestrator.holds(run_id))
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     assert (await heir.ended(run_id))["status"] == "COMPLETED"
 
 
@@ -130,7 +130,7 @@ async def test_who_watches_a_run_is_told_of_changes_elsewhere(hinted: MakeHinted
     await until(lambda: run_id in worker.engine.hints._watched_elsewhere)
     watcher.changed.clear()
 
-    nodes.open_gate("door")
+    nodes.open_gate("API")
 
     await watcher.told_of(run_id)
     assert (await server.ended(run_id))["status"] == "COMPLETED"
@@ -219,7 +219,7 @@ async def test_forged_hints_lead_to_nothing_but_a_look(hinted: MakeHinted, datab
 
     assert await worker.service.get_run_status(run_id, tenant_id=TENANT) == before
     assert worker.engine.hints.listening
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     assert (await worker.ended(run_id))["status"] == "COMPLETED"
 
 
@@ -253,10 +253,10 @@ async def test_a_process_does_not_hear_itself(database_url: str) -> None:
     await connected.wait()
 
     await line.send({Channel.TOUCHED: ["own"]})
-    await other.send({Channel.TOUCHED: ["foreign"]})
+    await other.send({Channel.TOUCHED: ["external"]})
 
     await until(lambda: heard)
-    assert heard == ["foreign"]
+    assert heard == ["external"]
     listening.cancel()
     await line.close()
     await other.close()

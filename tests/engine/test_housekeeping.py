@@ -9,10 +9,10 @@ import pytest
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.housekeeping import CANCELS_PAGE, COUNT_EVERY_MS, Housekeeping
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.memory import Faults, MemoryStore
-from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import NotFound, StoreUnavailable, WorkflowHasRuns
-from tests.conformance.building import born, committed, ending, row_of
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.store import Faults, MemoryStore
+from tests.conformance.building import committed, created, ending, row_of
 from tests.engine.conftest import TENANT, MakeProcess, Process, turns_until, until
 from tests.engine.drawing import drawn, node
 
@@ -85,8 +85,8 @@ async def test_an_outage_only_puts_it_off() -> None:
 async def test_a_run_is_there_for_its_retention_and_then_is_not() -> None:
     clock = QuickClock()
     store = MemoryStore(MemoryDatabase(now=lambda: clock.slept_ms))
-    row = await committed(store, ending(await born(store, retention_days=2)))
-    open_ = await born(store, retention_days=1)
+    row = await committed(store, ending(await created(store, retention_days=2)))
+    open_ = await created(store, retention_days=1)
     keeping = Housekeeping(store=store, clock=clock, sweep_interval_ms=INTERVAL_MS, audit_retention_days=400)
     clock.slept_ms = 2 * DAY_MS - 1
     assert await keeping.sweep()
@@ -138,7 +138,7 @@ async def test_thousands_of_runs_are_cancelled_in_pages() -> None:
     store = MemoryStore(MemoryDatabase(now=lambda: 1))
     saved = await store.save_workflow(tenant_id=TENANT, name="naps", title=None, definition={})
     for _ in range(2 * CANCELS_PAGE + 1):
-        await born(store, workflow_id=saved.workflow_id)
+        await created(store, workflow_id=saved.workflow_id)
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id, force=True)
     assert await Housekeeping(
         store=store, clock=QuickClock(), sweep_interval_ms=INTERVAL_MS, audit_retention_days=400

@@ -133,7 +133,7 @@ async def test_the_limit_of_pending_runs_is_no_answer_for_a_workflow_that_is_gon
 
 
 async def test_a_run_that_was_born_by_another_version_is_not_advanced_by_ours(process: Process) -> None:
-    """Its first birth was written although its answer was lost; the second was decided after a save."""
+    """Its first creation was written although its answer was lost; the second was decided after a save."""
     gate = node("gate", "testGate", config={"gate": "never"})
     await save(process, drawn("gated", gate))
     instance_id = await started(process, "gated")
@@ -143,6 +143,6 @@ async def test_a_run_that_was_born_by_another_version_is_not_advanced_by_ours(pr
     second = replace(row.head, workflow_version=2)
     plan = await process.engine.plans.plan_of(second)
     again = Started(Payload.of(None), only_newest=True)
-    birth = await process.engine.orchestrator.give_birth(second, plan, again)
-    assert (birth.instance_id, birth.created) == (instance_id, True)
+    new_run = await process.engine.orchestrator.create_run(second, plan, again)
+    assert (new_run.instance_id, new_run.created) == (instance_id, True)
     assert not process.engine.orchestrator.holds(instance_id), "whoever takes it up reads by which plan"

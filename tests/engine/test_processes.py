@@ -1,4 +1,4 @@
-"""Several processes on one database: foreign signals and cancels, takeovers, handovers, zombies."""
+"""Several processes on one database: external signals and cancels, takeovers, handovers, zombies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hanging(name: str, gate: str) -> dict[str, object]:
 async def test_a_cancel_from_another_process_stops_the_handler(make_process: MakeProcess) -> None:
     owner = await make_process(lease_ms=ENDLESS_LEASE_MS)
     other = await make_process(works=False)
-    run_id = await owner.run(hanging("foreign-cancel", "never"))
+    run_id = await owner.run(hanging("external-cancel", "never"))
     await until(lambda: nodes.calls)
 
     status = await other.service.cancel_run(run_id, tenant_id=TENANT, reason="from outside")
@@ -83,13 +83,13 @@ async def test_of_two_signals_to_one_parked_wait_the_first_is_delivered(make_pro
 
 async def test_a_run_of_a_lost_worker_is_taken_over_with_the_same_attempt_and_key(make_process: MakeProcess) -> None:
     lost = await make_process(lease_ms=SHORT_LEASE_MS)
-    run_id = await lost.run(hanging("taken-over", "door"))
+    run_id = await lost.run(hanging("taken-over", "API"))
     await lost.log.saw("NODE_DISPATCHED", "gate")
     lost.crash()
 
     heir = await make_process()
     await heir.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     run = await heir.ended(run_id)
 
     assert run["status"] == "COMPLETED"
@@ -111,14 +111,14 @@ async def test_a_worker_that_cannot_extend_its_lease_stops_its_handlers(make_pro
 
 async def test_a_stopped_process_hands_its_runs_over_at_once(make_process: MakeProcess) -> None:
     leaving = await make_process()
-    run_id = await leaving.run(hanging("handed-over", "door"))
+    run_id = await leaving.run(hanging("handed-over", "API"))
     await leaving.log.saw("NODE_DISPATCHED", "gate")
     await leaving.engine.stop()
     row = await leaving.service.get_run_status(run_id, tenant_id=TENANT)
 
     heir = await make_process()
     await until(lambda: heir.engine.orchestrator.holds(run_id))
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     run = await heir.ended(run_id)
 
     assert row.worker_id is None
@@ -129,12 +129,12 @@ async def test_a_stopped_process_hands_its_runs_over_at_once(make_process: MakeP
 
 async def test_stopping_with_grace_lets_handlers_finish_and_records_their_results(make_process: MakeProcess) -> None:
     leaving = await make_process()
-    run_id = await leaving.run(hanging("graceful", "door"))
+    run_id = await leaving.run(hanging("graceful", "API"))
     await until(lambda: nodes.calls)
 
     stopping = asyncio.create_task(leaving.engine.stop(grace_s=20))
     await asyncio.sleep(0)
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     await stopping
 
     log = await leaving.service.get_log(run_id, tenant_id=TENANT)
@@ -185,9 +185,9 @@ async def test_many_runs_on_several_processes_each_end_once(make_process: MakePr
 
 async def test_what_is_not_executing_is_handed_over_before_the_grace_is_over(make_process: MakeProcess) -> None:
     leaving = await make_process(concurrency=1)
-    executing = await leaving.run(hanging("executing", "door"))
+    executing = await leaving.run(hanging("executing", "API"))
     await until(lambda: nodes.calls)
-    queued = await leaving.run(hanging("queued", "other-door"))
+    queued = await leaving.run(hanging("queued", "other-API"))
     stopping = asyncio.create_task(leaving.engine.stop(grace_s=PATIENCE_S))
 
     heir = await make_process()
@@ -195,8 +195,8 @@ async def test_what_is_not_executing_is_handed_over_before_the_grace_is_over(mak
 
     assert not stopping.done()
     assert not heir.engine.orchestrator.holds(executing)
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     await stopping
-    nodes.open_gate("other-door")
+    nodes.open_gate("other-API")
     assert [(await heir.ended(run))["status"] for run in (executing, queued)] == ["COMPLETED", "COMPLETED"]
     assert set(nodes.calls.values()) == {1}, "what had its grace was recorded, and what was queued ran once"

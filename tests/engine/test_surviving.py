@@ -13,7 +13,7 @@ from anabranch.engine.ports import Loaded, Outcome
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.queues.delays import STALE_ENTRIES_MAX
 from anabranch.engine.rules.stimuli import SignalSent
-from anabranch.engine.rules.turn import Turn
+from anabranch.engine.rules.transitions import Transition
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
@@ -36,7 +36,7 @@ async def test_a_run_that_cannot_be_performed_harms_none_of_its_batch(
     perform = process.engine.orchestrator._perform
 
     def stumble(won: Any, asked_at: float) -> None:
-        if won.draft.holding.instance_id == bad:
+        if won.pending.leased.instance_id == bad:
             raise RuntimeError("stumbled")
         perform(won, asked_at)
 
@@ -99,19 +99,19 @@ async def test_a_start_whose_first_commit_was_written_late_is_its_own_run(
     """The commit is given up, the log does not have it yet, it is written, and the second try meets its own key."""
     store = process.engine.store
     commit, load = store.commit, store.load
-    given_up: list[Turn] = []
+    step_cancelled: list[Transition] = []
 
-    async def give_up(turns: Any, **how: Any) -> Outcome:
-        if given_up:
-            return await commit(turns, **how)
-        given_up.extend(turns)
+    async def give_up(transitions: Any, **how: Any) -> Outcome:
+        if step_cancelled:
+            return await commit(transitions, **how)
+        step_cancelled.extend(transitions)
         raise StoreUnavailable("given up")
 
     async def write_just_after(instance_ids: Any) -> Mapping[str, Loaded]:
         found = await load(instance_ids)
-        if len(given_up) == 1:
-            await commit([given_up[0]])
-            given_up.append(given_up[0])
+        if len(step_cancelled) == 1:
+            await commit([step_cancelled[0]])
+            step_cancelled.append(step_cancelled[0])
         return found
 
     monkeypatch.setattr(store, "commit", give_up)
@@ -153,8 +153,8 @@ async def test_a_value_that_the_database_refuses_harms_no_signal_that_came_with_
 async def test_a_claimed_run_is_adopted_when_the_store_answers_again(
     make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = await make_process(works=False)
-    run = await door.run(drawn("left", node("only")))
+    API = await make_process(works=False)
+    run = await API.run(drawn("left", node("only")))
     worker = await make_process(only=[])
     await worker.engine.recovery.stop()
     worker.engine.recovery.restrict([run])

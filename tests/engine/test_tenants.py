@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine import recovery
+from anabranch.engine.ownership import recovery
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT
 from tests.engine import nodes
@@ -15,14 +15,14 @@ BUSY, QUIET = "busy", "quiet"
 
 
 async def test_a_tenant_with_many_due_runs_does_not_fill_a_worker(make_process: MakeProcess) -> None:
-    door = await make_process(works=False)
+    API = await make_process(works=False)
     for _ in range(6):
-        await _start(door, BUSY)
+        await _start(API, BUSY)
     worker = await make_process(held_max=4, held_per_tenant_max=2)
     held = worker.engine.orchestrator.held
     await until(lambda: held.count_of(BUSY) == 2)
 
-    quiet = await _start(door, QUIET)
+    quiet = await _start(API, QUIET)
     await until(lambda: held.count_of(QUIET) == 1)
 
     assert held.count_of(BUSY) == 2, "the other four wait in the database"
@@ -47,10 +47,10 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
 ) -> None:
     """Claims go by how long runs are overdue: every other one leaves out whoever had most of the last."""
     monkeypatch.setattr(recovery, "CLAIM_MAX", 4)
-    door = await make_process(works=False)
+    API = await make_process(works=False)
     for _ in range(20):
-        await _start(door, BUSY)
-    await _start(door, QUIET)
+        await _start(API, BUSY)
+    await _start(API, QUIET)
     worker = await make_process(only=[])
     engine = worker.engine
     await engine.recovery.stop()

@@ -12,8 +12,8 @@ from typing import Any
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
+from anabranch.engine.rules.drawn.state import Activation, InstanceState
 from anabranch.engine.rules.evolve import fold, outstanding
-from anabranch.engine.rules.instance import Activation, InstanceState
 from anabranch.engine.rules.run_state import OpenActivation
 from anabranch.engine.store import open_store
 from anabranch.handlers.registry import load_types
@@ -66,7 +66,7 @@ def _coded(state: CodedState) -> dict[str, Any]:
     steps = [
         [
             step.name, step.scope, step.kind.value, step.attempt, step.first_seq, step.ended_seq, step.output.value,
-            None if step.error is None else step.error.code, step.given_up,
+            None if step.error is None else step.error.code, step.step_cancelled,
         ]
         for step in state.steps.values()
     ]  # fmt: skip

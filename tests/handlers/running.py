@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.handling import HandlerReturn, Helpers
-from anabranch.engine.rules.json_schema import ValueSchema
+from anabranch.engine.rules.schema.json_schema import ValueSchema
 from anabranch.handlers import Registry, builtin_types
 
 NOW_MS = 1_767_225_600_000

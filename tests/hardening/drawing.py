@@ -1,4 +1,4 @@
-"""Workflows that the tests of this room run."""
+"""Workflows that the tests of this module run."""
 
 from __future__ import annotations
 

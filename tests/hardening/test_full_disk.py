@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.engine.unclear import STORE_RETRY_MS
+from anabranch.engine.ownership.reconcile import STORE_RETRY_MS
 from tests.hardening.command_line import Command
 from tests.hardening.conftest import Launch, Write
 from tests.hardening.drawing import EFFECTS, PLAIN, chain, effect

@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import make_url
 
 from anabranch.engine.store import open_store
-from anabranch.engine.store.sqlite import SqliteDialect
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.sql.store import SqlStore
+from anabranch.engine.store.sqlite.dialect import SqliteDialect
 from anabranch.errors import SettingsError, StoreUnavailable
 from anabranch.migrations import ensure_schema, upgrade
-from tests.conformance.building import birth, committed, input_set, new_head
+from tests.conformance.building import committed, input_set, new_head, new_run
 from tests.postgres import PostgresServer
 
 SECRET = "s3cret"
@@ -75,8 +75,8 @@ async def test_a_sqlite_file_lets_go_of_the_space_that_it_does_not_need(tmp_path
 async def test_a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
     path = tmp_path / "anabranch.db"
     store = await _started(path)
-    kept = await committed(store, birth(new_head(now=await store.now()), input_set()))
-    homeless = birth(new_head(now=await store.now()), input_set())
+    kept = await committed(store, new_run(new_head(now=await store.now()), input_set()))
+    homeless = new_run(new_head(now=await store.now()), input_set())
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))  # no file of this process may grow
     try:
@@ -98,9 +98,9 @@ async def test_a_file_that_another_program_keeps_locked_is_named(tmp_path: Path)
     with sqlite3.connect(path, isolation_level=None) as stranger:
         stranger.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match=f"{path}.*locked"):
-            await store.commit([birth(new_head(now=await store.now()), input_set())])
+            await store.commit([new_run(new_head(now=await store.now()), input_set())])
         stranger.execute("ROLLBACK")
-    await committed(store, birth(new_head(now=await store.now()), input_set()))
+    await committed(store, new_run(new_head(now=await store.now()), input_set()))
     await store.stop()
 
 
@@ -109,7 +109,7 @@ async def test_a_reader_does_not_notice_that_its_connection_was_ended_meanwhile(
 ) -> None:
     store = open_store(postgres_url)
     await store.start()
-    kept = await committed(store, birth(new_head(now=await store.now()), input_set()))
+    kept = await committed(store, new_run(new_head(now=await store.now()), input_set()))
     await asyncio.gather(*(store.now() for _ in range(20)))  # now every lane has its connection
     postgres_server.set_reachable(postgres_url, reachable=False)
     postgres_server.set_reachable(postgres_url, reachable=True)

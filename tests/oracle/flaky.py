@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, Helpers
-from anabranch.engine.rules.node_types import NodeType
+from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.errors import NonRetryable
 from tests.oracle.script import Script, planned_failure, try_fails
 

@@ -34,7 +34,7 @@ def _conclude(activations: list[Activation], values: Values) -> Prediction:
     stops = [a for a in activations if a.stops]
     surely_stopped = any(a.certain for a in stops)
     common = frozenset.intersection(*(a.past for a in stops)) if stops else frozenset(activations)
-    # A terminate turns open activations into skipped ones; a failure of the instance writes no more rows.
+    # A terminate transitions open activations into skipped ones; a failure of the instance writes no more rows.
     others = frozenset({ABSENT, "skipped"} if any(a.stops == "COMPLETED" for a in stops) else {ABSENT})
     must: dict[Key, Ending] = {}
     may: dict[Key, frozenset[str]] = {}

@@ -6,8 +6,8 @@ from typing import Any
 
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.rules.events import EventType
-from anabranch.engine.store.memory import MemoryStore
-from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.store import MemoryStore
 from tests.driving import Driver, Run
 from tests.oracle.graphs import Case
 from tests.oracle.prediction import Ending, Key, Observed

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.validate import validate
+from anabranch.engine.rules.graph.validate import validate
 from anabranch.handlers.registry import builtin_types
 from tests.oracle.flaky import WithFlaky
 from tests.oracle.graphs import Case, cases, random_case

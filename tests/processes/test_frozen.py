@@ -16,7 +16,7 @@ import psutil  # type: ignore[import-untyped]
 import psycopg
 import pytest
 
-from anabranch.engine.rules.child_ids import child_id
+from anabranch.engine.rules.waits.child_ids import child_id
 from anabranch.process.life import OVERTIME_S
 from tests.hardening.drawing import chain, effect
 from tests.processes.conftest import Launch, Place

@@ -62,11 +62,11 @@ def test_a_worker_that_is_killed_behind_a_pooler_loses_nothing(
 ) -> None:
     server = served(pooled_place, "--no-worker")
     server.save(HELD)
-    doomed = launch(pooled_place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
+    to_cancel = launch(pooled_place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
     run_id = server.start("held")
     until(lambda: len(pooled_place.begun()) == 2)
 
-    assert doomed.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert to_cancel.stop(signal.SIGKILL) == -signal.SIGKILL
     launch(pooled_place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
     pooled_place.open_gate("gate")
 

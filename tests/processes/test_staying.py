@@ -75,11 +75,11 @@ def test_a_thread_that_does_not_end_keeps_no_process_from_ending(served: Serve, 
 def test_a_worker_that_is_killed_loses_nothing(launch: Launch, served: Serve, place: Place) -> None:
     server = served(place, "--no-worker")
     server.save(HELD)
-    doomed = launch(place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
+    to_cancel = launch(place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
     run_id = server.start("held")
     until(lambda: len(place.begun()) == 2)
 
-    assert doomed.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert to_cancel.stop(signal.SIGKILL) == -signal.SIGKILL
     launch(place, "worker", "--import", EFFECTS, **SHORT_LEASE).ready()
     place.open_gate("gate")
 
@@ -195,7 +195,7 @@ def test_dev_prints_one_line_that_lets_its_owner_in_and_has_something_to_run(
     assert process.url.startswith("http://127.0.0.1:") and process.key
     (workflow,) = process.ask("GET", "/v1/workflows").body["items"]
     run = process.ended_run(process.start(workflow["name"], {"name": "Ada"}))
-    assert (run["status"], run["output"]) == ("COMPLETED", {"message": "Hello, Ada!", "thought": True})
+    assert (run["status"], run["output"]) == ("COMPLETED", {"message": "Hello, Ada!", "builder": True})
     assert process.stop(signal.SIGINT) == 0
     assert len(process.out) == 1, "one line and no more"
 

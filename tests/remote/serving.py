@@ -57,9 +57,9 @@ async def served(folder: Path) -> AsyncIterator[Server]:
     database = folder / ".anabranch" / "anabranch.db"
     database.parent.mkdir(exist_ok=True)
     settings = Settings.load(environ={}, folder=folder, database_url=f"sqlite:///{database}")
-    async with build(settings).opened_house(works=True) as house:
-        keys = {role.value: house.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
-        async with listening(build_application(house)) as url:
+    async with build(settings).open_services(works=True) as services:
+        keys = {role.value: services.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
+        async with listening(build_application(services)) as url:
             yield Server(url, keys)
 
 

@@ -1,1 +1,1 @@
-"""The REST door, asked by a real client over a real socket, on both databases."""
+"""The REST API, asked by a real client over a real socket, on both databases."""

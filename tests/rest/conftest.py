@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from anabranch.app import build
 from anabranch.process import Patience, accepting, bind
 from anabranch.rest import build_application
-from anabranch.service import House, Role
+from anabranch.service import AppServices, Role
 from anabranch.settings import Settings
 
 TENANT = "acme"
@@ -42,7 +42,7 @@ class Answered:
 class Served:
     """A running server."""
 
-    house: House
+    services: AppServices
     url: str
     port: int
     session: ClientSession
@@ -110,14 +110,14 @@ async def serving(
     settings: Settings, *, patience: Patience | None = None, connections_max: int = 1_000, **limits: float
 ) -> AsyncIterator[Served]:
     """A server on a free port, until the caller is done with it; `limits` are those of `build_application`."""
-    async with build(settings).opened_house(works=True) as house:
-        keys = {role.value: house.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
-        keys["other"] = house.access.add_own_key(tenant_id=OTHER_TENANT, role=Role.ADMIN).key
+    async with build(settings).open_services(works=True) as services:
+        keys = {role.value: services.access.add_own_key(tenant_id=TENANT, role=role).key for role in Role}
+        keys["other"] = services.access.add_own_key(tenant_id=OTHER_TENANT, role=Role.ADMIN).key
         listener = bind("127.0.0.1", 0)
         port = listener.getsockname()[1]
-        application = build_application(house, **limits)
+        application = build_application(services, **limits)
         async with (
             accepting(application, listener, connections_max=connections_max, shutdown_s=5.0, patience=patience),
             ClientSession() as session,
         ):
-            yield Served(house, f"http://127.0.0.1:{port}", port, session, keys)
+            yield Served(services, f"http://127.0.0.1:{port}", port, session, keys)

@@ -1,4 +1,4 @@
-"""Workflows that the tests of the REST door save."""
+"""Workflows that the tests of the REST API save."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ async def test_a_body_of_another_kind_is_refused(served: Served, kind: str):
 
 
 async def test_a_page_of_another_origin_cannot_write(served: Served):
-    foreign = {"Origin": "https://evil.example"}
-    answered = await served.ask("POST", START, json={}, headers=foreign)
+    external = {"Origin": "https://evil.example"}
+    answered = await served.ask("POST", START, json={}, headers=external)
     assert (answered.status, answered.code) == (403, "FORBIDDEN")
     assert "Access-Control-Allow-Origin" not in answered.headers
     own = {"Origin": served.url}

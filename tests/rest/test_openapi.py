@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.rest import openapi_document
-from anabranch.rest.table import ROUTES
+from anabranch.rest.routes.table import ROUTES
 from tests.rest.conftest import Served
 
 HERE = Path(__file__).parent

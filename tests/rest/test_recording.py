@@ -1,4 +1,4 @@
-"""What is changed through the REST door is in the audit trail, with the key that did it."""
+"""What is changed through the REST API is in the audit trail, with the key that did it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_every_change_is_on_record_with_the_key_that_made_it(
     key = (await served.ask("POST", "/v1/keys", json={"role": "viewer"})).json["keyID"]
     await served.ask("DELETE", f"/v1/keys/{key}")
 
-    admin = await served.house.access.authenticate(served.keys["admin"])
+    admin = await served.services.access.authenticate(served.keys["admin"])
     assert admin is not None
     async with build(settings_of()).opened_audit() as log:
         rows = list(reversed(await log.list(TENANT)))
@@ -57,7 +57,7 @@ async def test_every_change_is_on_record_with_the_key_that_made_it(
 async def test_a_failed_login_is_on_record(served: Served, settings_of: Callable[..., Settings]) -> None:
     refused = await served.ask("GET", "/v1/workflows", headers={"Authorization": "Bearer ab_nobody"})
     assert refused.status == 401
-    await served.house.access.stop()  # writes what it has counted
+    await served.services.access.stop()  # writes what it has counted
     async with build(settings_of()).opened_audit() as log:
         [row] = await log.list("")
     assert (row.action, row.actor, row.details) == ("login.failed", "", '{"count": 1}')

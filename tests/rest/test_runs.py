@@ -373,17 +373,17 @@ async def test_a_run_says_which_worker_advances_it(served: Served):
     run = await served.until(f"/v1/runs/{parked}", lambda run: run["status"] == "WAITING")
     assert run["worker"] is None
     released = asyncio.Event()
-    commit = served.house.engine.store.commit
+    commit = served.services.engine.store.commit
 
-    async def held_back(turns: Any, **options: Any) -> Any:
-        outcome = await commit(turns, **options)
+    async def held_back(transitions: Any, **options: Any) -> Any:
+        outcome = await commit(transitions, **options)
         await released.wait()
         return outcome
 
-    served.house.engine.store.commit = held_back  # type: ignore[method-assign]
+    served.services.engine.store.commit = held_back  # type: ignore[method-assign]
     starting = asyncio.create_task(served.start("slow"))
     held = await served.until("/v1/runs", lambda page: page["items"][0]["name"] == "slow")
-    assert held["items"][0]["worker"] == served.house.engine.worker_id
+    assert held["items"][0]["worker"] == served.services.engine.worker_id
     released.set()
     ended = await served.until(f"/v1/runs/{await starting}", lambda run: run["status"] == "WAITING")
     assert ended["worker"] is None

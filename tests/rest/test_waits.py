@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from anabranch.app import build
-from anabranch.service import House, run_waits
+from anabranch.service import AppServices
+from anabranch.service.runs import run_waits
 from anabranch.settings import Settings
 from tests.engine.conftest import until
 from tests.rest.conftest import TENANT, Served
@@ -20,15 +21,15 @@ LONG = "60s"
 
 
 @pytest.fixture
-async def elsewhere(served: Served, settings_of: Callable[..., Settings]) -> AsyncIterator[House]:
+async def elsewhere(served: Served, settings_of: Callable[..., Settings]) -> AsyncIterator[AppServices]:
     """Another process on the same database."""
-    async with build(settings_of()).opened_house(works=False) as house:
-        yield house
+    async with build(settings_of()).open_services(works=False) as services:
+        yield services
 
 
 async def waiters(served: Served, count: int) -> None:
     """Return once so many requests wait; the time limit of the test bounds it."""
-    await until(lambda: served.house.waits.waiters_count == count)
+    await until(lambda: served.services.waits.waiters_count == count)
 
 
 async def open_run(served: Served) -> str:
@@ -74,7 +75,7 @@ async def test_without_an_end_the_answer_comes_when_the_time_is_over(served: Ser
     assert started.json["status"] in ("RUNNING", "WAITING")
     assert (await served.ask("GET", f"/v1/runs/{run}?wait=50ms")).json["status"] == "WAITING"
     assert (await served.ask("GET", f"/v1/runs/{run}?wait=0s")).json["status"] == "WAITING"
-    assert served.house.waits.waiters_count == 0
+    assert served.services.waits.waiters_count == 0
 
 
 async def test_runs_and_widgets_are_answered_when_the_run_ends_here(served: Served):
@@ -88,10 +89,10 @@ async def test_runs_and_widgets_are_answered_when_the_run_ends_here(served: Serv
     await waiters(served, 3)
     await served.ask("POST", f"/v1/runs/{run}/signals/go", json=1)
     assert [(await each).json["status"] for each in asked] == ["COMPLETED"] * 3
-    assert served.house.waits.waiters_count == 0
+    assert served.services.waits.waiters_count == 0
 
 
-async def test_a_run_that_ends_in_another_process_is_noticed(served: Served, elsewhere: House):
+async def test_a_run_that_ends_in_another_process_is_noticed(served: Served, elsewhere: AppServices):
     run = await open_run(served)
     asked = asyncio.create_task(served.ask("GET", f"/v1/runs/{run}?wait={LONG}"))
     await waiters(served, 1)
@@ -109,7 +110,7 @@ async def test_a_process_that_stops_answers_at_once(served: Served):
     run = await open_run(served)
     asked = asyncio.create_task(served.ask("GET", f"/v1/runs/{run}?wait={LONG}"))
     await waiters(served, 1)
-    served.house.readiness.stop_intake()
+    served.services.readiness.stop_intake()
     assert (await asked).json["status"] == "WAITING"
     assert (await served.ask("GET", f"/v1/runs/{run}?wait={LONG}")).json["status"] == "WAITING"
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from anabranch.errors import TooManyChecks
-from anabranch.service.checks import WAITING_MAX, Checks
+from anabranch.service.definitions.checks import WAITING_MAX, Checks
 
 SCHEMA = {"items": {"type": "integer"}}
 

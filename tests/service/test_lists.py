@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store.memory import MemoryStore
-from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
-from anabranch.service.admission import INPUT_FILTERS_MAX, INPUT_PATH_STEPS_MAX
+from anabranch.service.runs.input_checks import INPUT_FILTERS_MAX, INPUT_PATH_STEPS_MAX
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.store import MemoryStore
 
 TENANT = "default"
 NOON_MS = 1_800_000_000_000

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.store.memory import Faults, MemoryStore
-from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import StoreUnavailable, TooManyPending
-from anabranch.service.pending_limit import COUNT_KEPT_S, PendingLimit
-from tests.conformance.building import TENANT, birth, new_head
+from anabranch.service.runs.pending_limit import COUNT_KEPT_S, PendingLimit
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.store import Faults, MemoryStore
+from tests.conformance.building import TENANT, new_head, new_run
 
 NOON_MS = 1_800_000_000_000
 
@@ -66,7 +66,7 @@ async def test_starts_within_a_second_share_one_count_and_still_meet_the_limit(
 async def test_a_second_later_what_has_begun_or_ended_meanwhile_has_left_its_place(
     store: MemoryStore, clock: HandClock
 ) -> None:
-    waiting = [birth(new_head(now=NOON_MS), worker_id=None) for _ in range(2)]
+    waiting = [new_run(new_head(now=NOON_MS), worker_id=None) for _ in range(2)]
     await store.commit(waiting)
     limit = PendingLimit(store=store, clock=clock, runs_max=2)
     with pytest.raises(TooManyPending):
@@ -89,7 +89,7 @@ async def test_a_count_that_did_not_come_is_asked_for_again(store: MemoryStore, 
 
 
 async def test_a_tenant_at_its_own_limit_leaves_the_rest_to_the_others(store: MemoryStore, clock: HandClock) -> None:
-    await store.commit([birth(new_head(now=NOON_MS), worker_id=None)])
+    await store.commit([new_run(new_head(now=NOON_MS), worker_id=None)])
     limit = PendingLimit(store=store, clock=clock, runs_max=4, runs_per_tenant_max=2)
     await limit.take_place(TENANT)
     with pytest.raises(TooManyPending) as refused:

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.memory import MemoryStore
-from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import StoreUnavailable
-from anabranch.service.run_counts import COUNTS_KEPT_S, RunCounts
-from tests.conformance.building import TENANT, born
+from anabranch.service.runs.run_counts import COUNTS_KEPT_S, RunCounts
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.store import MemoryStore
+from tests.conformance.building import TENANT, created
 from tests.service.test_pending_limit import NOON_MS, HandClock, Wire
 
 
@@ -38,7 +38,7 @@ async def test_who_asks_at_once_or_within_two_seconds_shares_a_read(
     store: MemoryStore, clock: HandClock, wire: Wire
 ) -> None:
     orders = await orders_of(store)
-    await born(store, workflow_id=orders)
+    await created(store, workflow_id=orders)
     counts = RunCounts(store=store, clock=clock)
     wire.asked.clear()
     answers = await asyncio.gather(*(counts.of(TENANT) for _ in range(50)))
@@ -54,7 +54,7 @@ async def test_after_two_seconds_a_count_is_read_anew(store: MemoryStore, clock:
     orders = await orders_of(store)
     counts = RunCounts(store=store, clock=clock)
     assert await counts.of(TENANT) == {}
-    await born(store, workflow_id=orders)
+    await created(store, workflow_id=orders)
     clock.seconds += COUNTS_KEPT_S
     assert await counts.of(TENANT) == {orders: {Status.RUNNING: 1}}
     assert await counts.of("somebody-else") == {}

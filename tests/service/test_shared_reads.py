@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from anabranch.service.shared_reads import SharedReads
+from anabranch.service.runs.shared_reads import SharedReads
 
 
 class Source:
@@ -26,7 +26,7 @@ class Source:
         return value
 
 
-async def settle() -> None:
+async def apply_outcome() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -35,12 +35,12 @@ async def test_callers_during_a_read_share_the_next_one() -> None:
     source = Source()
     shared = SharedReads(source.read)
     first = asyncio.create_task(shared.get("a"))
-    await settle()
+    await apply_outcome()
     source.value = 2
     others = [asyncio.create_task(shared.get("a")) for _ in range(100)]
-    await settle()
+    await apply_outcome()
     source.gate.release()
-    await settle()
+    await apply_outcome()
     source.gate.release()
 
     assert await first == 1
@@ -65,11 +65,11 @@ async def test_a_caller_that_gives_up_takes_nothing_from_the_others() -> None:
     source = Source()
     shared = SharedReads(source.read)
     impatient = asyncio.create_task(shared.get("a"))
-    await settle()
+    await apply_outcome()
     patient = asyncio.create_task(shared.get("a"))
-    await settle()
+    await apply_outcome()
     impatient.cancel()
-    await settle()
+    await apply_outcome()
     source.gate.release()
     source.gate.release()
 
@@ -80,7 +80,7 @@ async def test_keys_do_not_wait_for_each_other() -> None:
     source = Source()
     shared = SharedReads(source.read)
     reads = [asyncio.create_task(shared.get(key)) for key in "abc"]
-    await settle()
+    await apply_outcome()
 
     assert source.reads == 3
     for _ in reads:

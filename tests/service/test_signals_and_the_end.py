@@ -1,4 +1,4 @@
-"""A signal that meets the end of its run in one and the same turn."""
+"""A signal that meets the end of its run in one and the same transition."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store.memory import MemoryStore
-from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import RunIsTerminal
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.store import MemoryStore
 
 TENANT = "default"
 NOON_MS = 1_800_000_000_000

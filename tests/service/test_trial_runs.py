@@ -13,11 +13,11 @@ from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import open_store
-from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
 from anabranch.errors import InvalidInput, InvalidWorkflow, NotFound, StoreUnavailable, TooManyPending
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.service import ChildRuns
+from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, Process, until
 from tests.engine.drawing import drawn, node
@@ -155,28 +155,28 @@ async def test_a_definition_may_be_larger_than_one_value_but_not_than_a_commit(p
 
 
 async def test_a_process_that_works_not_leaves_it_to_others(make_process: MakeProcess) -> None:
-    door = await make_process(works=False)
-    run_id = await start(door, GREETS, {"name": "Ada"})
-    assert (await door.service.get_run_status(run_id, tenant_id=TENANT)).status is Status.PENDING
+    API = await make_process(works=False)
+    run_id = await start(API, GREETS, {"name": "Ada"})
+    assert (await API.service.get_run_status(run_id, tenant_id=TENANT)).status is Status.PENDING
     await make_process()
-    assert (await door.ended(run_id))["output"] == {"hello": "Ada"}
+    assert (await API.ended(run_id))["output"] == {"hello": "Ada"}
 
 
 async def test_it_counts_as_a_run_that_waits_to_start(make_process: MakeProcess) -> None:
-    door = await make_process(works=False, pending_max=1)
-    await start(door, GREETS)
+    API = await make_process(works=False, pending_max=1)
+    await start(API, GREETS)
     with pytest.raises(TooManyPending):
-        await start(door, GREETS)
+        await start(API, GREETS)
 
 
 async def test_another_engine_takes_it_up_with_the_definition_in_its_log(make_process: MakeProcess) -> None:
     lost = await make_process(lease_ms=SHORT_LEASE_MS)
-    run_id = await start(lost, hanging("door"))
+    run_id = await start(lost, hanging("API"))
     await lost.log.saw("NODE_DISPATCHED", "gate")
     lost.crash()
     heir = await make_process()
     await heir.log.saw("INSTANCE_RECOVERED", instance_id=run_id)
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     assert (await heir.ended(run_id))["status"] == "COMPLETED"
     assert len(nodes.calls) == 1
 
@@ -215,10 +215,10 @@ async def test_an_ended_test_is_removed_too(process: Process) -> None:
 
 async def test_a_test_held_elsewhere_is_stopped_and_its_worker_writes_nothing_more(make_process: MakeProcess) -> None:
     owner, other = await make_process(), await make_process(works=False)
-    run_id = await start(owner, hanging("door"))
+    run_id = await start(owner, hanging("API"))
     await owner.log.saw("NODE_DISPATCHED", "gate")
     await stop(other, run_id)
-    nodes.open_gate("door")  # the handler answers, for a run that is gone
+    nodes.open_gate("API")  # the handler answers, for a run that is gone
     await until(lambda: not owner.engine.orchestrator.holds(run_id))
     assert await rows_left(other) == 0
     assert await other.engine.store.read_log(run_id) == []
@@ -269,8 +269,8 @@ async def test_runs_of_another_family_stay(process: Process) -> None:
 
 
 async def test_no_other_run_is_stopped(process: Process) -> None:
-    run_id = await process.run(hanging("door"))
-    tested = await start(process, hanging("door"))
+    run_id = await process.run(hanging("API"))
+    tested = await start(process, hanging("API"))
     for absent, tenant_id in (
         (run_id, TENANT),
         (tested, "other"),
@@ -279,7 +279,7 @@ async def test_no_other_run_is_stopped(process: Process) -> None:
     ):
         with pytest.raises(NotFound):
             await process.service.stop_test_workflow(absent, tenant_id=tenant_id)
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     assert [(await process.ended(each))["status"] for each in (run_id, tested)] == ["COMPLETED", "COMPLETED"]
 
 
@@ -296,7 +296,7 @@ async def test_a_widget_shows_the_output_so_far_and_at_the_end(process: Process)
     document = drawn(
         "two-ends",
         node("first", "end", config={"outputParameters": {"rows": [{"n": 1}]}}),
-        node("gate", "testGate", config={"gate": "door"}),
+        node("gate", "testGate", config={"gate": "API"}),
         node("second", "end", config={"outputParameters": {"total": 7}}),
         edges=[("start", "first"), ("start", "gate"), ("gate", "second")],
     )
@@ -310,7 +310,7 @@ async def test_a_widget_shows_the_output_so_far_and_at_the_end(process: Process)
     status, ready, table = await widget("table", "rows")
     assert (status, ready, table["rows"]) == ("RUNNING", True, [{"n": 1}])
     assert await widget("json", "total") == ("RUNNING", False, None)
-    nodes.open_gate("door")
+    nodes.open_gate("API")
     await process.ended(run_id)
     assert await widget("json", "total") == ("COMPLETED", True, 7)
     assert (await widget("table", "rows"))[2] == table

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import InvalidRequest
-from anabranch.service.number_formats import formatted
-from anabranch.service.widgets import ROWS_MAX, TEXT_CHARACTERS_MAX, shape
+from anabranch.service.widgets.number_formats import formatted
+from anabranch.service.widgets.shapes import ROWS_MAX, TEXT_CHARACTERS_MAX, shape
 
 ORDERS = {"orders": [{"id": 1, "total": 9.5, "by": {"name": "Ada"}}, {"id": 2, "total": 20}], "count": 2}
 

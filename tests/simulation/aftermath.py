@@ -1,6 +1,6 @@
 """What must be so once a world has become calm and all its runs have ended.
 
-Called by `world` at the end of each simulation: how soon foreign changes take effect, who still holds
+Called by `world` at the end of each simulation: how soon external changes take effect, who still holds
 or executes something, and whether every run ended as the contract says it must.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter
 
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.oracle.prediction import Ending, Observed, disagreements
 from tests.simulation.cases import probe_case
 from tests.simulation.clients import Client

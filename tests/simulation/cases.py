@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from anabranch.engine.rules.compile import compile_plan
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules.graph.compile import compile_plan
+from anabranch.engine.rules.graph.plan import Plan
 from anabranch.handlers.registry import builtin_types
 from tests.oracle.expressions import Undetermined
 from tests.oracle.graphs import random_case
@@ -65,7 +65,7 @@ def drawn_cases() -> tuple[SimulatedCase, ...]:
 
 @cache
 def probe_case() -> SimulatedCase:
-    """A handler that works for a minute beside a wait: for looking at how soon foreign changes take effect."""
+    """A handler that works for a minute beside a wait: for looking at how soon external changes take effect."""
     document = graph(["start>ask", "start>sleeper"], work=0)
     changed(document, ask={"type": "waitForEvent", "config": {"event": "approved"}})
     return case_of("probe", changed(document, sleeper={"config": {"exactlyMs": 60_000}, "timeout": "2m"}), {}, None)

@@ -1,6 +1,6 @@
 """What is peculiar to a world: how many processes, how they are set, which workflows its clients know.
 
-Drawn from the seed by `world`. Small limits (two held instances, one turn a batch, a lease of less
+Drawn from the seed by `world`. Small limits (two held instances, one transition a batch, a lease of less
 than a second) are as likely as big ones: most defects hide where something is full or nearly over.
 """
 
@@ -33,7 +33,7 @@ class Character:
     lease_ms: int
     concurrency: int
     held_max: int
-    batch_turns_max: int
+    batch_transitions_max: int
     commits_in_flight_max: int
     recoveries_max: int
     clients: int
@@ -69,7 +69,7 @@ class Character:
             held_max=self.held_max,
             held_per_tenant_max=self.held_max if self.tenants == 1 else self.held_max // 2,
             recoveries_max=self.recoveries_max,
-            batch_turns_max=self.batch_turns_max,
+            batch_transitions_max=self.batch_transitions_max,
             works=slot != self.idle_slot,
             watches_loop=False,
         )
@@ -85,7 +85,7 @@ def draw_character(rng: random.Random, *, coded: bool) -> Character:
         lease_ms=rng.choice((900, 1_500, 4_000)),
         concurrency=rng.choice((1, 2, 8)),
         held_max=rng.choice((2, 6, 100)),
-        batch_turns_max=rng.choice((1, 3, 256)),
+        batch_transitions_max=rng.choice((1, 3, 256)),
         commits_in_flight_max=rng.choice((1, 2)),
         recoveries_max=rng.choice((1, 1, 2, 10)),
         clients=clients,

@@ -1,6 +1,6 @@
 """Clients of the simulated processes: they start runs, send signals, cancel, and ask again when the line goes dead.
 
-They use the same façade as every front door. What was acknowledged to them must be in the database
+They use the same façade as every API. What was acknowledged to them must be in the database
 at that very moment, and no call may end in an error that the contract does not know.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import NotFound, RunIsTerminal, StoreUnavailable
 from anabranch.service.workflow_service import StartedRun, WorkflowService
+from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.cases import SimulatedCase
 from tests.simulation.coded_cases import CodedCase
 from tests.simulation.judge import Judge

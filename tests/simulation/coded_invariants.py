@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from anabranch.engine.rules.coded.places import StepKind, read_mark
+from anabranch.engine.rules.coded.names import StepKind, read_mark
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.instants import from_iso
 from tests.simulation import invariants
@@ -116,8 +116,8 @@ def an_attempt_ends_as_its_program_says(run: CodedFacts, commit: Commit) -> Iter
     """The recorded outcome of a body is what its program comes to, given how its steps ended."""
     for row in commit.rows:
         is_end = (row.node_id, row.scope) == BODY and row.type in _ENDS_OF_BODIES
-        given_up = row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] in _NOT_OF_THE_BODY
-        if is_end and not given_up:
+        step_cancelled = row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] in _NOT_OF_THE_BODY
+        if is_end and not step_cancelled:
             yield from _ended_as_it_must(run, row, run.body_attempt)
 
 
@@ -186,7 +186,7 @@ def _due_time_used(run: CodedFacts, row: Event, commit: Commit) -> int | None:
     place, head = (row.node_id, row.scope), commit.after.head
     last = run.last.get(place)
     if row.type is EventType.NODE_DISPATCHED and place == BODY and last is None:
-        # A start that asked for no time has its time of birth there, by the clock of the process that bore it.
+        # A start that asked for no time has its time of creation there, by the clock of the process that bore it.
         return head.available_at if head.available_at != head.created_at else None
     if row.type is EventType.NODE_DISPATCHED and row.attempt > 1:
         return run.due_at(place)

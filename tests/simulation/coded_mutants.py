@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.mutants import Mutant, mutant
 
-_BODY = "durable.body:BodyRun"
+_BODY = "durable.body:FunctionRun"
 _DECIDE = "rules.coded.decide"
 
 
@@ -25,9 +25,9 @@ CODED_MUTANTS = (
     _coded(
         "unsettled-row-acted-upon",
         "a body goes on by rows that are decided and not committed: it is answered, or another try begins, too early",
-        (f"{_BODY}._look_at_settled", "record.seq <= self._desk.settled_seq:", "record.seq:"),
-        (f"{_BODY}._place", "if record.seq > self._desk.settled_seq:", "if False:"),
-        (f"{_BODY}._take_turn", "settled_seq=self._desk.settled_seq", "settled_seq=journal.last_seq"),
+        (f"{_BODY}._look_at_settled", "record.seq <= self._run_access.settled_seq:", "record.seq:"),
+        (f"{_BODY}._place", "if record.seq > self._run_access.settled_seq:", "if False:"),
+        (f"{_BODY}._take_turn", "settled_seq=self._run_access.settled_seq", "settled_seq=journal.last_seq"),
     ),
     _coded(
         "completed-step-called-again",
@@ -69,7 +69,7 @@ CODED_MUTANTS = (
     _coded(
         "signal-fed-to-two-waits",
         "a kept signal that a wait has taken stays where it is",
-        ("rules.waiting:wait", 'if "signalSeq" in note:', 'if note.get("signalSeq") in state.promises:'),
+        ("rules.shared_events:wait", 'if "signalSeq" in note:', 'if note.get("signalSeq") in state.promises:'),
     ),
     _coded(
         "version-pin-ignored",
@@ -104,9 +104,9 @@ CODED_MUTANTS = (
         "children-left-behind-by-code",
         "what a run has invoked runs on when the run has ended",
         (
-            f"{_DECIDE}:CodedNotes.end_instance",
+            f"{_DECIDE}:CodedDecisionBuilder.end_instance",
             "            self.cancels.append(child_id(self.state.head.instance_id, *step.place))\n    super()",
-            "            pass\n    super(CodedNotes, self)",
+            "            pass\n    super(CodedDecisionBuilder, self)",
         ),
     ),
     _coded(

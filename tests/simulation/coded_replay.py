@@ -1,6 +1,6 @@
 """Calls the bodies of completed runs once more, on their finished logs: nothing is called, and they come to the same.
 
-Called by `world` when all has ended. It is the real runner, on a desk whose journal is the log up to
+Called by `world` when all has ended. It is the real runner, on a run access whose journal is the log up to
 the row that ended the run.
 """
 
@@ -15,15 +15,15 @@ from anabranch import StepError
 from anabranch.durable.definition import Registry
 from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.desk import Desk
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceHead
 from anabranch.engine.queues.slots import Slots, present_slot
 from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.context import Context
+from anabranch.engine.rules.drawn.context import Context
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import StepReport
+from anabranch.engine.run_access import RunAccess
 from tests.simulation.coded_facts import CodedFacts
 from tests.simulation.program_bodies import BodyCall, Call, StepLedger
 from tests.simulation.programs import Run
@@ -37,16 +37,16 @@ async def replayed(head: InstanceHead, facts: CodedFacts) -> list[str]:
     runner = Runner(Registry([found]), children=_Nobody(listener), signals=_Nobody(listener))
     runner.connect(cast(Engine, _Shell(head.created_at)))
     journal = fold(facts.case.plan, head, facts.log[:-1])
-    desk = _FinishedDesk(journal, listener.wrong)
+    run_access = _FinishedDesk(journal, listener.wrong)
     present_slot.set(Slots(lambda: None).take())
-    returned = await runner._call(found, cast(Desk, desk), journal, _helpers(head, facts))
+    returned = await runner._call(found, cast(RunAccess, run_access), journal, _helpers(head, facts))
     if not isinstance(returned, HandlerResult) or returned.output != facts.ended.payload.value:
         listener.wrong.append(f"it comes to {returned}, and the log has {facts.ended.payload.value}")
     return listener.wrong
 
 
 class _Shell:
-    """What a runner needs of an engine beside the desk."""
+    """What a runner needs of an engine beside the run access."""
 
     def __init__(self, now: int) -> None:
         self.clock = SystemClock()
@@ -55,7 +55,7 @@ class _Shell:
 
 @dataclass(slots=True)
 class _FinishedDesk:
-    """See `engine.desk.Desk`: nothing happens to this run any more."""
+    """See `engine.run_access.RunAccess`: nothing happens to this run any more."""
 
     journal: CodedState
     wrong: list[str]

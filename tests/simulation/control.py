@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from anabranch.engine import plans
-from anabranch.engine.rules import turn
-from anabranch.engine.rules.plan import Plan
+from anabranch.engine.rules import transitions as transition
+from anabranch.engine.rules.graph.plan import Plan
 from tests.simulation.judge import Judge
 
 # Worlds make little garbage that needs a collector: looking for it at every few hundred objects, as is the default,
@@ -28,9 +28,9 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
     dice = random.Random(f"uuid {seed}")
     log, complaints = logging.getLogger("anabranch"), _Complaints(judge)
     thresholds = gc.get_threshold()
-    kept = (plans.compile_plan, turn.decide, uuid.uuid4, log.level, log.propagate)
+    kept = (plans.compile_plan, transition.decide, uuid.uuid4, log.level, log.propagate)
     plans.compile_plan = lambda document, node_types: compiled[document["name"]]
-    turn.decide = judge.checked(turn.decide)
+    transition.decide = judge.checked(transition.decide)
     uuid.uuid4 = lambda: uuid.UUID(int=dice.getrandbits(128), version=4)
     log.setLevel(logging.ERROR)
     log.propagate = False
@@ -41,7 +41,7 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
     finally:
         gc.set_threshold(*thresholds)
         log.removeHandler(complaints)
-        plans.compile_plan, turn.decide, uuid.uuid4, log.level, log.propagate = kept
+        plans.compile_plan, transition.decide, uuid.uuid4, log.level, log.propagate = kept
 
 
 class _Complaints(logging.Handler):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.engine.ports import InstanceHead, InstanceRow
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.store.memory_records import Change, Transaction
+from anabranch.testing.memory_store.records import Change, Transaction
 from tests.simulation.facts import Facts
 
 Wrong = tuple[str, str]
@@ -40,7 +40,7 @@ class Families:
         if first != head.instance_id:
             yield f"{place} of run {head.parent_id} has started {first} already", head.instance_id
         if not self._asks_for(head, runs):
-            yield f"it is born although {place} of run {head.parent_id} is over", head.instance_id
+            yield f"it is created although {place} of run {head.parent_id} is over", head.instance_id
 
     def nobody_is_left_behind(self, transaction: Transaction, runs: Mapping[str, Facts]) -> Iterator[Wrong]:
         """A child whose parent does not wait for it any more ends in the same transaction."""

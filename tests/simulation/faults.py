@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from anabranch.engine.recovery import POLL_MS
+from anabranch.engine.ownership.recovery import POLL_MS
 from tests.simulation.network import CommitFault
 
 # One fault in about 60 callbacks: the engine recovers from some, and is hit again while it recovers from others.
@@ -29,7 +29,7 @@ class FaultKind(StrEnum):
     COMMIT_LOST_BEFORE = "commit-lost-before"
     COMMIT_LOST_AFTER = "commit-lost-after"
     COMMIT_LATE = "commit-late"
-    BIRTH_LATE = "birth-late"
+    BIRTH_LATE = "new_run-late"
     SIGNAL_LOST = "signal-lost"
     COMMIT_LOCKED = "commit-locked"
     COMMIT_STOLEN = "commit-stolen"

@@ -46,7 +46,7 @@ class Commit:
     folded: AnyState
     """What the whole log, these rows included, folds to."""
     memory: AnyState | None
-    """What the owner has in memory, if it made this turn and has not given up on it."""
+    """What the owner has in memory, if it made this transition and has not given up on it."""
     recoveries_max: int
     effects: Callable[[str, str], Effects | None]
     """What the world has seen of an activation (node id, scope)."""
@@ -302,7 +302,7 @@ def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
 
 
 def no_signal_lies_beside_a_wait_that_it_fits(run: RunFacts, commit: Commit) -> Iterator[str]:
-    """A wait takes a fitting kept signal in the holder's very next turn."""
+    """A wait takes a fitting kept signal in the holder's very next transition."""
     if commit.operation != "commit" or run.ended is not None or not run.waits:
         return
     for signal in run.untaken():
@@ -366,7 +366,7 @@ def _due_time_used(run: Facts, row: Event, commit: Commit) -> int | None:
     if row.type is EventType.NODE_DISPATCHED:
         if row.attempt > 1:
             return run.due_at(place)
-        # A start that asked for no time has its time of birth there, by the clock of the process that bore it.
+        # A start that asked for no time has its time of creation there, by the clock of the process that bore it.
         asked_for_a_time = row.node_id == "start" and head.available_at != head.created_at
         return head.available_at if asked_for_a_time else None
     if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "DEADLINE_EXCEEDED":

@@ -21,7 +21,7 @@ from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus
-from anabranch.engine.store.memory_records import Change, Transaction
+from anabranch.testing.memory_store.records import Change, Transaction
 from tests.simulation.cases import SimulatedCase
 from tests.simulation.coded_cases import CodedCase
 from tests.simulation.coded_facts import CodedFacts
@@ -38,7 +38,7 @@ from tests.simulation.rarities import count_coded_row, count_commit, count_row
 from tests.spec import coded
 from tests.spec.laws import differences
 
-# Comparing memory and log part by part takes longer than a turn: one commit in 16 is enough to meet every shape, the
+# Comparing memory and log part by part takes long: one commit in 16 is enough to meet all shapes, the
 # short signature is compared at every one.
 FULL_COMPARISON_EVERY = 16
 
@@ -119,7 +119,7 @@ class Judge:
 
     @property
     def runs(self) -> dict[str, RunFacts]:
-        """Every run that was born."""
+        """Every run that was created."""
         return {instance_id: watched.facts for instance_id, watched in self._runs.items()}
 
     def accuse(self, invariant: Callable[..., object] | str, what: str, instance_id: str | None = None) -> None:
@@ -190,7 +190,7 @@ class Judge:
         """A worker that could not extend its lease for 2/3 of its length stops its handlers and drops the state."""
         process = None if worker_id is None else self.processes.get(worker_id)
         held = None if process is None else process.engine.orchestrator._held.get(instance_id)
-        if process is None or held is None or held.born is not None:
+        if process is None or held is None or held.created is not None:
             return
         claimed_at, extended_at = self._loop.time(), held.extended_at
         age_s = process.clock.monotonic() - extended_at
@@ -266,7 +266,7 @@ class Judge:
         if transaction.operation != "commit" or sender.late or process is None:
             return None
         held = process.engine.orchestrator._held.get(instance_id)
-        return None if held is None else held.holding.state
+        return None if held is None else held.leased.state
 
     def _compare_fully(self, watched: _Watched, commit: Commit) -> None:
         facts, head = watched.facts, commit.after.head
@@ -285,7 +285,7 @@ class Judge:
         """Does this process hold the run in the version that is stored?"""
         process = self.processes.get(worker_id)
         held = None if process is None else process.engine.orchestrator._held.get(instance_id)
-        return held is not None and held.holding.version == self._runs[instance_id].version
+        return held is not None and held.leased.version == self._runs[instance_id].version
 
 
 _LAWS: dict[type[RunFacts], tuple[Any, Any, Any]] = {

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anabranch.durable.definition import Workflow
-from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.errors import StoreUnavailable
+from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.character import Character
 from tests.simulation.faults import COMMIT_FAULTS, Fault, FaultKind
 from tests.simulation.judge import Judge
@@ -21,7 +21,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import CommitFault, Weather
 from tests.simulation.nodes import SimulatedTypes
 from tests.simulation.processes import SimulatedProcess, SkewedClock
-from tests.simulation.turns import WatchedJobs
+from tests.simulation.tenant_order import WatchedJobs
 
 # 2027-01-15: any day will do that looks like one in the logs.
 EPOCH_MS = 1_800_000_000_000
@@ -172,7 +172,7 @@ class Machines:
                 self._rarities["clock of the database jumped"] += 1
                 self.database_clock.jump(round(fault.seconds * 1000))
             case FaultKind.BIRTH_LATE:
-                weather.births.extend([fault.seconds] * fault.count * BIRTHS_AT_ONCE)
+                weather.new_runs.extend([fault.seconds] * fault.count * BIRTHS_AT_ONCE)
             case FaultKind.SIGNAL_LOST:
                 fate = CommitFault.LOST_AFTER if fault.number % 2 else CommitFault.LOST_BEFORE
                 weather.signals.extend([fate] * fault.count)

@@ -27,32 +27,32 @@ def mutant(name: str, hole: str, *patches: tuple[str, str, str], coded: bool = F
     return Mutant(name, hole, tuple(Patch(*patch) for patch in patches), coded)
 
 
-_DATABASE = "store.memory_database:MemoryDatabase"
+_DATABASE = "testing.memory_store.database:MemoryDatabase"
 _ORCHESTRATOR = "orchestrator:Orchestrator"
 
 MUTANTS = (
     mutant(
         "cause-without-consequences",
         "the result row is written, and what follows from it is left for later",
-        ("rules.decide:_answer", "    _draw_consequences(thought)", "    pass"),
+        ("rules.decide:_answer", "    _propagate(builder)", "    pass"),
     ),
     mutant(
         "lost-commit-forgotten",
         "the stimuli of a commit of unknown fate are not decided again",
-        ("unclear:Rereader._refold", "held.inbox[:0] = draft.stimuli", "pass"),
+        ("ownership.reconcile:Reconciler._refold", "held.inbox[:0] = pending.stimuli", "pass"),
     ),
     mutant(
         "lost-commit-believed",
         "a commit of unknown fate is taken for written",
-        ("rules.turn:was_written", "return all(", "return True or all("),
+        ("rules.transitions:was_written", "return all(", "return True or all("),
     ),
     mutant(
-        "foreign-rows-believed",
+        "external-rows-believed",
         "somebody else's rows are taken for those of our lost commit",
-        ("rules.turn:_same_row", "return stored is not None and (", "return stored is not None or ("),
+        ("rules.transitions:_same_row", "return stored is not None and (", "return stored is not None or ("),
     ),
     mutant(
-        "birth-decided-twice",
+        "new_run-decided-twice",
         "a start that was stored after all is decided again",
         ("rules.decide:decide", "isinstance(stimulus, Started) and state.last_seq > 0", "False"),
     ),
@@ -64,7 +64,7 @@ MUTANTS = (
     mutant(
         "nothing-performed-after-unclear-commit",
         "after an unclear commit nothing outstanding is performed",
-        ("unclear:Rereader._refold", "held.owes_all = True", "pass"),
+        ("ownership.reconcile:Reconciler._refold", "held.owes_all = True", "pass"),
     ),
     mutant(
         "attempt-ignored",
@@ -74,39 +74,43 @@ MUTANTS = (
     mutant(
         "version-ignored",
         "two writers that each see only themselves both commit",
-        ("store.memory_database:_guard_holds", "row.version == turn.expected_version\n        and ", ""),
+        ("testing.memory_store.database:_guard_holds", "row.version == transition.expected_version\n        and ", ""),
     ),
     mutant(
         "claim-keeps-version",
         "a worker that lost its lease without knowing wins its next commit",
         (f"{_DATABASE}.claim", "version=row.version + 1", "version=row.version"),
-        ("store.memory_database:_guard_holds", "        and row.worker_id == turn.worker_id\n", ""),
+        ("testing.memory_store.database:_guard_holds", "        and row.worker_id == transition.worker_id\n", ""),
     ),
     mutant(
-        "foreign-write-keeps-version",
+        "external-write-keeps-version",
         "a row is appended beside the version check, and log order is not commit order",
         (f"{_DATABASE}._append", "before.version + 1", "before.version"),
     ),
     mutant(
         "all-join-hangs-below-a-condition",
         "`all` waits until every edge is live",
-        ("rules.scheduling:is_node_ready", "live + scope.dead.get(node.id, 0) < node.in_count", "live < node.in_count"),
+        (
+            "rules.drawn.scheduling:is_node_ready",
+            "live + scope.dead.get(node.id, 0) < node.in_count",
+            "live < node.in_count",
+        ),
     ),
     mutant(
         "skip-stays-where-it-is",
         "a skipped node does not kill its edges",
-        ("rules.thought:Thought.skip", "    self.todo.append((scope, node))", "    pass"),
+        ("rules.drawn.decision_builder:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
     ),
     mutant(
         "all-join-runs-early",
         "`all` is dispatched by its first live edge",
-        ("rules.scheduling:is_node_ready", "if live and node.join_any", "if live"),
+        ("rules.drawn.scheduling:is_node_ready", "if live and node.join_any", "if live"),
     ),
     mutant(
         "any-join-runs-again",
         "`any` is dispatched again by a late edge",
         (
-            "rules.scheduling:calculate_next_nodes",
+            "rules.drawn.scheduling:calculate_next_nodes",
             "target.id not in scope.ended and target.id not in scope.open",
             "True",
         ),
@@ -114,36 +118,36 @@ MUTANTS = (
     mutant(
         "iterations-collide",
         "iterations of an inner loop share the scopes of another's",
-        ("rules.iterations:go_on", "if activation.scope.path else", "if False else"),
+        ("rules.drawn.iterations:go_on", "if activation.scope.path else", "if False else"),
     ),
     mutant(
         "parked-without-a-time",
         "due times live in timers only: a parked run is woken by nobody",
         (
-            "rules.turn:_set_lease",
-            "turn.release, turn.available_at = True, state.next_due()",
-            "turn.release, turn.available_at = True, None",
+            "rules.transitions:_set_lease",
+            "transition.release, transition.available_at = True, state.next_due()",
+            "transition.release, transition.available_at = True, None",
         ),
     ),
     mutant(
         "short-timers-forgotten",
         "a wait that keeps its worker is not put on the heap",
-        (f"{_ORCHESTRATOR}._perform", "self._held.delays.schedule(turn.instance_id, won.next_due)", "pass"),
+        (f"{_ORCHESTRATOR}._perform", "self._held.delays.schedule(transition.instance_id, won.next_due)", "pass"),
     ),
     mutant(
         "parked-while-it-runs",
         "a run is parked although a handler's answer is outstanding",
-        ("rules.turn:_set_lease", "parks = _is_idle(holding, now)", "parks = True"),
+        ("rules.transitions:_set_lease", "parks = _is_idle(leased, now)", "parks = True"),
     ),
     mutant(
         "retry-never-woken",
         "a failed try has a due time and nobody is told of it",
-        ("rules.outcomes:attempt_failed", "    thought.wake(activation)", "    pass"),
+        ("rules.drawn.outcomes:attempt_failed", "    builder.wake(activation)", "    pass"),
     ),
     mutant(
         "timer-by-our-own-clock",
         "a timer fires by the worker's clock, early by the store's",
-        ("rules.turn:_draft", "not_before=not_before,", "not_before=None,"),
+        ("rules.transitions:_pending", "not_before=not_before,", "not_before=None,"),
     ),
     mutant(
         "live-runs-taken-at-start-up",
@@ -153,7 +157,7 @@ MUTANTS = (
     mutant(
         "given-up-at-the-first-takeover",
         "whoever takes over somebody's run at a start-up fails it",
-        ("rules.upkeep:taken_over", "recoveries > adopted.recoveries_max", "recoveries"),
+        ("rules.shared_decisions:taken_over", "recoveries > acquired.recoveries_max", "recoveries"),
     ),
     mutant(
         "given-up-for-its-troubles",
@@ -168,17 +172,17 @@ MUTANTS = (
     mutant(
         "lease-kept-in-spite-of-everything",
         "a worker that cannot reach the store runs on beside its successor",
-        ("leases:Leases.drop_unextended", "if extended_at < latest:", "if False:"),
+        ("ownership.leases:Leases.drop_unextended", "if extended_at < latest:", "if False:"),
     ),
     mutant(
-        "foreign-writes-unnoticed",
+        "external-writes-unnoticed",
         "a cancel or signal from another process waits for our next commit",
-        ("foreign:ForeignWatch._compare", "if changed:", "if False:"),
+        ("ownership.external_changes:ExternalChanges._compare", "if changed:", "if False:"),
     ),
     mutant(
         "handlers-not-stopped",
         "a handler whose result nobody awaits runs on",
-        (f"{_ORCHESTRATOR}._perform", "self._task_worker.stop_job(turn.instance_id, stop)", "pass"),
+        (f"{_ORCHESTRATOR}._perform", "self._task_worker.stop_job(transition.instance_id, stop)", "pass"),
     ),
     mutant(
         "job-run-twice-at-once",
@@ -198,20 +202,20 @@ MUTANTS = (
         ("queues.jobs:FairJobs.add", "of.jobs.get(job.tenant_id)", 'of.jobs.get("")'),
     ),
     mutant(
-        "turn-never-passed-on",
-        "a tenant is served again and again while others wait for their turn",
+        "transition-never-passed-on",
+        "a tenant is served again and again while others wait for their transition",
         ("queues.jobs:_Round.pop", "tenants.append(tenant_id)", "tenants.appendleft(tenant_id)"),
     ),
     mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
-        ("rules.waiting:take_signal", "    del signals[seq]\n", ""),
+        ("rules.shared_events:take_signal", "    del signals[seq]\n", ""),
     ),
     mutant(
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
         (
-            "rules.upkeep:signal_known_or_refused",
+            "rules.shared_decisions:signal_known_or_refused",
             "signal.key is not None and signal.key in state.signal_answers",
             "False",
         ),
@@ -233,7 +237,7 @@ MUTANTS = (
     ),
     mutant(
         "results-dropped-at-refresh",
-        "what arrives while a foreign change is read in is not decided afterwards",
+        "what arrives while an external change is read in is not decided afterwards",
         (
             f"{_ORCHESTRATOR}.refresh",
             "self._held.put_back(held_now)",
@@ -243,17 +247,17 @@ MUTANTS = (
     mutant(
         "end-of-a-child-wakes-nobody",
         "a parent that has asked about its child and is parked then never hears of it again",
-        (f"{_DATABASE}.commit", "woken_parents(turns, won)", "[]"),
+        (f"{_DATABASE}.commit", "woken_parents(transitions, won)", "[]"),
     ),
     mutant(
         "parked-before-asking-for-children",
         "a parent is parked although its child may have ended before it began to wait",
-        ("rules.turn:_is_idle", " or holding.unchecked", ""),
+        ("rules.transitions:_is_idle", " or leased.unchecked", ""),
     ),
     mutant(
         "children-left-behind",
         "children run on although their parent has failed, or the activation that awaits them was skipped",
-        (f"{_DATABASE}.commit", "cancelled_children(turns, won)", "[]"),
+        (f"{_DATABASE}.commit", "cancelled_children(transitions, won)", "[]"),
     ),
     mutant(
         "grandchildren-left-behind",
@@ -261,12 +265,12 @@ MUTANTS = (
         (f"{_DATABASE}._cancel", "todo += self._awaited_by(instance_id)", "pass"),
     ),
     mutant(
-        "child-born-too-late",
-        "a birth that was on its way when its activation ended takes place all the same",
-        (f"{_DATABASE}.commit", " and self._is_wanted(turn.birth)", ""),
+        "child-created-too-late",
+        "a new_run that was on its way when its activation ended takes place all the same",
+        (f"{_DATABASE}.commit", " and self._is_wanted(transition.new_run)", ""),
     ),
     mutant(
-        "news-of-a-child-lost-in-the-house",
+        "news-of-a-child-lost-in-the-services",
         "a process that ends a child takes over the parent's new version, and does not tell what it is about",
         (
             f"{_ORCHESTRATOR}._tell_parents",

@@ -17,10 +17,10 @@ from enum import Enum
 
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, Loaded, Outcome, TenantRooms
 from anabranch.engine.rules.events import EventType
-from anabranch.engine.rules.turn import Turn
-from anabranch.engine.store.memory import Faults, MemoryStore
-from anabranch.engine.store.memory_database import MemoryDatabase
+from anabranch.engine.rules.transitions import Transition
 from anabranch.errors import StoreUnavailable
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.store import Faults, MemoryStore
 
 # Half of the calls are answered in the same instant and the others within 4 ms, as in one machine room.
 LATENCY_S_MAX = 0.004
@@ -65,8 +65,8 @@ class Weather(Faults):
         """Until then each way takes up to so long."""
         self.commits: deque[tuple[CommitFault, float]] = deque()
         """The fates of the next commits, with a number of seconds for those that need one."""
-        self.births: deque[float] = deque()
-        """The fates of the next commits with a birth in them: reported lost, and happening after so many seconds."""
+        self.new_runs: deque[float] = deque()
+        """The fates of the next commits with a creation in them: reported lost, and happening after so many seconds."""
         self.signals: deque[CommitFault] = deque()
         """The fates of the next commits with a signal in them."""
         self.calls: deque[bool] = deque()
@@ -85,7 +85,7 @@ class Weather(Faults):
         """From now on nothing goes wrong."""
         self.clear_up()
         self.commits.clear()
-        self.births.clear()
+        self.new_runs.clear()
         self.signals.clear()
         self.calls.clear()
         self.results.clear()
@@ -109,7 +109,7 @@ class Weather(Faults):
             self.calls.popleft()
             raise StoreUnavailable(f"the connection broke after the {operation}")
 
-    def skip(self, turn: Turn) -> bool:
+    def skip(self, transition: Transition) -> bool:
         """Is this row locked by somebody?"""
         return self.locks_rows and self.rng.random() < 0.5
 
@@ -136,30 +136,33 @@ class Connection(MemoryStore):
         """Instances whose commit was reported lost: was it written?"""
         self._commits_in_flight = 0
 
-    async def commit(self, turns: Sequence[Turn], *, may_wait: bool = False) -> Outcome:
+    async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
         """As the database does, unless the weather has a fate for this one."""
         weather = self._weather
-        fault, seconds = self._fate(turns)
+        fault, seconds = self._fate(transitions)
         if fault is CommitFault.STOLEN:
-            self._steal(turns[0].instance_id, lease_ms=round(seconds * 1000))
+            self._steal(transitions[0].instance_id, lease_ms=round(seconds * 1000))
         if fault is CommitFault.LOST_BEFORE or fault is CommitFault.LATE:
-            return await self._lose(turns, arrives_after_s=seconds if fault is CommitFault.LATE else None)
+            return await self._lose(transitions, arrives_after_s=seconds if fault is CommitFault.LATE else None)
         self._commits_in_flight += 1
         if self._commits_in_flight > 1:
             weather.rarities["two commits in flight"] += 1
         weather.locks_rows = fault is CommitFault.LOCKED
-        kept_waiting = self._kept_waiting(turns) if fault is CommitFault.LOCKED else set()
+        kept_waiting = self._kept_waiting(transitions) if fault is CommitFault.LOCKED else set()
         try:
             outcome = await super().commit(
-                [turn for turn in turns if turn.instance_id not in kept_waiting], may_wait=may_wait
+                [transition for transition in transitions if transition.instance_id not in kept_waiting],
+                may_wait=may_wait,
             )
         finally:
             self._commits_in_flight -= 1
             weather.locks_rows = False
         outcome = replace(outcome, locked=kept_waiting)
-        self._count_losers(turns, outcome)
+        self._count_losers(transitions, outcome)
         if fault is CommitFault.LOST_AFTER:
-            self._unclear.update((turn.instance_id, turn.instance_id in outcome.won) for turn in turns)
+            self._unclear.update(
+                (transition.instance_id, transition.instance_id in outcome.won) for transition in transitions
+            )
             raise StoreUnavailable("the connection broke after the commit")
         return outcome
 
@@ -201,11 +204,13 @@ class Connection(MemoryStore):
             self._weather.rarities["lapsed lease claimed" if one.lapsed else "free instance claimed"] += 1
         return claimed
 
-    def _fate(self, turns: Sequence[Turn]) -> tuple[CommitFault | None, float]:
+    def _fate(self, transitions: Sequence[Transition]) -> tuple[CommitFault | None, float]:
         weather = self._weather
-        if weather.births and any(turn.birth is not None for turn in turns):
-            return CommitFault.LATE, weather.births.popleft()
-        if weather.signals and any(row.type is EventType.SIGNAL_RECEIVED for turn in turns for row in turn.events):
+        if weather.new_runs and any(transition.new_run is not None for transition in transitions):
+            return CommitFault.LATE, weather.new_runs.popleft()
+        if weather.signals and any(
+            row.type is EventType.SIGNAL_RECEIVED for transition in transitions for row in transition.events
+        ):
             weather.rarities["signal in a commit of unknown fate"] += 1
             return weather.signals.popleft(), 0.0
         return weather.commits.popleft() if weather.commits else (None, 0.0)
@@ -218,42 +223,42 @@ class Connection(MemoryStore):
         SENDER.reset(token)
         self._weather.rarities["instance stolen before a commit"] += len(stolen)
 
-    async def _lose(self, turns: Sequence[Turn], *, arrives_after_s: float | None) -> Outcome:
+    async def _lose(self, transitions: Sequence[Transition], *, arrives_after_s: float | None) -> Outcome:
         """A request that was never answered; perhaps it is still on its way and is served when nobody expects it."""
         if arrives_after_s is not None:
             in_transit = contextvars.Context()
             in_transit.run(SENDER.set, Sender(self._worker_id, late=True))
             loop = asyncio.get_running_loop()
-            loop.call_later(arrives_after_s, self._serve_late, turns, context=in_transit)
+            loop.call_later(arrives_after_s, self._serve_late, transitions, context=in_transit)
         await self._weather.before("commit")
-        self._unclear.update(dict.fromkeys((turn.instance_id for turn in turns), False))
+        self._unclear.update(dict.fromkeys((transition.instance_id for transition in transitions), False))
         raise StoreUnavailable("the connection broke before the commit was answered")
 
-    def _serve_late(self, turns: Sequence[Turn]) -> None:
-        outcome = self.database.commit(turns, skip=lambda turn: False)
+    def _serve_late(self, transitions: Sequence[Transition]) -> None:
+        outcome = self.database.commit(transitions, skip=lambda transition: False)
         self._weather.rarities["late commit won"] += len(outcome.won)
-        self._weather.rarities["late commit lost"] += len(turns) - len(outcome.won)
+        self._weather.rarities["late commit lost"] += len(transitions) - len(outcome.won)
 
-    def _kept_waiting(self, turns: Sequence[Turn]) -> set[str]:
-        """Some of the turns: what they need besides their own rows is locked by somebody."""
-        kept = {turn.instance_id for turn in turns if self._weather.rng.random() < 0.25}
+    def _kept_waiting(self, transitions: Sequence[Transition]) -> set[str]:
+        """Some of the transitions: what they need besides their own rows is locked by somebody."""
+        kept = {transition.instance_id for transition in transitions if self._weather.rng.random() < 0.25}
         if kept:
-            self._weather.rarities["turn kept waiting by a lock"] += 1
+            self._weather.rarities["transition kept waiting by a lock"] += 1
         return kept
 
-    def _count_losers(self, turns: Sequence[Turn], outcome: Outcome) -> None:
+    def _count_losers(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
         rarities = self._weather.rarities
-        for turn in turns:
-            record = self.database.instances.get(turn.instance_id)
-            if turn.instance_id in outcome.won or turn.instance_id in outcome.locked or record is None:
+        for transition in transitions:
+            record = self.database.instances.get(transition.instance_id)
+            if transition.instance_id in outcome.won or transition.instance_id in outcome.locked or record is None:
                 continue
             if record.row.status.is_terminal:
                 rarities["commit lost to the end of its run"] += 1
-            elif record.row.worker_id != turn.worker_id:
+            elif record.row.worker_id != transition.worker_id:
                 rarities["zombie fenced"] += 1
-            elif record.row.version != turn.expected_version:
-                rarities["commit lost to a foreign write"] += 1
-            elif turn.not_before is not None:
+            elif record.row.version != transition.expected_version:
+                rarities["commit lost to an external write"] += 1
+            elif transition.not_before is not None:
                 rarities["timer held back by the store's clock"] += 1
             else:
                 rarities["commit lost to a lock"] += 1

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
-from anabranch.engine.rules.node_types import NodeType
+from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.errors import NonRetryable
 from tests.oracle.script import FATAL
 from tests.simulation.network import SENDER

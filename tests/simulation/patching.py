@@ -22,7 +22,7 @@ class Patch:
     """One replacement in one function."""
 
     function: str
-    """`module:name` or `module:Class.name`, the module without its `anabranch.engine.`, or as `durable.…`."""
+    """`module:name` or `module:Class.name`, the module without its `anabranch.engine.`, or `durable.…`, `testing.…`."""
     old: str
     new: str
 
@@ -39,7 +39,7 @@ def patched(patches: Sequence[Patch]) -> Iterator[None]:
 @contextmanager
 def _applied(patch: Patch) -> Iterator[None]:
     module_name, _, path = patch.function.partition(":")
-    room = "anabranch" if module_name.startswith("durable.") else "anabranch.engine"
+    room = "anabranch" if module_name.startswith(("durable.", "testing.")) else "anabranch.engine"
     module = importlib.import_module(f"{room}.{module_name}")
     owner: Any = module
     *outer, name = path.split(".")

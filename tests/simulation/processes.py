@@ -11,16 +11,16 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from anabranch.durable.definition import Registry, Workflow
-from anabranch.durable.runner import Runner, WithBodies
+from anabranch.durable.runner import Runner, WithWorkflowFunctions
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry, Helpers
-from anabranch.engine.held import Held
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.rules.stimuli import BodyBlocked, BodySuspended, Failed, NodeResult
-from anabranch.engine.store.memory_database import MemoryDatabase
-from anabranch.service.child_runs import ChildRuns
-from anabranch.service.step_signals import StepSignals
+from anabranch.engine.ownership.owned import OwnedInstance
+from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended, NodeResult
+from anabranch.service.runs.child_runs import ChildRuns
+from anabranch.service.runs.step_signals import StepSignals
 from anabranch.service.workflow_service import WorkflowService
+from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.network import SENDER, Connection, Sender, Weather
 
@@ -89,7 +89,7 @@ class SimulatedProcess:
         connection = Connection(database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max)
         self.children, signals = ChildRuns(), StepSignals()
         runner = Runner(Registry(code if options.works else ()), children=self.children, signals=signals)
-        handlers = WithBodies(types, runner)
+        handlers = WithWorkflowFunctions(types, runner)
         # Built in its own context, as everything that runs in it.
         self.engine: Engine = self.owner.context.run(
             lambda: Engine(
@@ -154,7 +154,7 @@ class SimulatedProcess:
         """Parts of the running engine that have ended although nobody stopped them."""
         engine = self.engine
         parts = [
-            *engine.orchestrator._lanes,
+            *engine.orchestrator._threads_of_store,
             engine.orchestrator.held.delays._task,
             engine.recovery._task,
             engine.housekeeping._task,
@@ -199,12 +199,12 @@ class SimulatedProcess:
         held = self.engine.orchestrator.held.get(instance_id)
         self.loop.call_later(again_after_s, self._deliver_later, held, instance_id, result)
 
-    def _deliver_later(self, held: Held | None, instance_id: str, result: NodeResult) -> None:
+    def _deliver_later(self, held: OwnedInstance | None, instance_id: str, result: NodeResult) -> None:
         """A body is called many times in one attempt, and hands its answers to the very holding that called it.
 
         So none of them outlives that. What handlers and steps came to may come at any time.
         """
-        of_a_call = isinstance(result.outcome, BodySuspended | BodyBlocked)
+        of_a_call = isinstance(result.outcome, FunctionSuspended | FunctionBlocked)
         if not of_a_call or self.engine.orchestrator.held.get(instance_id) is held:
             self._deliver(instance_id, result)
 

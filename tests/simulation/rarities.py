@@ -27,7 +27,7 @@ EXPECTED = (
     "any-join passed by a late edge",
     "cancel while handlers ran",
     "client asked again after a lost answer",
-    "child born",
+    "child created",
     "child cancelled with its parent",
     "child held elsewhere cancelled with its parent",
     "clock of a process jumped",
@@ -45,7 +45,7 @@ EXPECTED = (
     "coded: wait ended by another worker",
     "coded: woken while it was suspended",
     "coded: workflow tried again",
-    "commit lost to a foreign write",
+    "commit lost to an external write",
     "commit lost to a lock",
     "commit lost to the end of its run",
     "dead path of ten",
@@ -53,7 +53,7 @@ EXPECTED = (
     "doubled result",
     "failure echoed",
     "failure handled by an edge",
-    "foreign signal to a held run",
+    "external signal to a held run",
     "free instance claimed",
     "handed over at a stop",
     "instance stolen before a commit",
@@ -74,7 +74,7 @@ EXPECTED = (
     "recovery limit reached",
     "result lost with its process",
     "retry after restart",
-    "run born pending",
+    "run created pending",
     "run matched the oracle",
     "signal against timeout",
     "signal in a commit of unknown fate",
@@ -83,7 +83,7 @@ EXPECTED = (
     "terminated by an end",
     "timer after restart",
     "timer held back by the store's clock",
-    "turn kept waiting by a lock",
+    "transition kept waiting by a lock",
     "two commits in flight",
     "unknown commit found not written",
     "unknown commit found written",
@@ -99,11 +99,11 @@ def count_commit(rarities: Counter[str], commit: Commit) -> None:
     if commit.operation == "family" and before is not None:
         _count_family(rarities, commit, before.worker_id)
     if before is None and commit.after.head.parent_id is not None:
-        rarities["child born"] += 1
+        rarities["child created"] += 1
     if before is None and commit.after.status is Status.PENDING and commit.after.worker_id is None:
-        rarities["run born pending"] += 1
-    if commit.operation == "foreign" and before is not None and before.worker_id is not None:
-        rarities["foreign signal to a held run"] += commit.rows[0].type is EventType.SIGNAL_RECEIVED
+        rarities["run created pending"] += 1
+    if commit.operation == "external" and before is not None and before.worker_id is not None:
+        rarities["external signal to a held run"] += commit.rows[0].type is EventType.SIGNAL_RECEIVED
     if commit.operation == "release":
         rarities["handed over at a stop"] += 1
 

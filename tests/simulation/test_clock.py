@@ -9,7 +9,7 @@ HOUR_MS = 3_600_000
 
 
 def test_looking_at_intervals_goes_on_while_the_store_clock_is_set_back():
-    """It was not so: leases, recovery and the foreign watch slept until a time that had moved away by an hour."""
+    """It was not so: leases, recovery and the external watch slept until a time that had moved away by an hour."""
     loop = SimulatedLoop(seed=1)
     with loop.running():
         clock = SystemClock()

@@ -12,9 +12,9 @@ from anabranch.durable.definition import Workflow
 from anabranch.engine.lifecycle import EngineOptions
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.store.memory_database import MemoryDatabase
-from anabranch.engine.store.memory_records import Transaction
 from anabranch.handlers.registry import builtin_types
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.records import Transaction
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machines import DatabaseClock
 from tests.simulation.network import Weather

@@ -24,7 +24,7 @@ LOTS = 8
 
 # Met in nearly every lot of ten worlds; the whole list is expected of `make simulate`.
 COMMON = (
-    "commit lost to a foreign write",
+    "commit lost to an external write",
     "free instance claimed",
     "lapsed lease claimed",
     "process crashed",

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, product
 
-from anabranch.engine.store.memory_database import MemoryDatabase
 from anabranch.handlers import Services, builtin_types
+from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
 from tests.simulation.character import draw_character
 from tests.simulation.clients import Client, Known

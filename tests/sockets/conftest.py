@@ -12,10 +12,10 @@ import socketio
 from aiohttp import web
 
 from anabranch.engine.store import AuditTable, KeyTable
-from anabranch.rest import Neighbours
+from anabranch.rest import AllowedHosts
 from anabranch.service.access import AccessService, CreatedKey, Role
 from anabranch.service.failed_logins import FailedLogins
-from anabranch.sockets import SocketDoor, attach
+from anabranch.sockets import SocketServer, attach
 from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process
 
 __all__ = ["fresh_nodes", "make_process"]
@@ -25,13 +25,13 @@ TENANT = "default"
 
 
 class Served:
-    """One process with its engine and its door."""
+    """One process with its engine and its API."""
 
-    def __init__(self, process: Process, access: AccessService, door: SocketDoor, url: str) -> None:
+    def __init__(self, process: Process, access: AccessService, api: SocketServer, url: str) -> None:
         self.process = process
         self.service = process.service
         self.access = access
-        self.door = door
+        self.api = api
         self.url = url
 
     async def key(self, role: Role = Role.EDITOR, *, tenant: str = TENANT) -> CreatedKey:
@@ -104,19 +104,19 @@ Connect = Callable[..., Awaitable[Watcher]]
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Serves the door of a process."""
+    """Serves the API of a process."""
     runners: list[tuple[web.AppRunner, AccessService]] = []
 
     async def start(process: Process) -> Served:
         store: Any = process.engine.store
         access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
         application = web.Application()
-        door = attach(
+        api = attach(
             application,
             engine=process.engine,
             workflows=process.service,
             access=access,
-            is_own_origin=Neighbours().is_own_origin,
+            is_own_origin=AllowedHosts().is_own_origin,
         )
         runner = web.AppRunner(application, shutdown_timeout=1.0)
         runners.append((runner, access))
@@ -124,7 +124,7 @@ async def serve() -> AsyncIterator[Serve]:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         host, port = runner.addresses[0][:2]
-        return Served(process, access, door, f"http://{host}:{port}")
+        return Served(process, access, api, f"http://{host}:{port}")
 
     yield start
     for runner, access in runners:
@@ -134,7 +134,7 @@ async def serve() -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def served(make_process: MakeProcess, serve: Serve) -> Served:
-    """One engine and its door."""
+    """One engine and its API."""
     return await serve(await make_process())
 
 

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.sockets.wire import Parcel, SendQueue, SocketOutlet
+from anabranch.sockets.wire import EncodedMessage, SendQueue, SocketOutlet
 
 
 class Line:
@@ -37,7 +37,7 @@ async def waiting_writer(queue: SendQueue) -> asyncio.Task[Any]:
 async def test_a_parcel_goes_straight_out_where_the_writer_waits() -> None:
     queue, line = SendQueue(), Line()
     writer = await waiting_writer(queue)
-    outlet_on(queue, line).put(Parcel('["a",{}]'))
+    outlet_on(queue, line).put(EncodedMessage('["a",{}]'))
     assert line.frames == [b'\x81\x0a42["a",{}]'] and queue.empty()
     writer.cancel()
 
@@ -47,9 +47,9 @@ async def test_it_queues_behind_what_the_writer_is_about_to_send() -> None:
     writer = await waiting_writer(queue)
     queue.put_nowait("an answer")
     outlet = outlet_on(queue, line)
-    outlet.put(Parcel('["a",{}]'))
+    outlet.put(EncodedMessage('["a",{}]'))
     await writer  # it has the answer in its hands now
-    outlet.put(Parcel('["b",{}]'))
+    outlet.put(EncodedMessage('["b",{}]'))
     assert line.frames == [] and queue.qsize() == 2
 
 
@@ -59,13 +59,13 @@ async def test_it_queues_where_the_line_is_full_or_there_is_none_yet() -> None:
             line.takes = not upgraded
         queue = SendQueue()
         writer = await waiting_writer(queue)
-        outlet_on(queue, line, upgraded=upgraded).put(Parcel('["a",{}]'))
+        outlet_on(queue, line, upgraded=upgraded).put(EncodedMessage('["a",{}]'))
         assert queue.qsize() == 1
         writer.cancel()
 
 
 def test_frames_of_every_length_say_how_long_they_are() -> None:
     for size in (0, 110, 130, 65_000, 70_000):
-        frame = Parcel("x" * size).frame
+        frame = EncodedMessage("x" * size).frame
         length = frame[1] if frame[1] < 126 else int.from_bytes(frame[2:4] if frame[1] == 126 else frame[2:10])
         assert frame[0] == 0x81 and frame.endswith(b"42" + b"x" * size) and length == size + 2

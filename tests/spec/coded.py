@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.engine.rules.coded.places import BODY_PLACE, StepKind, mark
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, StepKind, mark
 from anabranch.engine.rules.coded.plan import coded_plan
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.decision import Decision
+from anabranch.engine.rules.drawn.state import InstanceHead
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import fold, outstanding
-from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.states import new_state
 from anabranch.engine.rules.stimuli import (
     AwaitsTime,
-    BodyBlocked,
-    BodySuspended,
     Completed,
     Failed,
+    FunctionBlocked,
+    FunctionSuspended,
     HandlerOutcome,
     NodeResult,
     Started,
@@ -36,7 +36,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
 BIRTH_MS = 1_700_000_000_000
-BODY = Dispatch(*BODY_PLACE, 1)
+BODY = Dispatch(*FUNCTION_KEY, 1)
 
 
 class Coded:
@@ -130,7 +130,7 @@ def sleeps(name: str, duration_ms: int) -> StepReport:
 
 def body(outcome: HandlerOutcome, attempt: int = 1) -> NodeResult:
     """What the body came to."""
-    return NodeResult(*BODY_PLACE, attempt, outcome)
+    return NodeResult(*FUNCTION_KEY, attempt, outcome)
 
 
 def returned(value: Any = None, attempt: int = 1) -> NodeResult:
@@ -146,19 +146,19 @@ def raised(attempt: int = 1) -> NodeResult:
 def suspended(*asked: StepReport, awaited: list[str] | None = None) -> NodeResult:
     """The body only waits: for what it has just asked for, or for these steps."""
     places = [(each.name, each.scope) for each in asked] if awaited is None else [(name, "") for name in awaited]
-    return body(BodySuspended(places, asked))
+    return body(FunctionSuspended(places, asked))
 
 
 def blocked() -> NodeResult:
     """The body cannot go on here."""
-    return body(BodyBlocked("NONDETERMINISM", "changed"))
+    return body(FunctionBlocked("NONDETERMINISM", "changed"))
 
 
 def picture(state: CodedState) -> dict[str, Any]:
     """A state as plain data: everything that a later decision, or the body, could depend on."""
     steps = {
         place: (s.kind, s.phase if not s.has_ended else None, s.attempt, s.due_at, s.events, s.names_event, s.child_id,
-                s.ended_seq, s.seq, s.mark, s.arguments, s.born_in, s.undone_in, s.given_up,
+                s.ended_seq, s.seq, s.mark, s.arguments, s.created_in, s.undone_in, s.step_cancelled,
                 s.first_seq, s.error, s.output.raw)
         for place, s in state.steps.items()
     }  # fmt: skip

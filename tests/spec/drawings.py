@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.rules.node_types import NodeType
-from anabranch.engine.rules.problems import Problem
-from anabranch.engine.rules.validate import Report, validate
+from anabranch.engine.rules.graph.node_types import NodeType
+from anabranch.engine.rules.graph.problems import Problem
+from anabranch.engine.rules.graph.validate import Report, validate
 from anabranch.handlers.registry import builtin_types
 
 TYPES = builtin_types()

@@ -14,19 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.engine.rules.child_ids import child_id
 from anabranch.engine.rules.commands import AwaitChild, Dispatch, Wake
-from anabranch.engine.rules.compile import compile_plan
 from anabranch.engine.rules.decide import Decision, decide
+from anabranch.engine.rules.drawn.iterations import LOOP_WORK_MAX
+from anabranch.engine.rules.drawn.state import InstanceHead, InstanceState
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
-from anabranch.engine.rules.instance import InstanceHead, InstanceState
-from anabranch.engine.rules.iterations import LOOP_WORK_MAX
-from anabranch.engine.rules.node_types import NodeTypes
-from anabranch.engine.rules.plan import Plan
-from anabranch.engine.rules.signals import signal_payload
+from anabranch.engine.rules.graph.compile import compile_plan
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.stimuli import (
-    Adopted,
     AwaitsChild,
     AwaitsSignal,
     CancelRequested,
@@ -34,14 +31,17 @@ from anabranch.engine.rules.stimuli import (
     Completed,
     Failed,
     HandlerOutcome,
+    LeaseAcquired,
+    LogReloaded,
     NodeResult,
     SignalSent,
     Started,
     Stimulus,
-    TailLoaded,
     TimersDue,
 )
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waits.child_ids import child_id
+from anabranch.engine.rules.waits.signals import signal_payload
 from anabranch.errors import RunError
 from tests.spec.drawings import TYPES
 from tests.spec.laws import Before, check_decision, check_log
@@ -52,9 +52,9 @@ BIRTH_MS = 3_600_000
 INSTANCE_ID = "00000000-0000-7000-8000-000000000001"
 
 TIMERS = TimersDue()
-TAIL = TailLoaded()
-LAPSED = Adopted(lapsed=True)
-HANDED_OVER = Adopted(lapsed=False)
+TAIL = LogReloaded()
+LAPSED = LeaseAcquired(lapsed=True)
+HANDED_OVER = LeaseAcquired(lapsed=False)
 
 
 def completed(node: str, output: Any = None, *, handle: str | None = None, delay_ms: int | None = None) -> NodeResult:
@@ -325,7 +325,7 @@ def given(
     checked: bool = True,
     work_max: int = LOOP_WORK_MAX,
 ) -> Scenario:
-    """An instance that has just been born; `checked=False` puts the checks off to `check()`, for big ones."""
+    """An instance that has just been created; `checked=False` puts the checks off to `check()`, for big ones."""
     plan = document if isinstance(document, Plan) else compile_plan(document, types)
     head = InstanceHead(
         instance_id=INSTANCE_ID,

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.drawn.iterations import LOOP_WORK_MAX
 from anabranch.engine.rules.events import ENDINGS, EventType
 from anabranch.engine.rules.evolve import outstanding
-from anabranch.engine.rules.iterations import LOOP_WORK_MAX
 from anabranch.engine.rules.stimuli import NodeResult
 from tests.spec import scenario
 from tests.spec.scenario import HANDED_OVER, LAPSED, TAIL, Scenario, asks_for, cancel, completed, failed, signal

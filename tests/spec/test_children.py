@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.child_ids import child_id
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.stimuli import ChildEnded, Stimulus, TailLoaded
-from anabranch.engine.rules.turn import Holding, Planned, plan_turns
+from anabranch.engine.rules.stimuli import ChildEnded, LogReloaded, Stimulus
+from anabranch.engine.rules.transitions import LeasedState, Planned, plan_transitions
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.engine.rules.waits.child_ids import child_id
 from tests.spec.drawings import drawn
 from tests.spec.scenario import (
     HANDED_OVER,
@@ -174,43 +174,45 @@ def test_a_start_that_is_tried_again_leaves_alone_what_it_may_have_started() -> 
     assert (then.types, then.cancels) == (["NODE_ATTEMPT_FAILED"], [])
 
 
-# -- turns -----------------------------------------------------------------------------------------
-def plan(run: Scenario, holding: Holding, stimuli: Sequence[Stimulus]) -> Planned:
+# -- transitions -----------------------------------------------------------------------------------------
+def plan(run: Scenario, leased: LeasedState, stimuli: Sequence[Stimulus]) -> Planned:
     """One instance's batch."""
-    return plan_turns([(holding, stimuli)], now=run.now, lease_ms=LEASE_MS)
+    return plan_transitions([(leased, stimuli)], now=run.now, lease_ms=LEASE_MS)
 
 
-def held(run: Scenario) -> Holding:
+def held(run: Scenario) -> LeasedState:
     """The instance of a scenario, held by a worker."""
-    return Holding(run.state, 3, "me", run.now + LEASE_MS)
+    return LeasedState(run.state, 3, "me", run.now + LEASE_MS)
 
 
 def test_a_run_is_not_parked_before_it_is_known_whether_its_child_has_ended() -> None:
     run = begun(CALL)
-    holding = held(run)
-    (turn,) = plan(run, holding, [awaits_child("call")]).turns
-    assert (turn.release, holding.unchecked) == (False, {child_of("call")})
-    holding.unchecked.clear()
-    (turn,) = plan(run, holding, [TailLoaded()]).turns
-    assert (turn.release, turn.events, turn.available_at) == (True, [], None), "the child's end will wake it"
+    leased = held(run)
+    (transition,) = plan(run, leased, [awaits_child("call")]).transitions
+    assert (transition.release, leased.unchecked) == (False, {child_of("call")})
+    leased.unchecked.clear()
+    (transition,) = plan(run, leased, [LogReloaded()]).transitions
+    assert (transition.release, transition.events, transition.available_at) == (True, [], None), (
+        "the child's end will wake it"
+    )
 
 
 def test_whoever_takes_a_run_over_does_not_know_of_its_children_yet() -> None:
     run = waiting().crashed()
-    holding = held(run)
-    assert holding.unchecked == {child_of("call")}
-    assert plan(run, holding, [HANDED_OVER]).turns == []
+    leased = held(run)
+    assert leased.unchecked == {child_of("call")}
+    assert plan(run, leased, [HANDED_OVER]).transitions == []
 
 
 def test_a_turn_says_whom_it_wakes_and_what_it_ends() -> None:
     run = waiting()
     run.state.head = replace(run.state.head, parent_id="parent", parent_waits=True)
-    (turn,) = plan(run, held(run), [cancel()]).turns
-    assert (turn.wakes, turn.cancels) == ("parent", [child_of("call")])
+    (transition,) = plan(run, held(run), [cancel()]).transitions
+    assert (transition.wakes, transition.cancels) == ("parent", [child_of("call")])
     run = waiting()
     run.state.head = replace(run.state.head, parent_id="parent", parent_waits=False)
-    (turn,) = plan(run, held(run), [cancel()]).turns
-    assert turn.wakes is None, "nobody waits for it"
+    (transition,) = plan(run, held(run), [cancel()]).transitions
+    assert transition.wakes is None, "nobody waits for it"
 
 
 def test_looking_without_news_changes_nothing() -> None:

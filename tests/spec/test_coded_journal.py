@@ -6,32 +6,32 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.engine.rules.child_ids import child_id
 from anabranch.engine.rules.coded import decide as coded_decide
-from anabranch.engine.rules.coded.places import StepKind, mark, scope_of_timer
+from anabranch.engine.rules.coded.names import StepKind, mark, scope_of_timer
 from anabranch.engine.rules.coded.replaying import seed_of
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.decision import NOTHING, Decision
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve
-from anabranch.engine.rules.signals import signal_payload
 from anabranch.engine.rules.stimuli import (
-    Adopted,
     AwaitsAnySignal,
     AwaitsChild,
     AwaitsInstant,
     AwaitsSignal,
     Begun,
-    BodySuspended,
     CancelRequested,
     ChildEnded,
-    GivenUp,
+    FunctionSuspended,
+    LeaseAcquired,
     LegacyReplayed,
+    LogReloaded,
     SignalSent,
+    StepCancelled,
     StepReport,
-    TailLoaded,
 )
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waits.child_ids import child_id
+from anabranch.engine.rules.waits.signals import signal_payload
 from tests.spec.coded import (
     BODY,
     Coded,
@@ -147,21 +147,21 @@ def test_a_signal_that_fits_no_wait_wakes_nobody():
 
 def test_a_takeover_of_a_suspended_run_calls_no_body_until_something_is_over():
     run = Coded().then(suspended(sleeps("nap", 60_000))).crashed()
-    assert run.when(Adopted(lapsed=False)) == NOTHING
+    assert run.when(LeaseAcquired(lapsed=False)) == NOTHING
     run.now += 60_000
-    assert run.when(Adopted(lapsed=False)).commands == [BODY]
+    assert run.when(LeaseAcquired(lapsed=False)).commands == [BODY]
 
 
 def test_a_takeover_of_a_running_body_is_counted_and_progress_forgets_it():
     run = Coded().crashed()
-    run.when(Adopted(lapsed=True))
+    run.when(LeaseAcquired(lapsed=True))
     assert run.state.recoveries == 1
     assert run.then(done("fetch")).state.recoveries == 0
 
 
 def test_a_late_duplicate_of_a_suspension_does_not_stop_the_next_call():
     run = Coded()
-    late = body(BodySuspended([("nap", "")], (sleeps("nap", 1_500),), run.state.body.called_by))
+    late = body(FunctionSuspended([("nap", "")], (sleeps("nap", 1_500),), run.state.body.called_by))
     run.when(late)
     run.later(1_500)
     assert run.when(late) == NOTHING
@@ -211,7 +211,7 @@ def test_a_child_that_has_begun_begins_once():
 
 
 def test_a_child_that_could_not_be_started_is_cancelled_in_case_it_was():
-    """The answer to its birth may have been lost: nobody would ever wait for it."""
+    """The answer to its creation may have been lost: nobody would ever wait for it."""
     decision = invoking().when(broken("call", retryable=False, kind=StepKind.CHILD))
     assert (types(decision), decision.cancels) == (["NODE_FAILED call"], [CHILD])
 
@@ -219,37 +219,37 @@ def test_a_child_that_could_not_be_started_is_cancelled_in_case_it_was():
 # -- given up by the body -------------------------------------------------------------------
 def test_a_wait_that_is_given_up_leaves_signals_to_the_next_one():
     run = Coded().then(waits_for("go"))
-    assert types(run.when(report("go", GivenUp(), kind=StepKind.EVENT))) == ["NODE_SKIPPED go"]
+    assert types(run.when(report("go", StepCancelled(), kind=StepKind.EVENT))) == ["NODE_SKIPPED go"]
     assert run.when(SignalSent("go", Payload.of(7))).delivered is False
     decision = run.when(report("go", AwaitsSignal("go", None, None), kind=StepKind.EVENT, scope="#2"))
     assert types(decision) == ["NODE_WAITING go#2", "NODE_COMPLETED go#2"]
 
 
 def test_what_has_ended_is_not_given_up_and_what_is_given_up_ends_once():
-    run = Coded().then(done("a"), waits_for("go"), report("go", GivenUp(), kind=StepKind.EVENT))
-    assert run.when(report("a", GivenUp())) == NOTHING
-    assert run.when(report("go", GivenUp(), kind=StepKind.EVENT)) == NOTHING
+    run = Coded().then(done("a"), waits_for("go"), report("go", StepCancelled(), kind=StepKind.EVENT))
+    assert run.when(report("a", StepCancelled())) == NOTHING
+    assert run.when(report("go", StepCancelled(), kind=StepKind.EVENT)) == NOTHING
 
 
 def test_what_was_begun_and_has_no_row_yet_is_given_up_with_its_first():
     """No replay begins it again, and what it comes to after that is nobody's."""
     run = Coded()
-    assert types(run.when(report("pay", GivenUp()))) == ["NODE_SKIPPED pay"]
+    assert types(run.when(report("pay", StepCancelled()))) == ["NODE_SKIPPED pay"]
     assert run.when(done("pay")) == NOTHING
 
 
 def test_a_child_that_is_given_up_is_cancelled():
-    decision = invoking().when(report("call", GivenUp(), kind=StepKind.CHILD))
+    decision = invoking().when(report("call", StepCancelled(), kind=StepKind.CHILD))
     assert (types(decision), decision.cancels) == (["NODE_SKIPPED call"], [CHILD])
 
 
 def test_a_sleep_that_is_given_up_is_not_due():
-    run = Coded().then(sleeps("nap", 60_000), report("nap", GivenUp(), kind=StepKind.SLEEP))
+    run = Coded().then(sleeps("nap", 60_000), report("nap", StepCancelled(), kind=StepKind.SLEEP))
     assert run.state.next_due() is None
 
 
 def test_the_next_attempt_waits_anew_for_what_was_given_up():
-    run = Coded(retry=QUICK).then(waits_for("go"), report("go", GivenUp(), kind=StepKind.EVENT), raised())
+    run = Coded(retry=QUICK).then(waits_for("go"), report("go", StepCancelled(), kind=StepKind.EVENT), raised())
     run.later(5_000)
     assert run.state.scope_for("go", "", attempt=2) == "@2"
 
@@ -325,7 +325,7 @@ def test_a_run_has_only_so_many_steps(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_foreign_row_is_served_when_it_is_found():
     run = Coded().then(suspended(waits_for("go"))).crashed()
-    assert run.when(TailLoaded()) == NOTHING
+    assert run.when(LogReloaded()) == NOTHING
 
 
 # -- the graph ----------------------------------------------------------------------------
@@ -411,12 +411,12 @@ def test_a_signal_promised_to_a_wait_that_ends_goes_to_the_next_one():
     """Another process has appended it: nobody has decided yet who gets it, when the first one is given up."""
     run = Coded().then(any_of("first", go=None, stop=None), any_of("second", go=None))
     row = signal_payload("go", Payload.of(7), None)
-    foreign = Event(run.state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, row, run.now)
-    evolve(run.state, foreign)
-    run.log.append(foreign)
-    decision = run.when(report("first", GivenUp(), kind=StepKind.EVENT))
+    external = Event(run.state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, row, run.now)
+    evolve(run.state, external)
+    run.log.append(external)
+    decision = run.when(report("first", StepCancelled(), kind=StepKind.EVENT))
     assert "NODE_SKIPPED first" in types(decision)
-    assert ended_as(run.when(TailLoaded())) == [{"event": "go", "payload": 7}]
+    assert ended_as(run.when(LogReloaded())) == [{"event": "go", "payload": 7}]
 
 
 def test_a_wait_for_several_signals_times_out_with_none():

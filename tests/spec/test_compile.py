@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.compile import compile_plan
-from anabranch.engine.rules.plan import Body, Plan, PlanNode
+from anabranch.engine.rules.graph.compile import compile_plan
+from anabranch.engine.rules.graph.plan import Body, Plan, PlanNode
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.errors import InvalidWorkflow
 from tests.spec.drawings import TYPES, TypesWith, broken, condition, drawn, loop, raises

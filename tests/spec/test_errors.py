@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.endings import CONTEXT_BYTES_MAX
-from anabranch.engine.rules.node_types import NodeType
+from anabranch.engine.rules.drawn.endings import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from tests.spec.drawings import TYPES, TypesWith, condition, drawn, loop
 from tests.spec.scenario import asks_for, begun, cancel, completed, failed, given, signal

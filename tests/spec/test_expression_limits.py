@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules import template
-from anabranch.engine.rules.template_text import WORKFLOW_EXPRESSION_CHARACTERS_MAX, WORKFLOW_EXPRESSIONS_MAX
-from anabranch.engine.rules.validate import validate
+from anabranch.engine.rules.graph.validate import validate
+from anabranch.engine.rules.templates import template
+from anabranch.engine.rules.templates.text import WORKFLOW_EXPRESSION_CHARACTERS_MAX, WORKFLOW_EXPRESSIONS_MAX
 from anabranch.handlers.registry import builtin_types
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.graph import (
+from anabranch.engine.rules.graph.document import (
     DOCUMENT_BYTES_MAX,
     EDGES_MAX,
     NODES_MAX,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.graph import parse
-from anabranch.engine.rules.structure import structure_of
+from anabranch.engine.rules.graph.document import parse
+from anabranch.engine.rules.graph.structure import structure_of
 from tests.spec.drawings import condition, drawn, errors, loop, report, warnings
 
 

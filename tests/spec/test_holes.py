@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.turn import Holding, Outcome, plan_turns, settle
+from anabranch.engine.rules.transitions import LeasedState, Outcome, apply_outcome, plan_transitions
 from tests.spec.drawings import condition, drawn, loop
 from tests.spec.laws import differences
 from tests.spec.scenario import HANDED_OVER, LAPSED, TAIL, asks_for, begun, cancel, completed, failed, given, signal
@@ -61,15 +61,19 @@ def test_two_branches_that_see_only_themselves_cannot_both_commit():
     """Each branch saw nothing ready and wrote without the version check: nobody dispatched the join."""
     left, right = begun(DIAMOND), begun(DIAMOND)
     planned = [
-        plan_turns([(Holding(run.state, 2, "me", run.now), [completed(node)])], now=run.now, lease_ms=1_000)
+        plan_transitions([(LeasedState(run.state, 2, "me", run.now), [completed(node)])], now=run.now, lease_ms=1_000)
         for run, node in ((left, "left"), (right, "right"))
     ]
-    assert [len(one.turns) for one in planned] == [1, 1], "a transition that dispatches nothing is a turn all the same"
-    assert {one.turns[0].expected_version for one in planned} == {2}, "so only one of them can win"
-    assert settle(planned[1], Outcome(won=set(), store_now=0)).won == []
-    state = fold(right.plan, right.head, [*right.log, *planned[0].turns[0].events])
-    again = plan_turns([(Holding(state, 3, "me", right.now), [completed("right")])], now=right.now, lease_ms=1_000)
-    assert [str(event.type) for event in again.turns[0].events] == ["NODE_COMPLETED", "NODE_DISPATCHED"]
+    assert [len(one.transitions) for one in planned] == [1, 1], (
+        "a transition that dispatches nothing is a transition all the same"
+    )
+    assert {one.transitions[0].expected_version for one in planned} == {2}, "so only one of them can win"
+    assert apply_outcome(planned[1], Outcome(won=set(), store_now=0)).won == []
+    state = fold(right.plan, right.head, [*right.log, *planned[0].transitions[0].events])
+    again = plan_transitions(
+        [(LeasedState(state, 3, "me", right.now), [completed("right")])], now=right.now, lease_ms=1_000
+    )
+    assert [str(event.type) for event in again.transitions[0].events] == ["NODE_COMPLETED", "NODE_DISPATCHED"]
 
 
 def test_rows_are_numbered_per_instance_by_the_decision():
@@ -124,8 +128,10 @@ def test_a_start_up_fails_no_run_for_its_age():
 def test_a_decision_that_raises_writes_nothing_at_all():
     """An exception of the engine's own was stored as the failure of the run."""
     run = begun(drawn("start>end", end={"type": "end"}))
-    planned = plan_turns([(Holding(run.state, 2, "me", 0), [completed("end", 5)])], now=run.now, lease_ms=1_000)
-    assert planned.turns == []
+    planned = plan_transitions(
+        [(LeasedState(run.state, 2, "me", 0), [completed("end", 5)])], now=run.now, lease_ms=1_000
+    )
+    assert planned.transitions == []
     assert not differences(run.crashed().state, begun(drawn("start>end", end={"type": "end"})).state)
 
 

@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.json_schema import FIELDS_MAX, PATTERNS_MAX, PROBLEMS_MAX, ValueSchema, schema_problems
-from anabranch.engine.rules.schema_keywords import STEPS_MAX
-from anabranch.engine.rules.schema_patterns import PATTERN_CHARACTERS_MAX
+from anabranch.engine.rules.schema.json_schema import (
+    FIELDS_MAX,
+    PATTERNS_MAX,
+    PROBLEMS_MAX,
+    ValueSchema,
+    schema_problems,
+)
+from anabranch.engine.rules.schema.keywords import STEPS_MAX
+from anabranch.engine.rules.schema.patterns import PATTERN_CHARACTERS_MAX
 
 
 def test_a_value_that_does_not_fit_is_told_where():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.plan import Body, Plan, PlanEdge, PlanNode
+from anabranch.engine.rules.graph.plan import Body, Plan, PlanEdge, PlanNode
 from anabranch.engine.rules.retry import DEFAULT_RETRY
 from anabranch.engine.rules.run_state import TIMERS_KEPT_MIN
 from tests.spec.drawings import condition, drawn, loop

@@ -8,13 +8,13 @@ from anabranch.engine.rules import decide as rules
 from anabranch.engine.rules.coded.plan import coded_plan
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
+from anabranch.engine.rules.drawn.state import InstanceHead
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
-from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit, parse_log_limit
 from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import Completed, Started, StepReport, Stimulus
-from anabranch.engine.rules.turn import Holding, plan_turns
+from anabranch.engine.rules.transitions import LeasedState, plan_transitions
 from anabranch.engine.rules.values import Payload
 from tests.spec.drawings import drawn
 from tests.spec.scenario import Scenario, begun, cancel, completed, signal
@@ -87,21 +87,21 @@ def test_a_signal_without_room_is_not_kept_and_its_sender_hears_that_the_run_has
 def test_a_run_is_born_whatever_its_input_and_ends_at_its_next_row():
     state = new_state(begun(CHAIN).plan, begun(CHAIN).state.head)
     limit = LogLimit(bytes_max=100, rows_max=100)
-    born = decide(state, Started(Payload.of("x" * 1_000), begin=True), 3_600_000, log_limit=limit)
-    assert [event.type for event in born.events] == [EventType.INPUT_SET, EventType.NODE_DISPATCHED]
+    created = decide(state, Started(Payload.of("x" * 1_000), begin=True), 3_600_000, log_limit=limit)
+    assert [event.type for event in created.events] == [EventType.INPUT_SET, EventType.NODE_DISPATCHED]
     went = decide(state, completed("start"), 3_600_000, log_limit=limit)
     assert [event.type for event in went.events] == [EventType.INSTANCE_FAILED]
 
 
 def test_a_batch_passes_the_limit_on_and_later_stimuli_of_the_run_change_nothing():
     run = begun(drawn("start>a, start>b, a>c, b>c"))
-    holding = Holding(run.state, 3, "me", run.now + 30_000)
+    leased = LeasedState(run.state, 3, "me", run.now + 30_000)
     limit = limited(run, rows_more=0)
     run.state.log_limit = limit
-    planned = plan_turns([(holding, [completed("a"), completed("b")])], now=run.now, lease_ms=30_000)
-    (turn,) = planned.turns
-    assert [event.type for event in turn.events] == [EventType.INSTANCE_FAILED]
-    assert turn.status is Status.FAILED and turn.release
+    planned = plan_transitions([(leased, [completed("a"), completed("b")])], now=run.now, lease_ms=30_000)
+    (transition,) = planned.transitions
+    assert [event.type for event in transition.events] == [EventType.INSTANCE_FAILED]
+    assert transition.status is Status.FAILED and transition.release
 
 
 def test_a_coded_run_ends_at_a_step_without_room():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.iterations import LOOP_WORK_MAX
-from anabranch.engine.rules.turn import Holding, plan_turns
+from anabranch.engine.rules.drawn.iterations import LOOP_WORK_MAX
+from anabranch.engine.rules.transitions import LeasedState, plan_transitions
 from tests.spec.drawings import drawn, loop
 from tests.spec.scenario import LAPSED, TIMERS, Scenario, begun, cancel, completed, failed, given, signal
 
@@ -126,22 +126,26 @@ def test_a_failed_iteration_ends_an_unfinished_loop():
 
 def test_all_instances_of_a_batch_share_one_budget():
     runs = [begun(ECHO, checked=False) for _ in range(3)]
-    work = [(Holding(run.state, 3, "me", run.now + 30_000), [completed("each", list(range(50_000)))]) for run in runs]
-    planned = plan_turns(work, now=runs[0].now, lease_ms=30_000)
-    assert [draft.holding for draft in planned.drafts] == [work[0][0]], "the others wait for the next batch"
-    (turn,) = planned.turns
-    assert not turn.release, "an instance that has work left is not parked"
-    assert turn.status == "RUNNING"
+    work = [
+        (LeasedState(run.state, 3, "me", run.now + 30_000), [completed("each", list(range(50_000)))]) for run in runs
+    ]
+    planned = plan_transitions(work, now=runs[0].now, lease_ms=30_000)
+    assert [pending.leased for pending in planned.pending_transitions] == [work[0][0]], (
+        "the others wait for the next batch"
+    )
+    (transition,) = planned.transitions
+    assert not transition.release, "an instance that has work left is not parked"
+    assert transition.status == "RUNNING"
 
 
 def test_all_stimuli_of_a_turn_share_one_budget():
     two = drawn("start>one, start>two", one=loop(**{"yield": "{{ctx.item}}"}), two=loop(**{"yield": "{{ctx.item}}"}))
     run = begun(two, checked=False)
     results = [completed(node, list(range(50_000))) for node in ("one", "two")]
-    (draft,) = plan_turns(
-        [(Holding(run.state, 3, "me", run.now + 30_000), results)], now=run.now, lease_ms=30_000
-    ).drafts
-    assert sum(decision.worked for decision in draft.decisions) < WORKED_MAX
+    (pending,) = plan_transitions(
+        [(LeasedState(run.state, 3, "me", run.now + 30_000), results)], now=run.now, lease_ms=30_000
+    ).pending_transitions
+    assert sum(decision.worked for decision in pending.decisions) < WORKED_MAX
 
 
 def test_ten_thousand_iterations_of_one_node_still_open_in_one_decision():

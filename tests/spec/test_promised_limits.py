@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
-from anabranch import asked, intake
-from anabranch.engine.rules import endings, graph, signals, template_text, turn, values
+from anabranch import json_input as intake
+from anabranch import request_checks as asked
+from anabranch.engine.rules import transitions as transition
+from anabranch.engine.rules import values
 from anabranch.engine.rules.coded import decide as coded
-from anabranch.engine.rules.template import compile_config, compile_template, config_problems
-from anabranch.engine.rules.template_expression import EXPRESSION_DEPTH_MAX
+from anabranch.engine.rules.drawn import endings
+from anabranch.engine.rules.graph import document as graph
+from anabranch.engine.rules.templates import text as template_text
+from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
+from anabranch.engine.rules.templates.template import compile_config, compile_template, config_problems
+from anabranch.engine.rules.waits import signals
 from anabranch.errors import TemplateError
-from anabranch.service import child_runs
+from anabranch.service.runs import child_runs
 
 MEGABYTE = 1_048_576
 
@@ -33,8 +39,8 @@ MEGABYTE = 1_048_576
         (intake.TEXT_BYTES_MAX, 16 * MEGABYTE),
         (signals.SIGNALS_KEPT_MAX, 10_000),
         (coded.STEPS_MAX, 10_000),
-        (turn.BATCH_TURNS_MAX, 256),
-        (turn.BATCH_BYTES_MAX, 4 * MEGABYTE),
+        (transition.BATCH_TRANSITIONS_MAX, 256),
+        (transition.BATCH_BYTES_MAX, 4 * MEGABYTE),
         (child_runs.DEPTH_MAX, 16),
         (template_text.WORKFLOW_EXPRESSIONS_MAX, 5_000),
         (template_text.WORKFLOW_EXPRESSION_CHARACTERS_MAX, 262_144),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.engine.rules.stimuli import RECOVERIES_MAX, Adopted
+from anabranch.engine.rules.stimuli import RECOVERIES_MAX, LeaseAcquired
 from tests.spec.drawings import drawn, loop
 from tests.spec.scenario import HANDED_OVER, LAPSED, asks_for, begun, completed, failed, given, signal
 
@@ -66,8 +66,8 @@ def test_a_takeover_while_nothing_is_dispatched_does_not_count():
 
 
 def test_the_limit_is_a_setting():
-    run = begun(CHAIN).then(Adopted(lapsed=True, recoveries_max=1))
-    assert run.when(Adopted(lapsed=True, recoveries_max=1)).ending == "INSTANCE_FAILED"
+    run = begun(CHAIN).then(LeaseAcquired(lapsed=True, recoveries_max=1))
+    assert run.when(LeaseAcquired(lapsed=True, recoveries_max=1)).ending == "INSTANCE_FAILED"
 
 
 def test_no_age_fails_an_instance():

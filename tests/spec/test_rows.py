@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from anabranch.engine.rules.decide import decide
-from anabranch.engine.rules.definition_notes import definition_in
+from anabranch.engine.rules.drawn.state import InstanceState
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve
-from anabranch.engine.rules.instance import InstanceState
 from anabranch.engine.rules.stimuli import Started
+from anabranch.engine.rules.unsaved_definitions import unsaved_definition_in
 from anabranch.engine.rules.values import Payload
 from tests.spec.drawings import condition, drawn, loop
 from tests.spec.scenario import HANDED_OVER, LAPSED, TIMERS, Scenario, begun, cancel, completed, failed, given, signal
@@ -127,9 +127,9 @@ def test_a_run_is_pending_running_waiting_and_then_ended():
 def test_a_test_run_begins_with_its_definition_beside_its_input():
     definition = Payload.of({"nodes": []})
     run = begun(drawn("start>a"))
-    unborn = InstanceState(run.state.plan, run.head)
-    events = decide(unborn, Started(Payload.of(1), definition=definition), run.now).events
+    uncreated = InstanceState(run.state.plan, run.head)
+    events = decide(uncreated, Started(Payload.of(1), definition=definition), run.now).events
     assert [event.type for event in events[:2]] == [EventType.INPUT_SET, EventType.SYSTEM_SET]
     assert events[1].payload == Payload.of({"__workflowDefinition": {"nodes": []}})
-    assert definition_in(events) == {"nodes": []}
-    assert definition_in(events[2:]) is None
+    assert unsaved_definition_in(events) == {"nodes": []}
+    assert unsaved_definition_in(events[2:]) is None

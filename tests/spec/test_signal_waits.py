@@ -9,11 +9,11 @@ import pytest
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.evolve import evolve
-from anabranch.engine.rules.signal_waits import SignalWaits
-from anabranch.engine.rules.signals import signal_payload
 from anabranch.engine.rules.states import new_state
-from anabranch.engine.rules.stimuli import TailLoaded
+from anabranch.engine.rules.stimuli import LogReloaded
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waits.signal_waits import SignalWaits
+from anabranch.engine.rules.waits.signals import signal_payload
 from tests.spec.drawings import drawn
 from tests.spec.scenario import TIMERS, asks_for, begun, signal
 
@@ -47,7 +47,7 @@ def test_open_waits_alone_tell_what_a_signal_meets(seed: int):
         elif choice == 2:
             events = decide(state, TIMERS, now).events
         elif choice == 3:
-            events = decide(state, TailLoaded(), now).events
+            events = decide(state, LogReloaded(), now).events
         else:  # past the engine: nobody decides what follows yet
             payload = signal_payload(name, Payload.of(value), None)
             event = Event(state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, payload, now)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.template import (
+from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.template import (
     Template,
     compile_config,
     compile_template,
     config_problems,
     config_templates,
 )
-from anabranch.engine.rules.template_text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
-from anabranch.engine.rules.template_work import Work
+from anabranch.engine.rules.templates.text import EXPRESSION_LENGTH_MAX, EXPRESSIONS_MAX, TEMPLATE_LENGTH_MAX
 from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
 
 CONTEXT: Mapping[str, Any] = {

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.template import Template, compile_config
-from anabranch.engine.rules.template_work import RESULT_BYTES_MAX
+from anabranch.engine.rules.templates.budget import RESULT_BYTES_MAX
+from anabranch.engine.rules.templates.template import Template, compile_config
 from anabranch.errors import TemplateError
 
 # Milliseconds of processor time. Most attacks end within five; the worst, a megabyte parsed into

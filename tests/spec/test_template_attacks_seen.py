@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
-from anabranch.engine.rules.template import Template
+from anabranch.engine.rules.templates.template import Template
 from anabranch.errors import TemplateError
 
 CONTEXT: Mapping[str, Any] = {

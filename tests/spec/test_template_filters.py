@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.template import compile_template
-from anabranch.engine.rules.template_filters import FILTERS
-from anabranch.engine.rules.template_work import Work
+from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.filters import FILTERS
+from anabranch.engine.rules.templates.template import compile_template
 from anabranch.errors import TemplateError, TemplatePathMissing
 
 ROWS = [{"n": 2, "who": {"name": "B"}}, {"n": 1, "who": {"name": "a"}}, {"n": 2, "who": {"name": "b"}}]

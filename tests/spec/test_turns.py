@@ -1,4 +1,4 @@
-"""Group commit without I/O: what becomes a turn, what shares a batch, and what is done once it is settled."""
+"""Group commit without I/O: what becomes a transition, what shares a batch, and what is done once it is settled."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 import pytest
 
 from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.drawn.state import InstanceState
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceState
 from anabranch.engine.rules.stimuli import Started, Stimulus
-from anabranch.engine.rules.turn import (
+from anabranch.engine.rules.transitions import (
     BATCH_BYTES_MAX,
-    BATCH_TURNS_MAX,
+    BATCH_TRANSITIONS_MAX,
     PARK_AFTER_MS,
-    Holding,
+    LeasedState,
     Outcome,
     Planned,
+    apply_outcome,
     owed_dispatches,
-    plan_turns,
-    settle,
+    plan_transitions,
     was_written,
 )
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX
@@ -31,41 +31,41 @@ LEASE_MS = 30_000
 CHAIN = drawn("start>a, a>b")
 
 
-def held(run: Scenario, *, version: int = 3, lease_left_ms: int = LEASE_MS) -> Holding:
+def held(run: Scenario, *, version: int = 3, lease_left_ms: int = LEASE_MS) -> LeasedState:
     """The instance of a scenario, held by a worker."""
-    return Holding(run.state, version, "me", run.now + lease_left_ms)
+    return LeasedState(run.state, version, "me", run.now + lease_left_ms)
 
 
-def plan(run: Scenario, *stimuli: Stimulus, **holding: int) -> Planned:
+def plan(run: Scenario, *stimuli: Stimulus, **leased: int) -> Planned:
     """One instance's batch."""
-    return plan_turns([(held(run, **holding), stimuli)], now=run.now, lease_ms=LEASE_MS)
+    return plan_transitions([(held(run, **leased), stimuli)], now=run.now, lease_ms=LEASE_MS)
 
 
-def turn_of(run: Scenario, *stimuli: Stimulus, **holding: int):
-    """The one turn of one instance's batch."""
-    (turn,) = plan(run, *stimuli, **holding).turns
-    return turn
+def turn_of(run: Scenario, *stimuli: Stimulus, **leased: int):
+    """The one transition of one instance's batch."""
+    (transition,) = plan(run, *stimuli, **leased).transitions
+    return transition
 
 
 def won(planned: Planned) -> Outcome:
-    """Every turn is written."""
-    return Outcome(won={turn.instance_id for turn in planned.turns}, store_now=0)
+    """Every transition is written."""
+    return Outcome(won={transition.instance_id for transition in planned.transitions}, store_now=0)
 
 
 # -- planning -----------------------------------------------------------------------------
 def test_all_stimuli_of_an_instance_become_one_turn():
     run = begun(drawn("start>a, start>b, a>join, b>join"))
-    turn = turn_of(run, completed("a"), completed("b"))
-    assert [str(event.type) for event in turn.events] == ["NODE_COMPLETED", "NODE_COMPLETED", "NODE_DISPATCHED"]
-    assert turn.expected_version == 3
-    assert turn.worker_id == "me"
+    transition = turn_of(run, completed("a"), completed("b"))
+    assert [str(event.type) for event in transition.events] == ["NODE_COMPLETED", "NODE_COMPLETED", "NODE_DISPATCHED"]
+    assert transition.expected_version == 3
+    assert transition.worker_id == "me"
 
 
 def test_stimuli_that_change_nothing_make_no_turn():
     planned = plan(begun(CHAIN), completed("start"), TIMERS)
-    assert planned.turns == []
-    settled = settle(planned, won(planned))
-    assert [draft.holding.version for draft in settled.idle] == [3]
+    assert planned.transitions == []
+    settled = apply_outcome(planned, won(planned))
+    assert [pending.leased.version for pending in settled.idle] == [3]
 
 
 def test_a_stimulus_that_changes_nothing_beside_one_that_does_costs_nothing():
@@ -88,7 +88,7 @@ def test_a_turn_of_several_stimuli_rests_on_the_latest_of_their_due_times():
 def test_a_batch_closes_when_it_is_full_and_leaves_the_rest():
     runs = [begun(CHAIN) for _ in range(5)]
     work = iter([(held(run), [completed("a")]) for run in runs])
-    assert len(plan_turns(work, now=runs[0].now, lease_ms=LEASE_MS, turns_max=3).turns) == 3
+    assert len(plan_transitions(work, now=runs[0].now, lease_ms=LEASE_MS, turns_max=3).transitions) == 3
     assert len(list(work)) == 2
     assert "a" in runs[3].owed, "what was not taken was not decided"
 
@@ -96,67 +96,69 @@ def test_a_batch_closes_when_it_is_full_and_leaves_the_rest():
 def test_turnless_drafts_do_not_fill_a_batch():
     runs = [begun(CHAIN) for _ in range(4)]
     work = [(held(run), [completed("a" if index > 1 else "start")]) for index, run in enumerate(runs)]
-    assert len(plan_turns(work, now=runs[0].now, lease_ms=LEASE_MS, turns_max=2).turns) == 2
+    assert len(plan_transitions(work, now=runs[0].now, lease_ms=LEASE_MS, turns_max=2).transitions) == 2
 
 
 def test_a_batch_closes_at_four_megabytes():
     big = "x" * (VALUE_BYTES_MAX - 2)
     runs = [begun(CHAIN) for _ in range(8)]
     work = iter([(held(run), [completed("a", big)]) for run in runs])
-    planned = plan_turns(work, now=runs[0].now, lease_ms=LEASE_MS)
-    assert BATCH_BYTES_MAX // VALUE_BYTES_MAX <= len(planned.turns) <= 5
+    planned = plan_transitions(work, now=runs[0].now, lease_ms=LEASE_MS)
+    assert BATCH_BYTES_MAX // VALUE_BYTES_MAX <= len(planned.transitions) <= 5
 
 
 def test_the_sizes_of_a_batch_are_those_that_were_promised():
-    assert (BATCH_TURNS_MAX, BATCH_BYTES_MAX) == (256, 4 * 1024 * 1024)
+    assert (BATCH_TRANSITIONS_MAX, BATCH_BYTES_MAX) == (256, 4 * 1024 * 1024)
 
 
 def test_a_decision_that_goes_wrong_does_not_harm_its_neighbours():
     broken = begun(drawn("start>end", end={"type": "end"}))
     whole = begun(CHAIN)
     not_an_object = completed("end", 5)  # which no End can collect
-    planned = plan_turns(
+    planned = plan_transitions(
         [(held(broken), [not_an_object]), (held(whole), [completed("a")])], now=whole.now, lease_ms=LEASE_MS
     )
-    assert [turn.events[0].node_id for turn in planned.turns] == ["a"]
-    settled = settle(planned, won(planned))
-    assert [draft.holding.state for draft in settled.defective] == [broken.state]
+    assert [transition.events[0].node_id for transition in planned.transitions] == ["a"]
+    settled = apply_outcome(planned, won(planned))
+    assert [pending.leased.state for pending in settled.defective] == [broken.state]
     assert isinstance(settled.defective[0].defect, TypeError)
 
 
-# -- births -------------------------------------------------------------------------------
-def birth(*, begin: bool = True, worker_id: str | None = "me", available_in_ms: int = 0):
-    """The turn that gives birth to an instance, and the time of it."""
+# -- creations -------------------------------------------------------------------------------
+def new_run(*, begin: bool = True, worker_id: str | None = "me", available_in_ms: int = 0):
+    """The transition that gives creation to an instance, and the time of it."""
     run = given(CHAIN, begin=begin, available_in_ms=available_in_ms)
-    holding = Holding(InstanceState(run.plan, run.head), 0, worker_id, 0)
-    (turn,) = plan_turns([(holding, [Started(NULL, begin=begin)])], now=run.now, lease_ms=LEASE_MS).turns
-    return turn, run.now
+    leased = LeasedState(InstanceState(run.plan, run.head), 0, worker_id, 0)
+    (transition,) = plan_transitions(
+        [(leased, [Started(NULL, begin=begin)])], now=run.now, lease_ms=LEASE_MS
+    ).transitions
+    return transition, run.now
 
 
 def test_an_instance_is_born_leased_to_its_creator():
-    turn, now = birth()
-    assert (turn.expected_version, turn.worker_id, turn.release) == (0, "me", False)
-    assert turn.available_at == now + LEASE_MS
-    assert turn.birth is not None
-    assert turn.status is Status.RUNNING
-    assert turn.started_at == now
+    transition, now = new_run()
+    assert (transition.expected_version, transition.worker_id, transition.release) == (0, "me", False)
+    assert transition.available_at == now + LEASE_MS
+    assert transition.new_run is not None
+    assert transition.status is Status.RUNNING
+    assert transition.started_at == now
 
 
 def test_an_instance_without_room_is_born_pending_and_available_at_once():
-    turn, now = birth(begin=False, worker_id=None)
-    assert (turn.worker_id, turn.available_at, turn.status) == (None, now, Status.PENDING)
-    assert turn.started_at is None
+    transition, now = new_run(begin=False, worker_id=None)
+    assert (transition.worker_id, transition.available_at, transition.status) == (None, now, Status.PENDING)
+    assert transition.started_at is None
 
 
 def test_an_instance_for_later_is_born_parked():
-    turn, now = birth(available_in_ms=60_000)
-    assert (turn.worker_id, turn.available_at, turn.status) == (None, now + 60_000, Status.PENDING)
+    transition, now = new_run(available_in_ms=60_000)
+    assert (transition.worker_id, transition.available_at, transition.status) == (None, now + 60_000, Status.PENDING)
 
 
 # -- leases and parking -------------------------------------------------------------------
 def test_a_turn_leaves_a_fresh_lease_alone():
-    turn = turn_of(begun(CHAIN), completed("a"))
-    assert (turn.available_at, turn.release) == (None, False)
+    transition = turn_of(begun(CHAIN), completed("a"))
+    assert (transition.available_at, transition.release) == (None, False)
 
 
 def test_a_turn_extends_a_lease_that_is_half_gone():
@@ -166,23 +168,27 @@ def test_a_turn_extends_a_lease_that_is_half_gone():
 
 def test_a_long_wait_parks_the_instance_until_it_is_due():
     run = begun(CHAIN)
-    turn = turn_of(run, completed("a", delay_ms=PARK_AFTER_MS + 1))
-    assert (turn.release, turn.available_at, turn.status) == (True, run.now + PARK_AFTER_MS + 1, Status.WAITING)
+    transition = turn_of(run, completed("a", delay_ms=PARK_AFTER_MS + 1))
+    assert (transition.release, transition.available_at, transition.status) == (
+        True,
+        run.now + PARK_AFTER_MS + 1,
+        Status.WAITING,
+    )
 
 
 def test_a_wait_of_a_second_keeps_its_worker_and_stays_running():
-    turn = turn_of(begun(CHAIN), completed("a", delay_ms=PARK_AFTER_MS))
-    assert (turn.release, turn.status) == (False, Status.RUNNING)
+    transition = turn_of(begun(CHAIN), completed("a", delay_ms=PARK_AFTER_MS))
+    assert (transition.release, transition.status) == (False, Status.RUNNING)
 
 
 def test_a_wait_without_an_end_is_parked_until_somebody_signals():
-    turn = turn_of(begun(CHAIN), asks_for("a", "go"))
-    assert (turn.release, turn.available_at, turn.status) == (True, None, Status.WAITING)
+    transition = turn_of(begun(CHAIN), asks_for("a", "go"))
+    assert (transition.release, transition.available_at, transition.status) == (True, None, Status.WAITING)
 
 
 def test_a_wait_beside_work_is_not_parked():
-    turn = turn_of(begun(drawn("start>a, start>b")), asks_for("a", "go"))
-    assert (turn.release, turn.status) == (False, Status.RUNNING)
+    transition = turn_of(begun(drawn("start>a, start>b")), asks_for("a", "go"))
+    assert (transition.release, transition.status) == (False, Status.RUNNING)
 
 
 def test_a_parked_instance_is_woken_for_its_deadline():
@@ -195,15 +201,15 @@ def test_a_parked_instance_is_woken_for_its_deadline():
     [(failed("a"), Status.FAILED), (cancel(), Status.CANCELLED)],
 )
 def test_an_ended_instance_is_released_for_good(stimulus, status):
-    turn = turn_of(begun(CHAIN), stimulus)
-    assert (turn.release, turn.available_at, turn.status) == (True, None, status)
+    transition = turn_of(begun(CHAIN), stimulus)
+    assert (transition.release, transition.available_at, transition.status) == (True, None, status)
 
 
 # -- settling -----------------------------------------------------------------------------
 def test_a_won_turn_raises_the_version_by_one_and_is_performed():
     planned = plan(begun(CHAIN), completed("a"))
-    (winner,) = settle(planned, won(planned)).won
-    assert winner.draft.holding.version == 4
+    (winner,) = apply_outcome(planned, won(planned)).won
+    assert winner.pending.leased.version == 4
     assert winner.dispatches == [Dispatch("b", "", 1)]
     assert winner.next_due is None
 
@@ -211,51 +217,51 @@ def test_a_won_turn_raises_the_version_by_one_and_is_performed():
 def test_a_won_turn_says_when_the_next_timer_is_due():
     run = begun(CHAIN)
     planned = plan(run, completed("a", delay_ms=500))
-    assert settle(planned, won(planned)).won[0].next_due == run.now + 500
+    assert apply_outcome(planned, won(planned)).won[0].next_due == run.now + 500
 
 
 def test_nothing_is_due_by_itself_once_the_instance_is_parked():
     planned = plan(begun(CHAIN), completed("a", delay_ms=500_000))
-    (winner,) = settle(planned, won(planned)).won
+    (winner,) = apply_outcome(planned, won(planned)).won
     assert winner.next_due is None
-    assert winner.draft.parks
+    assert winner.pending.parks
 
 
 def test_what_a_later_stimulus_of_the_turn_undid_is_not_performed():
     planned = plan(begun(CHAIN), completed("a"), cancel())
-    (winner,) = settle(planned, won(planned)).won
+    (winner,) = apply_outcome(planned, won(planned)).won
     assert winner.dispatches == []
     assert winner.stops == [Dispatch("b", "", 1)]
 
 
 def test_a_turn_that_did_not_win_is_unknown_and_performs_nothing():
     planned = plan(begun(CHAIN), completed("a"))
-    settled = settle(planned, Outcome(won=set(), store_now=0))
+    settled = apply_outcome(planned, Outcome(won=set(), store_now=0))
     assert settled.won == []
-    assert [draft.holding.version for draft in settled.unknown] == [3]
+    assert [pending.leased.version for pending in settled.unknown] == [3]
 
 
 def test_refused_and_repeated_turns_are_told_apart():
     refused, repeated = plan(begun(CHAIN), completed("a")), plan(begun(CHAIN), completed("a"))
-    name = refused.turns[0].instance_id
-    assert settle(refused, Outcome(won=set(), store_now=0, refused={name: "why"})).refused[0][1] == "why"
-    assert settle(repeated, Outcome(won=set(), store_now=0, existing={name: "other"})).existing[0][1] == "other"
+    name = refused.transitions[0].instance_id
+    assert apply_outcome(refused, Outcome(won=set(), store_now=0, refused={name: "why"})).refused[0][1] == "why"
+    assert apply_outcome(repeated, Outcome(won=set(), store_now=0, existing={name: "other"})).existing[0][1] == "other"
 
 
 def test_a_birth_whose_workflow_is_gone_is_not_offered_again():
     planned = plan(begun(CHAIN), completed("a"))
-    settled = settle(planned, Outcome(won=set(), store_now=0, orphaned={planned.turns[0].instance_id}))
-    assert settled.orphaned == planned.drafts
+    settled = apply_outcome(planned, Outcome(won=set(), store_now=0, rejected={planned.transitions[0].instance_id}))
+    assert settled.rejected == planned.pending_transitions
     assert settled.unknown == []
 
 
 def test_an_extended_lease_is_noted_only_when_its_turn_has_won():
     run = begun(CHAIN)
     planned = plan(run, completed("a"), lease_left_ms=1)
-    settle(planned, Outcome(won=set(), store_now=0))
-    assert planned.drafts[0].holding.lease_until == run.now + 1
-    settle(planned, won(planned))
-    assert planned.drafts[0].holding.lease_until == run.now + LEASE_MS
+    apply_outcome(planned, Outcome(won=set(), store_now=0))
+    assert planned.pending_transitions[0].leased.lease_until == run.now + 1
+    apply_outcome(planned, won(planned))
+    assert planned.pending_transitions[0].leased.lease_until == run.now + LEASE_MS
 
 
 # -- unclear commits ----------------------------------------------------------------------
@@ -266,9 +272,9 @@ def log_with(run: Scenario, events: Sequence) -> list:
 
 def test_a_turn_of_unknown_fate_is_recognised_in_the_log():
     run = begun(CHAIN)
-    turn = turn_of(run, completed("a"))
-    assert was_written(turn, log_with(run, turn.events))
-    assert not was_written(turn, run.log)
+    transition = turn_of(run, completed("a"))
+    assert was_written(transition, log_with(run, transition.events))
+    assert not was_written(transition, run.log)
 
 
 def test_a_turn_is_not_taken_for_that_of_another_worker():
@@ -285,8 +291,8 @@ def test_the_loser_decides_again_over_what_the_winner_wrote():
     lost, kept = turn_of(mine, completed("a")), turn_of(theirs, completed("b"))
     assert lost.expected_version == kept.expected_version, "the store lets one of them win"
     state = fold(mine.plan, mine.head, log_with(mine, kept.events)[: kept.events[-1].seq])
-    planned = plan_turns([(Holding(state, 4, "me", 0), [completed("a")])], now=mine.now, lease_ms=LEASE_MS)
-    assert settle(planned, won(planned)).won[0].dispatches == [Dispatch("join", "", 1)]
+    planned = plan_transitions([(LeasedState(state, 4, "me", 0), [completed("a")])], now=mine.now, lease_ms=LEASE_MS)
+    assert apply_outcome(planned, won(planned)).won[0].dispatches == [Dispatch("join", "", 1)]
 
 
 def test_a_new_owner_performs_what_is_unanswered():
@@ -295,17 +301,22 @@ def test_a_new_owner_performs_what_is_unanswered():
 
 
 def test_a_signal_and_the_result_that_waits_for_it_may_share_a_turn():
-    turn = turn_of(begun(CHAIN), signal("go", 1), asks_for("a", "go"))
-    assert [str(event.type) for event in turn.events][-1] == "NODE_DISPATCHED"
+    transition = turn_of(begun(CHAIN), signal("go", 1), asks_for("a", "go"))
+    assert [str(event.type) for event in transition.events][-1] == "NODE_DISPATCHED"
 
 
 def test_an_instance_that_was_woken_for_nothing_is_parked_again_without_a_row():
     run = begun(drawn("start>a")).then(asks_for("a", "go"))
     planned = plan(run, signal("other"), signal("other", key="k"), signal("other", key="k"))
-    assert planned.turns[0].release, "it was parked with the signals' rows"
-    (turn,) = plan(run, TIMERS).turns
-    assert (turn.events, turn.release, turn.available_at, turn.status) == ([], True, None, Status.WAITING)
+    assert planned.transitions[0].release, "it was parked with the signals' rows"
+    (transition,) = plan(run, TIMERS).transitions
+    assert (transition.events, transition.release, transition.available_at, transition.status) == (
+        [],
+        True,
+        None,
+        Status.WAITING,
+    )
 
 
 def test_an_instance_that_works_makes_no_turn_without_events():
-    assert plan(begun(CHAIN), TIMERS).turns == []
+    assert plan(begun(CHAIN), TIMERS).transitions == []

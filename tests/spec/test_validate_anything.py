@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.graph import EDGES_MAX, NODES_MAX
-from anabranch.engine.rules.problems import REFUSALS, WARNINGS
-from anabranch.engine.rules.validate import validate
+from anabranch.engine.rules.graph.document import EDGES_MAX, NODES_MAX
+from anabranch.engine.rules.graph.problems import REFUSALS, WARNINGS
+from anabranch.engine.rules.graph.validate import validate
 from anabranch.errors import InvalidWorkflow
 from tests.spec.drawings import TYPES, TypesWith, broken, drawn, errors, raises, reads, report, writes
 

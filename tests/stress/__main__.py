@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from anabranch.engine.rules.validate import validate
+from anabranch.engine.rules.graph.validate import validate
 from anabranch.handlers.registry import load_types
 from tests.postgres import running_postgres
 from tests.stress.judging import Work

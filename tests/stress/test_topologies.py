@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from anabranch.engine.store.memory import MemoryDatabase, MemoryStore
 from anabranch.handlers.registry import builtin_types
+from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
 from tests.driving import Driver, Run
 from tests.oracle.flaky import WithFlaky
 from tests.oracle.order import disorder

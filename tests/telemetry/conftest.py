@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from anabranch.app import build
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.rest import build_application
-from anabranch.service import House
+from anabranch.service import AppServices
 from anabranch.settings import Settings
 from tests.durable.conftest import Place
 
@@ -95,8 +95,8 @@ class Collector:
 class Watched(Place):
     """A process with its `/metrics`."""
 
-    def __init__(self, house: House, url: str, session: ClientSession) -> None:
-        super().__init__(house)
+    def __init__(self, services: AppServices, url: str, session: ClientSession) -> None:
+        super().__init__(services)
         self.url = url
         self.session = session
 
@@ -104,7 +104,7 @@ class Watched(Place):
         """The run, once it has ended and this process knows that: others see a commit before its answer is here."""
 
         def over(run: dict[str, Any]) -> bool:
-            return run["completedAt"] is not None and not self.house.engine.orchestrator.holds(run_id)
+            return run["completedAt"] is not None and not self.services.engine.orchestrator.holds(run_id)
 
         return await self.until(run_id, over)
 
@@ -139,11 +139,11 @@ class Watched(Place):
         """Return once a sample of runs has this value (None: it is not there); what is open is counted now and then."""
         await _until(partial(self._has, sample, value))
 
-    async def let_go(self, run_id: str) -> None:
+    async def evict(self, run_id: str) -> None:
         """Return when the run is held here no more."""
 
         async def is_gone() -> bool:
-            return not self.house.engine.orchestrator.holds(run_id)
+            return not self.services.engine.orchestrator.holds(run_id)
 
         await _until(is_gone)
 
@@ -162,7 +162,7 @@ class Watched(Place):
             for before, after in pairwise(row)
         ]
         document = {"name": name, "nodes": row, "edges": edges}
-        await self.house.workflows.save_workflow(document, tenant_id="default")
+        await self.services.workflows.save_workflow(document, tenant_id="default")
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -203,14 +203,14 @@ async def opened(database_url: str, processes: AsyncExitStack) -> Open:
 
     async def make(*workflows: Workflow, works: bool = True, **settings: Any) -> Watched:
         app = build(Settings(database_url=database_url, **settings))
-        house = await processes.enter_async_context(app.opened_house(works=works, code=Registry(workflows)))
-        runner = web.AppRunner(build_application(house), access_log=None)
+        services = await processes.enter_async_context(app.open_services(works=works, code=Registry(workflows)))
+        runner = web.AppRunner(build_application(services), access_log=None)
         await runner.setup()
         processes.push_async_callback(runner.cleanup)
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         session = await processes.enter_async_context(ClientSession())
-        return Watched(house, f"http://127.0.0.1:{runner.addresses[0][1]}", session)
+        return Watched(services, f"http://127.0.0.1:{runner.addresses[0][1]}", session)
 
     return make
 

@@ -7,11 +7,11 @@ import time
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.memory import Faults, MemoryDatabase, MemoryStore
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import builtin_types
 from anabranch.service import WorkflowService
 from anabranch.telemetry import Feed, Meters
+from anabranch.testing.memory_store.store import Faults, MemoryDatabase, MemoryStore
 from tests.engine.conftest import Log
 
 RUNS = 20

@@ -88,7 +88,7 @@ async def test_what_another_process_writes_to_a_run_is_counted_there_and_only_th
     for run in (signalled, cancelled):
         await worker.waiting(run)
     await front.signal(signalled, "paid")
-    await front.house.workflows.cancel_run(cancelled, tenant_id="default", reason="changed our mind")
+    await front.services.workflows.cancel_run(cancelled, tenant_id="default", reason="changed our mind")
     await worker.ended(signalled)
 
     here, there = await worker.numbers(), await front.numbers()
@@ -117,12 +117,12 @@ async def test_a_wait_takes_as_long_as_the_log_says_whoever_ends_it(opened: Open
     first = await opened(ORDER)
     run = await first.start("order")
     await first.waiting(run)
-    await first.house.engine.stop()
+    await first.services.engine.stop()
     second = await opened(ORDER)
     await second.signal(run, "paid")
     await second.ended(run)
 
-    log = await second.house.workflows.get_events(run, tenant_id="default")
+    log = await second.services.workflows.get_events(run, tenant_id="default")
     times = [event.created_at for event in log if event.node_id == "paid"]
     waited_s = (times[-1] - times[0]) / 1000
     numbers = await second.numbers()
@@ -136,10 +136,10 @@ async def test_runs_in_flight_have_started_and_not_ended_whoever_holds_them(open
     await worker.save("long", WAIT, END)
     waiting = await worker.start("long")
     await worker.waiting(waiting)
-    await worker.let_go(waiting)
+    await worker.evict(waiting)
     later = (
-        await worker.house.workflows.execute_workflow(
-            "long", {}, tenant_id="default", available_at=worker.house.engine.clock.now() + 3_600_000
+        await worker.services.workflows.execute_workflow(
+            "long", {}, tenant_id="default", available_at=worker.services.engine.clock.now() + 3_600_000
         )
     ).instance_id
 
@@ -150,7 +150,7 @@ async def test_runs_in_flight_have_started_and_not_ended_whoever_holds_them(open
         )
         assert await place.open_runs("long") == {"waiting": 1, "pending": 1, "running": 0}
     for run in (waiting, later):
-        await front.house.workflows.cancel_run(run, tenant_id="default", reason="enough")
+        await front.services.workflows.cancel_run(run, tenant_id="default", reason="enough")
     await front.shows(("workflow_runs_in_flight", "long"), 0)
     assert await front.open_runs("long") == {"waiting": 0, "pending": 0, "running": 0}
 
@@ -166,7 +166,7 @@ async def test_while_the_database_is_away_nothing_is_said_of_open_runs(
     async def away() -> None:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(place.house.engine.store, "count_open", away)
+    monkeypatch.setattr(place.services.engine.store, "count_open", away)
     await place.shows(("workflow_runs_in_flight", "order"), None)
     assert (await place.numbers())["workflow_runs_completed_total", "order", "completed"] == 1
 
@@ -195,7 +195,7 @@ async def test_names_are_shown_at_most_so_long(opened: Open) -> None:
 async def test_test_runs_are_not_counted(opened: Open) -> None:
     place = await opened()
     document = {"nodes": [{"id": "start", "type": "start"}], "edges": []}
-    await place.ended(await place.house.workflows.test_workflow(document, {}, tenant_id="default"))
+    await place.ended(await place.services.workflows.test_workflow(document, {}, tenant_id="default"))
 
     assert ("workflow_runs_started_total", DRAWN) not in await place.numbers()
 

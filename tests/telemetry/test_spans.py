@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from anabranch import app
 from anabranch.app import build
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.engine.store.state_manager import SqlStore
+from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import SettingsError, StoreUnavailable
 from anabranch.handlers import node_type
 from anabranch.settings import Settings
@@ -79,8 +79,8 @@ async def test_spans_have_the_times_of_the_log(opened: Open, collector: Collecto
 
     (root,) = await collector.has("workflow.run")
     steps = {step.attributes["step.name"]: step for step in await collector.has("workflow.step", count=4)}
-    row = await place.house.engine.store.get_instance(run)
-    log = await place.house.workflows.get_events(run, tenant_id="default")
+    row = await place.services.engine.store.get_instance(run)
+    log = await place.services.workflows.get_events(run, tenant_id="default")
     rows = {(event.type.value, event.node_id): event.created_at for event in log}
     assert row is not None
     assert (root.began_ms, root.ended_ms) == (row.head.created_at, log[-1].created_at)
@@ -110,7 +110,7 @@ async def test_a_drawn_run_is_a_trace_of_its_nodes(opened: Open, collector: Coll
         "end": ("run", "end"),
     }
     assert {step.parent_id for step in steps.values()} == {root.span_id}
-    log = await place.house.workflows.get_events(run, tenant_id="default")
+    log = await place.services.workflows.get_events(run, tenant_id="default")
     dispatched = {event.node_id: event.created_at for event in log if event.type.value == "NODE_DISPATCHED"}
     assert {name: step.began_ms for name, step in steps.items()} == dispatched
 
@@ -161,7 +161,7 @@ async def test_what_several_processes_export_of_a_run_joins_up(opened: Open, col
     first = await opened(ORDER, otlp_endpoint=collector.url)
     run = await first.start("order")
     await first.waiting(run)
-    await first.house.engine.stop()
+    await first.services.engine.stop()
     front = await opened(works=False, otlp_endpoint=collector.url)
     await front.signal(run, "paid")
     second = await opened(ORDER, otlp_endpoint=collector.url)
@@ -172,7 +172,7 @@ async def test_what_several_processes_export_of_a_run_joins_up(opened: Open, col
     assert {span.parent_id for span in spans} == {root.span_id}
     assert {span.trace_id for span in spans} == {root.trace_id}
     (waited,) = await collector.has("workflow.step", step__name="paid")
-    log = await second.house.workflows.get_events(run, tenant_id="default")
+    log = await second.services.workflows.get_events(run, tenant_id="default")
     assert waited.began_ms == next(event.created_at for event in log if event.node_id == "paid")
 
 
@@ -180,7 +180,7 @@ async def test_what_is_open_when_a_run_is_cancelled_ends_with_it(opened: Open, c
     place = await opened(otlp_endpoint=collector.url)
     await place.save("long", {"id": "hang", "type": "delay", "config": {"duration": "900ms"}}, END)
     run = await place.start("long")
-    await place.house.workflows.cancel_run(run, tenant_id="default", reason="enough")
+    await place.services.workflows.cancel_run(run, tenant_id="default", reason="enough")
 
     (root,) = await collector.has("workflow.run", status="cancelled")
     (hung,) = await collector.has("workflow.step", step__name="hang", step__status="cancelled")
@@ -197,14 +197,14 @@ async def test_a_cancel_of_a_parked_run_closes_the_spans_of_what_it_was_in(
     await worker.save("asks", {"id": "first", "type": "set", "config": {"values": {}}}, wait, END)
     run = await worker.start("asks")
     await worker.waiting(run)
-    await worker.let_go(run)
-    await front.house.workflows.cancel_run(run, tenant_id="default", reason="enough")
+    await worker.evict(run)
+    await front.services.workflows.cancel_run(run, tenant_id="default", reason="enough")
 
     (root,) = await collector.has("workflow.run", workflow__name="asks", status="cancelled")
     (asked,) = await collector.has("workflow.step")
     assert asked.attributes.items() >= {"step.name": "ask", "step.kind": "wait", "step.status": "cancelled"}.items()
     assert (asked.parent_id, asked.ended_ms) == (root.span_id, root.ended_ms)
-    log = await worker.house.workflows.get_events(run, tenant_id="default")
+    log = await worker.services.workflows.get_events(run, tenant_id="default")
     assert asked.began_ms == next(event.created_at for event in log if event.node_id == "ask")
     assert len(collector.spans) == 2, "what had ended before was its worker's to export"
 
@@ -219,8 +219,8 @@ async def test_a_cancelled_run_whose_log_cannot_be_read_has_its_own_span(
     worker, front = await opened(ORDER), await opened(works=False, otlp_endpoint=collector.url)
     run = await worker.start("order")
     await worker.waiting(run)
-    await worker.let_go(run)
-    await front.house.workflows.cancel_run(run, tenant_id="default", reason="enough")
+    await worker.evict(run)
+    await front.services.workflows.cancel_run(run, tenant_id="default", reason="enough")
     assert await collector.has("workflow.run", status="cancelled", run_id=run)
 
 
@@ -248,7 +248,7 @@ async def test_the_span_of_a_node_is_current_while_its_handler_runs(opened: Open
 async def test_test_runs_are_traced_and_marked(opened: Open, collector: Collector) -> None:
     place = await opened(otlp_endpoint=collector.url)
     document = {"nodes": [{"id": "start", "type": "start"}], "edges": []}
-    await place.ended(await place.house.workflows.test_workflow(document, {}, tenant_id="default"))
+    await place.ended(await place.services.workflows.test_workflow(document, {}, tenant_id="default"))
 
     await collector.has("workflow.run", test=True)
 
@@ -304,7 +304,7 @@ async def test_without_the_sdk_spans_are_refused_with_a_sentence(
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     settings = Settings(database_url=database_url, otlp_enabled=True)
     with pytest.raises(SettingsError) as refused:
-        async with build(settings).opened_house(works=False):
+        async with build(settings).open_services(works=False):
             pass
 
     assert "anabranch[otel]" in refused.value.advice

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.triggers.office import HandTime, Office, opened_office
+from tests.triggers.services import HandTime, Office, opened_office
 
 OpenOffice = Callable[..., Awaitable[Office]]
 

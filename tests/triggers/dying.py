@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import Any
 
-from tests.triggers.office import HandTime, Office, opened_office
+from tests.triggers.services import HandTime, Office, opened_office
 
 
 class Doomed:

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from anabranch.engine.records.saved_triggers import Schedule
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.saved_triggers import Schedule
 from anabranch.errors import StoreUnavailable
 from anabranch.triggers import Scheduler
 from anabranch.triggers.scheduler import occurrence_key
 from tests.triggers.conftest import OpenOffice
-from tests.triggers.office import DAY, HOUR, MIDNIGHT, MINUTE, SECOND, TENANT, HandTime, Office
+from tests.triggers.services import DAY, HOUR, MIDNIGHT, MINUTE, SECOND, TENANT, HandTime, Office
 
 
 async def shown(office: Office, name: str) -> Schedule:

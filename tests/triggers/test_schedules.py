@@ -12,7 +12,7 @@ from anabranch.engine.store import ScheduleTable
 from anabranch.errors import InvalidRequest, LimitReached, NameTaken, NotFound
 from anabranch.service import schedule_as_json
 from anabranch.triggers.scheduler import occurrence_key
-from tests.triggers.office import DAY, HOUR, MIDNIGHT, MINUTE, TENANT, HandTime, Office
+from tests.triggers.services import DAY, HOUR, MIDNIGHT, MINUTE, TENANT, HandTime, Office
 
 HOURLY = {"name": "hourly", "workflow": "report", "cron": "0 * * * *"}
 

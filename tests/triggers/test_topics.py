@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.saved_triggers import Delivery, Message, Subscription
+from anabranch.engine.records.saved_triggers import Delivery, Message, Subscription
 from anabranch.errors import InvalidInput, InvalidRequest, LimitReached, NotFound, TooManyPending
 from anabranch.service import message_as_json, subscription_as_json
 from anabranch.triggers.publisher import KEPT_MS
 from tests.triggers.conftest import OpenOffice
-from tests.triggers.office import MIDNIGHT, TENANT, HandTime, Office
+from tests.triggers.services import MIDNIGHT, TENANT, HandTime, Office
 from tests.triggers.test_scheduler import die_after_a_start
 
 SUBSCRIBE = {"type": "workflow", "name": "report"}

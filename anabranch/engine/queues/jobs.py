@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from anabranch.engine.ports import Gate
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.context import Context
-from anabranch.engine.rules.plan import PlanNode
+from anabranch.engine.rules.drawn.context import Context
+from anabranch.engine.rules.graph.plan import PlanNode
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,7 @@ one event into an `InstanceState`; `fold` does so for a whole log. Nothing else 
 
 *Decisions are functions.* `decide(state, stimulus, now)` says which events follow from what
 arrived: a handler's result, a due timer, a signal, a cancel, a takeover. Each event passes
-through `evolve` at once, so that the next thought sees it. A stimulus that makes no sense any
+through `evolve` at once, so that the next decision sees it. A stimulus that makes no sense any
 more (a duplicate, a late result) yields nothing.
 
 *Commands are derived.* A decision names the commands that its events call for (run this
@@ -22,8 +22,8 @@ scope ends, no join hangs, and an instance is done when its root has nothing lef
 *Loops are scopes.* An iteration is a scope with its own verdicts, variables and end. It opens
 with the first event in it and closes with its last ending; its value is derived then.
 
-*A commit carries turns.* `plan_turns` decides many instances' stimuli in memory, one guarded
-turn each; `settle` sorts them by what the store answered. Between the two lies the only await.
+*A commit carries transitions.* `plan_transitions` decides many instances' stimuli in memory, one guarded
+transition each; `apply_outcome` sorts them by what the store answered. Between the two lies the only await.
 
 Where to change what: a join mode in `scheduling`, a loop rule in `loops` and `iterations`, a new
 event in `events` and `evolve`, what a template may do in `template`, what is refused at save in

@@ -1,6 +1,6 @@
 """What a decision comes to: the events to append, and what to do once they are committed.
 
-Made by `decide`, for drawn and coded runs alike; read by `turn`.
+Made by `decide`, for drawn and coded runs alike; read by `transition`.
 """
 
 from __future__ import annotations

@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, overload
 
-from anabranch.engine.rules import loops
 from anabranch.engine.rules.coded.evolve import EVOLVE_CODED
 from anabranch.engine.rules.coded.plan import CodedPlan
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
+from anabranch.engine.rules.drawn import loops
+from anabranch.engine.rules.drawn.state import Activation, InstanceHead, InstanceState, Phase, Scope
 from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
-from anabranch.engine.rules.instance import Activation, InstanceHead, InstanceState, Phase, Scope
-from anabranch.engine.rules.plan import Plan, PlanNode
-from anabranch.engine.rules.states import AnyPlan, AnyState, new_state
-from anabranch.engine.rules.values import NULL, Payload
-from anabranch.engine.rules.waiting import (
+from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.shared_events import (
     close_wait,
     instance_ended,
     instance_recovered,
@@ -31,6 +29,8 @@ from anabranch.engine.rules.waiting import (
     signal_received,
     wait,
 )
+from anabranch.engine.rules.states import AnyPlan, AnyState, new_state
+from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from anabranch.engine.rules.signals import json_equal
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waits.signals import json_equal
 from anabranch.errors import ValueNotStorable, ValueTooLarge
 
 InputFilter: TypeAlias = tuple[tuple[str, ...], str]

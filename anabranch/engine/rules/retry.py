@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.rules.known_fields import did_you_mean
+from anabranch.engine.rules.graph.known_fields import did_you_mean
 
 # 1000 tries: with any sensible backoff more of them outlive every deadline; it is a slip.
 ATTEMPTS_MAX = 1_000

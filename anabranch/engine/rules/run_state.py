@@ -16,13 +16,13 @@ from typing import Generic, TypeVar
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT
-from anabranch.engine.rules.signals import KeptSignal, fits
 from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waits.signals import KeptSignal, fits
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceHead:
-    """What an instance is born with and keeps. Times are milliseconds since the epoch."""
+    """What an instance is created with and keeps. Times are milliseconds since the epoch."""
 
     instance_id: str
     tenant_id: str

@@ -9,9 +9,9 @@ from typing import TypeAlias, overload
 
 from anabranch.engine.rules.coded.plan import CodedPlan
 from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.instance import InstanceState
+from anabranch.engine.rules.drawn.state import InstanceState
+from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.plan import Plan
 from anabranch.engine.rules.run_state import InstanceHead
 
 AnyPlan: TypeAlias = Plan | CodedPlan

@@ -25,11 +25,11 @@ RECOVERIES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The instance is born with this input. Only ever the first stimulus.
+    """The instance is created with this input. Only ever the first stimulus.
 
     `begin` is False when its creator has no room to run it: it stays PENDING for any worker. A test
     run brings the `definition` that it follows; other runs are pinned to a stored version. With
-    `only_newest` it is not born if that is not the workflow's newest version any more.
+    `only_newest` it is not created if that is not the workflow's newest version any more.
     """
 
     input: Payload
@@ -39,7 +39,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class LeaseAcquired:
     """A worker took the instance over; `lapsed` if another worker's lease had run out.
 
     A handover, a due timer or a store outage is not a lapse: it does not count towards
@@ -118,7 +118,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class StepCancelled:
     """The function has cancelled what waited for a coded step, or a timer: nobody is there for what it comes to."""
 
 
@@ -131,7 +131,7 @@ StepOutcome: TypeAlias = (
     | AwaitsInstant
     | Begun
     | Failed
-    | GivenUp
+    | StepCancelled
     | LegacyReplayed
 )
 
@@ -153,7 +153,7 @@ class StepReport:
 
 
 @dataclass(frozen=True, slots=True)
-class BodySuspended:
+class FunctionSuspended:
     """The body of a coded run only waits, and has been unwound: for these places, of which it just asked for some."""
 
     awaited: Sequence[tuple[str, str]]
@@ -163,16 +163,16 @@ class BodySuspended:
 
 
 @dataclass(frozen=True, slots=True)
-class BodyBlocked:
+class FunctionBlocked:
     """The body cannot go on here: nobody knows its function, or it does not do any more what its log says it did."""
 
     code: str
     message: str
     called_by: int | None = None
-    """As in `BodySuspended`."""
+    """As in `FunctionSuspended`."""
 
 
-HandlerOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | Failed | BodySuspended | BodyBlocked
+HandlerOutcome: TypeAlias = Completed | AwaitsSignal | AwaitsChild | Failed | FunctionSuspended | FunctionBlocked
 
 
 @dataclass(slots=True)
@@ -210,7 +210,7 @@ class ChildEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class TailLoaded:
+class LogReloaded:
     """Something was found out (rows that another process appended, children that run on): do what follows from it."""
 
 
@@ -222,5 +222,13 @@ class CancelRequested:
 
 
 Stimulus: TypeAlias = (
-    Started | Adopted | NodeResult | StepReport | TimersDue | SignalSent | ChildEnded | TailLoaded | CancelRequested
+    Started
+    | LeaseAcquired
+    | NodeResult
+    | StepReport
+    | TimersDue
+    | SignalSent
+    | ChildEnded
+    | LogReloaded
+    | CancelRequested
 )

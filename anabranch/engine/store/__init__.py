@@ -11,9 +11,9 @@ from anabranch.engine.store.audit import AuditTable
 from anabranch.engine.store.data_queries import DataQueries
 from anabranch.engine.store.keys import KeyTable
 from anabranch.engine.store.opening import open_hint_line, open_store
-from anabranch.engine.store.purging import Purged, PurgeFilter
 from anabranch.engine.store.schedules import ScheduleTable
 from anabranch.engine.store.secrets import SecretTable
+from anabranch.engine.store.sql.purging import Purged, PurgeFilter
 from anabranch.engine.store.topics import TopicTable
 
 __all__ = [

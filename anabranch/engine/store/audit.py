@@ -1,7 +1,7 @@
 """The rows of the audit trail, and the head of their chain.
 
 Handed by the composition root to `service/audit_log`; `keys`, `secrets`, `data_queries` and
-`definitions` call `record` or `record_deed` inside their own transactions. Nothing here changes a
+`definitions` call `record` or `record_audit_event` inside their own transactions. Nothing here changes a
 row; `upkeep` removes the oldest ones (`trim_trail`), which is on record too. Shares the lanes of the store that it is
 built on.
 """
@@ -15,9 +15,9 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, text, update
 
-from anabranch.engine.audit_trail import CUT, NO_HASH, AuditEntry, AuditHead, AuditRow, chained, cut_entry
-from anabranch.engine.store.rooms import SqlRoom
+from anabranch.engine.records.audit_trail import CUT, NO_HASH, AuditEntry, AuditHead, AuditRow, chained, cut_entry
 from anabranch.engine.store.schema import audit_head, audit_log
+from anabranch.engine.store.sql.component import SqlComponent
 
 _COLUMNS = list(audit_log.c)
 
@@ -30,7 +30,7 @@ _FIRST_HEAD = text("INSERT INTO audit_head (chain, position, hash) VALUES (1, 0,
 class AuditTable:
     """`audit_trail.AuditRows` on a SQL store."""
 
-    def __init__(self, store: SqlRoom) -> None:
+    def __init__(self, store: SqlComponent) -> None:
         self._store = store
 
     async def append(self, entry: AuditEntry) -> AuditRow:
@@ -82,7 +82,7 @@ def record(connection: Connection, entry: AuditEntry, *, now: int) -> AuditRow:
     return row
 
 
-def record_deed(
+def record_audit_event(
     connection: Connection,
     actor: str | None,
     action: str,

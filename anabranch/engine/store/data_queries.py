@@ -12,12 +12,12 @@ from typing import Any, TypeVar, cast
 import orjson
 from sqlalchemy import Connection, CursorResult, Select, Table, and_, delete, insert, select, update
 
-from anabranch.engine.saved_queries import DataQuery, DataSource
-from anabranch.engine.store.audit import record_deed
-from anabranch.engine.store.faults import DuplicateRefused
-from anabranch.engine.store.inquiries import is_uuid
-from anabranch.engine.store.rooms import SqlRoom
+from anabranch.engine.records.saved_queries import DataQuery, DataSource
+from anabranch.engine.store.audit import record_audit_event
 from anabranch.engine.store.schema import data_queries, data_sources
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.errors import DataSourceInUse, NameTaken, NotFound
 
 Saved = TypeVar("Saved", DataSource, DataQuery)
@@ -32,7 +32,7 @@ _SOURCE_COLUMNS = list(data_sources.c)
 _QUERY_COLUMNS = list(data_queries.c)
 
 
-class DataQueries(SqlRoom):
+class DataQueries(SqlComponent):
     """Keeps data sources and queries; `open_lanes` before, `close_lanes` after."""
 
     async def save_source(self, source: DataSource, *, actor: str | None = None) -> DataSource:
@@ -130,7 +130,7 @@ class DataQueries(SqlRoom):
             )
             if not moved.rowcount:
                 connection.execute(insert(table).values(values | {"created_at": now, "updated_at": now}))
-            record_deed(
+            record_audit_event(
                 connection,
                 actor,
                 f"{kind}.saved",
@@ -146,7 +146,7 @@ class DataQueries(SqlRoom):
         name = connection.execute(delete(table).where(row).returning(table.c.name)).scalar_one_or_none()
         if name is None:
             raise NotFound(f"there is no {table.name.replace('_', ' ')} row {row_id}")
-        record_deed(
+        record_audit_event(
             connection,
             actor,
             f"{kind}.deleted",

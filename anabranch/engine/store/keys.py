@@ -11,11 +11,11 @@ from dataclasses import asdict, replace
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
-from anabranch.engine.api_keys import ApiKey
-from anabranch.engine.audit_trail import AuditEntry
+from anabranch.engine.records.api_keys import ApiKey
+from anabranch.engine.records.audit_trail import AuditEntry
 from anabranch.engine.store.audit import record
-from anabranch.engine.store.rooms import SqlRoom
 from anabranch.engine.store.schema import api_keys
+from anabranch.engine.store.sql.component import SqlComponent
 
 _COLUMNS = list(api_keys.c)
 
@@ -23,7 +23,7 @@ _COLUMNS = list(api_keys.c)
 class KeyTable:
     """`api_keys.ApiKeyRows` on a SQL store."""
 
-    def __init__(self, store: SqlRoom) -> None:
+    def __init__(self, store: SqlComponent) -> None:
         self._store = store
 
     async def add_key(self, key: ApiKey, *, entry: AuditEntry, active_max: int) -> ApiKey | None:

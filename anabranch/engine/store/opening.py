@@ -11,18 +11,19 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from anabranch.deferred import deferred
-from anabranch.engine.hint_line import HintLine
-from anabranch.engine.store.sqlite import SqliteDialect
-from anabranch.engine.store.state_manager import CONNECT_WAIT_S, SqlStore
-from anabranch.engine.store.timeouts import Timeouts
+from anabranch.engine.hints.hint_line import HintLine
+from anabranch.engine.store.postgresql.timeouts import Timeouts
+from anabranch.engine.store.sql.store import CONNECT_WAIT_S, SqlStore
+from anabranch.engine.store.sqlite.dialect import SqliteDialect
 from anabranch.errors import SettingsError
 
 # The driver of PostgreSQL takes a tenth of a second to import.
 if TYPE_CHECKING:
-    from anabranch.engine.store import postgresql, postgresql_hints
+    from anabranch.engine.store.postgresql import dialect as postgresql
+    from anabranch.engine.store.postgresql import hints as postgresql_hints
 else:
-    postgresql = deferred("anabranch.engine.store.postgresql")
-    postgresql_hints = deferred("anabranch.engine.store.postgresql_hints")
+    postgresql = deferred("anabranch.engine.store.postgresql.dialect")
+    postgresql_hints = deferred("anabranch.engine.store.postgresql.hints")
 
 # 30 s, as the setting has it: for whoever opens a store without holding any runs.
 LEASE_MS_DEFAULT = 30_000

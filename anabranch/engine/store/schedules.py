@@ -13,12 +13,12 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Select, and_, delete, func, insert, or_, select, update
 
-from anabranch.engine.saved_triggers import Schedule
-from anabranch.engine.store.audit import record_deed
-from anabranch.engine.store.faults import DuplicateRefused
-from anabranch.engine.store.inquiries import is_uuid
-from anabranch.engine.store.rooms import SqlRoom
+from anabranch.engine.records.saved_triggers import Schedule
+from anabranch.engine.store.audit import record_audit_event
 from anabranch.engine.store.schema import schedules
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.errors import LimitReached, NameTaken
 
 _COLUMNS = (
@@ -48,7 +48,7 @@ _COLUMNS = (
 class ScheduleTable:
     """`saved_triggers.SavedSchedules` on a SQL store."""
 
-    def __init__(self, store: SqlRoom) -> None:
+    def __init__(self, store: SqlComponent) -> None:
         self._store = store
 
     async def save_schedule(self, schedule: Schedule, *, count_max: int, actor: str | None = None) -> Schedule:
@@ -146,7 +146,9 @@ def _save(connection: Connection, wanted: Schedule, *, now: int, count_max: int)
 def _record(
     connection: Connection, actor: str | None, action: str, tenant_id: str, schedule_id: str, name: str, *, now: int
 ) -> None:
-    record_deed(connection, actor, action, tenant_id=tenant_id, target=schedule_id, details={"name": name}, now=now)
+    record_audit_event(
+        connection, actor, action, tenant_id=tenant_id, target=schedule_id, details={"name": name}, now=now
+    )
 
 
 def _values(schedule: Schedule) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
-from anabranch.engine.sealed_secrets import SealedSecret
-from anabranch.engine.store.audit import record_deed
-from anabranch.engine.store.faults import DuplicateRefused
-from anabranch.engine.store.rooms import SqlRoom
+from anabranch.engine.records.sealed_secrets import SealedSecret
+from anabranch.engine.store.audit import record_audit_event
 from anabranch.engine.store.schema import secrets
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.faults import DuplicateRefused
 
 Seal = Callable[[int], tuple[str, bytes]]
 
@@ -23,7 +23,7 @@ Seal = Callable[[int], tuple[str, bytes]]
 class SecretTable:
     """`ports.SecretRows` on a SQL store."""
 
-    def __init__(self, store: SqlRoom) -> None:
+    def __init__(self, store: SqlComponent) -> None:
         self._store = store
 
     async def put_secret(self, *, tenant_id: str, name: str, seal: Seal, actor: str | None = None) -> SealedSecret:
@@ -34,7 +34,9 @@ class SecretTable:
                 now = self._store.dialect.now(connection)
                 written = _put(connection, tenant_id=tenant_id, name=name, seal=seal, now=now)
                 details = {"version": written.version}
-                record_deed(connection, actor, "secret.set", tenant_id=tenant_id, target=name, details=details, now=now)
+                record_audit_event(
+                    connection, actor, "secret.set", tenant_id=tenant_id, target=name, details=details, now=now
+                )
                 return written
 
         try:
@@ -62,7 +64,9 @@ class SecretTable:
                 if not connection.execute(statement).rowcount:
                     return False
                 now = self._store.dialect.now(connection)
-                record_deed(connection, actor, "secret.deleted", tenant_id=tenant_id, target=name, details={}, now=now)
+                record_audit_event(
+                    connection, actor, "secret.deleted", tenant_id=tenant_id, target=name, details={}, now=now
+                )
                 return True
 
         return await self._store.write(remove)

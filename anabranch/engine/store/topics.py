@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
 
-from anabranch.engine.saved_triggers import Delivery, Message, Subscription
-from anabranch.engine.store.audit import record_deed
-from anabranch.engine.store.faults import DuplicateRefused
-from anabranch.engine.store.inquiries import is_uuid
-from anabranch.engine.store.rooms import SqlRoom
+from anabranch.engine.records.saved_triggers import Delivery, Message, Subscription
+from anabranch.engine.store.audit import record_audit_event
 from anabranch.engine.store.schema import topic_messages, topic_subscriptions
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.errors import LimitReached, TooManyPending
 
 _SUBSCRIPTION = (
@@ -42,7 +42,7 @@ _MESSAGE = (
 class TopicTable:
     """`saved_triggers.SavedTopics` on a SQL store."""
 
-    def __init__(self, store: SqlRoom) -> None:
+    def __init__(self, store: SqlComponent) -> None:
         self._store = store
 
     async def add_subscription(
@@ -191,7 +191,7 @@ def _add_subscription(
 
 
 def _record(connection: Connection, actor: str | None, action: str, subscription: Subscription, *, now: int) -> None:
-    record_deed(
+    record_audit_event(
         connection,
         actor,
         action,

@@ -43,7 +43,7 @@ class Checker:
 
     def __init__(self, *, requires_seccomp: bool) -> None:
         self._requires_seccomp = requires_seccomp
-        # Held for orders and for what is kept, never while a child compiles.
+        # Owned for orders and for what is kept, never while a child compiles.
         self._lock = threading.Lock()
         self._places = threading.Semaphore(_AT_ONCE_MAX)
         self._servers: dict[str, ForkServer] = {}

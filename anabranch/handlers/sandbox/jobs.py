@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.errors import NodeFailure
-from anabranch.handlers.fetched import HttpAnswer
+from anabranch.handlers.types.http_port import HttpAnswer
 
 LANGUAGES = ("python", "javascript")
 """What code may be written in; the node types have the same names."""

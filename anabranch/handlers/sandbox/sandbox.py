@@ -21,12 +21,12 @@ import orjson
 
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox.checker import Checker
+from anabranch.handlers.sandbox.concurrency_limiter import ConcurrencyLimiter
 from anabranch.handlers.sandbox.conversation import ChildBroke, ChildEnded, Conversation, ValueUnfit
 from anabranch.handlers.sandbox.inside import wire
 from anabranch.handlers.sandbox.jobs import CodeJob, CodeProblem, Fetcher, LogLine, unavailable
 from anabranch.handlers.sandbox.pool import Child, Death, Pool
 from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
-from anabranch.handlers.sandbox.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Sandbox:
         self._fetcher = fetcher
         self._unsafe = unsafe
         self._warm = warm
-        self._turnstile = Turnstile(places=places, places_per_tenant=max(1, places // 2))
+        self._concurrency_limiter = ConcurrencyLimiter(places=places, places_per_tenant=max(1, places // 2))
         self._pools: dict[str, Pool] = {}
         self._checker = Checker(requires_seccomp=not unsafe)
         self._layers: Mapping[str, str] | None = None
@@ -73,7 +73,7 @@ class Sandbox:
         """
         if platform.system() != "Linux" and not self._unsafe:
             raise unavailable(f"{platform.system()} has no seccomp")
-        async with self._turnstile.place(job.tenant_id):
+        async with self._concurrency_limiter.place(job.tenant_id):
             context = _encoded_context(job)
             answer = await self._answer(job, context, log)
         if "result" in answer:
@@ -102,8 +102,8 @@ class Sandbox:
             "state": self._state(),
             "unsafe": self._unsafe,
             "layers": self._layers and dict(self._layers),
-            "running": self._turnstile.inside,
-            "waiting": self._turnstile.waiting,
+            "running": self._concurrency_limiter.inside,
+            "waiting": self._concurrency_limiter.waiting,
             "forkServers": {
                 language: {"pid": pool.server_pid, "starts": pool.starts} for language, pool in self._pools.items()
             },
@@ -120,15 +120,15 @@ class Sandbox:
     # -- for gates -------------------------------------------------------------------------
     def is_open(self, language: str) -> bool:
         """Is there a free place, and a fork server to take a child from? Starts one where there is none."""
-        return self._turnstile.has_room and self._pool(language).is_ready()
+        return self._concurrency_limiter.has_room and self._pool(language).is_ready()
 
     def admits(self, tenant_id: str) -> bool:
         """May this tenant have one more place?"""
-        return self._turnstile.admits(tenant_id)
+        return self._concurrency_limiter.admits(tenant_id)
 
     def subscribe(self, opened: Callable[[], None]) -> None:
         """Call this whenever a place is free or a fork server was started."""
-        self._turnstile.subscribe(opened)
+        self._concurrency_limiter.subscribe(opened)
         self._on_ready.append(opened)
 
     # -- within ----------------------------------------------------------------------------

@@ -22,8 +22,8 @@ async def recorded() -> dict[str, dict[str, Any]]:
     known = [Workflow(name.replace("_", "-"), 1, function, {}) for name, function in PROGRAMS.items()]
     with tempfile.TemporaryDirectory() as directory:
         async with Worker(f"sqlite:///{directory}/golden.db", workflows=known) as worker:
-            assert worker.house is not None, "it is open"
-            verbs = worker.house.workflows
+            assert worker.services is not None, "it is open"
+            verbs = worker.services.workflows
             runs = {}
             for name in PROGRAMS:
                 started = await verbs.execute_workflow(name.replace("_", "-"), None, tenant_id="default")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from anabranch.engine.rules.coded.plan import coded_plan
+from anabranch.engine.rules.drawn.state import InstanceHead
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import fold
-from anabranch.engine.rules.instance import InstanceHead
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload

@@ -224,7 +224,7 @@ BEHAVIOURS: dict[str, Play] = {
     "brackets": answering(brackets),
     "letters of four bytes": answering(few_letters_in_many_bytes),
     "a huge authentication": huge_authentication,
-    "parameters before the door": parameters_before_the_door,
+    "parameters before the API": parameters_before_the_door,
     "a huge refusal": huge_refusal,
     "a drip": drip,
     "mysql: a greeting without end": packets_without_end,

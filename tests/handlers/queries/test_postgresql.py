@@ -230,7 +230,7 @@ async def test_a_source_that_cannot_be_reached_is_saved_with_a_warning(bench: Be
 async def test_a_role_that_became_powerful_is_refused_within_seconds_on_a_connection_that_was_open(
     postgres_shop: Shop,
 ) -> None:
-    """Asked of the driver itself, whose clock the test can turn."""
+    """Asked of the driver itself, whose clock the test can transition."""
     role = f"growing_{os.getpid()}"
     parts, query = urlsplit(postgres_shop.owner_url), parse_qs(urlsplit(postgres_shop.owner_url).query)
     target = Target(user=role, database=parts.path[1:], port=5432, socket_directory=query["host"][0], tls="disable",

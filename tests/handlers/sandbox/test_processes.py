@@ -1,4 +1,4 @@
-"""The processes of the sandbox: how they are born, what they hold, how they are healed, and that none is left."""
+"""The processes of the sandbox: how they are created, what they hold, how they are healed, and that none is left."""
 
 # ruff: noqa: ASYNC220, ASYNC240 -- looking into /proc does not block
 
@@ -243,7 +243,7 @@ async def test_an_order_to_kill_is_not_lost_where_a_fork_server_does_not_listen(
     server = ForkServer.launch("python", requires_seccomp=True)
     try:
         child = server.fork()
-        await until(lambda: bool(children_of(server.pid)), "it is born")
+        await until(lambda: bool(children_of(server.pid)), "it is created")
         (pid,) = children_of(server.pid)
         os.kill(pid, signal.SIGSTOP)  # so that it does not end by itself once nobody holds its socket
         os.kill(server.pid, signal.SIGSTOP)

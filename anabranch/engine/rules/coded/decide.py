@@ -9,60 +9,60 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from anabranch.engine.rules.child_ids import child_id
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, BODY_SCOPE, StepKind, read_mark
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, StepKind, read_mark
 from anabranch.engine.rules.coded.replaying import loop_note
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decision import NOTHING, Decision
-from anabranch.engine.rules.endings import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.decision_builder import Notes
+from anabranch.engine.rules.drawn.endings import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.log_limit import LogFull
-from anabranch.engine.rules.notes import Notes
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.run_state import Phase
-from anabranch.engine.rules.signals import output_of
-from anabranch.engine.rules.stimuli import (
-    Adopted,
-    AwaitsAnySignal,
-    AwaitsChild,
-    AwaitsInstant,
-    AwaitsSignal,
-    AwaitsTime,
-    Begun,
-    BodyBlocked,
-    BodySuspended,
-    CancelRequested,
-    ChildEnded,
-    Completed,
-    Failed,
-    GivenUp,
-    HandlerOutcome,
-    LegacyReplayed,
-    NodeResult,
-    SignalSent,
-    Started,
-    StepReport,
-    Stimulus,
-    TailLoaded,
-    TimersDue,
-)
-from anabranch.engine.rules.upkeep import (
-    born,
+from anabranch.engine.rules.shared_decisions import (
+    accept_signal,
+    child_result,
     concluded,
+    created,
     deadline_passed,
     log_full,
     may_begin,
     next_try,
     signal_known_or_refused,
     signal_wait,
-    take_in,
     taken_over,
     taking,
-    worth_of_child,
+)
+from anabranch.engine.rules.stimuli import (
+    AwaitsAnySignal,
+    AwaitsChild,
+    AwaitsInstant,
+    AwaitsSignal,
+    AwaitsTime,
+    Begun,
+    CancelRequested,
+    ChildEnded,
+    Completed,
+    Failed,
+    FunctionBlocked,
+    FunctionSuspended,
+    HandlerOutcome,
+    LeaseAcquired,
+    LegacyReplayed,
+    LogReloaded,
+    NodeResult,
+    SignalSent,
+    Started,
+    StepCancelled,
+    StepReport,
+    Stimulus,
+    TimersDue,
 )
 from anabranch.engine.rules.values import EMPTY, NULL, Payload
+from anabranch.engine.rules.waits.child_ids import child_id
+from anabranch.engine.rules.waits.signals import output_of
 from anabranch.errors import RunError
 
 # 10,000 steps: every one of them is read again whenever the body is called again; longer histories
@@ -74,7 +74,7 @@ STEPS_MAX = 10_000
 OFFER_AGAIN_MS = RetryPolicy(kind="exp", base_ms=5_000, max_ms=300_000)
 
 
-class CodedNotes(Notes[CodedState]):
+class CodedDecisionBuilder(Notes[CodedState]):
     """The notes of one decision about one coded run."""
 
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
@@ -87,21 +87,21 @@ class CodedNotes(Notes[CodedState]):
 
 def decide_coded(state: CodedState, stimulus: Stimulus, now: int) -> Decision:
     """What follows from a stimulus at `now` (ms). Evolves `state` by the events."""
-    notes = CodedNotes(state, now)
+    notes = CodedDecisionBuilder(state, now)
     try:
         return _decide(notes, stimulus)
     except LogFull:
         return log_full(notes)
 
 
-def _decide(notes: CodedNotes, stimulus: Stimulus) -> Decision:
+def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
     state = notes.state
     was_running = bool(state.running)
     if deadline_passed(notes):
         return _concluded(notes, was_running=was_running)
     match stimulus:
         case Started():
-            if born(notes, stimulus):
+            if created(notes, stimulus):
                 _dispatch_body(notes, 1)
         case NodeResult():
             body = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
@@ -117,16 +117,16 @@ def _decide(notes: CodedNotes, stimulus: Stimulus) -> Decision:
             known = signal_known_or_refused(notes, stimulus)
             if known is not None:
                 return known
-            waited_for = take_in(notes, stimulus)
+            waited_for = accept_signal(notes, stimulus)
             _serve_promises(notes)
             return replace(_concluded(notes, was_running=was_running), delivered=waited_for)
         case ChildEnded():
             _child_ended(notes, stimulus)
-        case TailLoaded():
+        case LogReloaded():
             _serve_promises(notes)
         case CancelRequested():
             notes.end_instance(EventType.INSTANCE_CANCELLED, Payload.trusted(stimulus.reason))
-        case Adopted():
+        case LeaseAcquired():
             if taken_over(notes, stimulus):
                 _catch_up(notes)
         case _:
@@ -135,37 +135,39 @@ def _decide(notes: CodedNotes, stimulus: Stimulus) -> Decision:
 
 
 # -- the body ------------------------------------------------------------------------------------
-def _body_answered(notes: CodedNotes, body: Body, outcome: HandlerOutcome) -> None:
+def _body_answered(notes: CodedDecisionBuilder, body: Body, outcome: HandlerOutcome) -> None:
     """The body came to its end, or cannot go on now."""
     match outcome:
         case Completed():
             notes.end_instance(EventType.INSTANCE_COMPLETED, outcome.output)
         case Failed():
             _body_failed(notes, body, outcome)
-        case BodySuspended() | BodyBlocked() if outcome.called_by not in (None, body.called_by):
+        case FunctionSuspended() | FunctionBlocked() if outcome.called_by not in (None, body.called_by):
             return  # a duplicate, from an earlier call of the same attempt
-        case BodySuspended():
+        case FunctionSuspended():
             _body_suspended(notes, body, outcome)
-        case BodyBlocked():
+        case FunctionBlocked():
             delay_ms = OFFER_AGAIN_MS.delay_ms(body.offers + 1, key="")
             note = {"code": outcome.code, "message": outcome.message, "dueAt": to_iso(notes.now + delay_ms)}
-            notes.append(EventType.SYSTEM_SET, BODY_NODE_ID, BODY_SCOPE, 0, Payload.trusted(note))
+            notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, Payload.trusted(note))
             notes.wake(body)
         case AwaitsSignal() | AwaitsChild():
             raise TypeError("a body waits through its steps")
 
 
-def _body_failed(notes: CodedNotes, body: Body, failed: Failed) -> None:
+def _body_failed(notes: CodedDecisionBuilder, body: Body, failed: Failed) -> None:
     note = next_try(notes, notes.state.plan.retry, body.attempt, failed, key="")
     if note is None:
         notes.fail_instance(failed.error)
         return
     message = failed.error.message
-    notes.append(EventType.NODE_ATTEMPT_FAILED, BODY_NODE_ID, BODY_SCOPE, body.attempt, note, error_message=message)
+    notes.append(
+        EventType.NODE_ATTEMPT_FAILED, FUNCTION_NODE_ID, FUNCTION_SCOPE, body.attempt, note, error_message=message
+    )
     notes.wake(body)
 
 
-def _body_suspended(notes: CodedNotes, body: Body, suspended: BodySuspended) -> None:
+def _body_suspended(notes: CodedDecisionBuilder, body: Body, suspended: FunctionSuspended) -> None:
     """Record what it asked for last and that it only waits, unless one of its waits is over by now."""
     for report in suspended.asked:
         _step_reported(notes, report)
@@ -173,36 +175,36 @@ def _body_suspended(notes: CodedNotes, body: Body, suspended: BodySuspended) -> 
             return
     ready = not all(_is_waiting(notes.state.steps.get(place)) for place in suspended.awaited)
     note = Payload.trusted({"ready": True}) if ready else EMPTY
-    notes.append(EventType.NODE_WAITING, BODY_NODE_ID, BODY_SCOPE, body.attempt, note)
+    notes.append(EventType.NODE_WAITING, FUNCTION_NODE_ID, FUNCTION_SCOPE, body.attempt, note)
 
 
 def _is_waiting(step: Step | None) -> bool:
     return step is not None and not step.has_ended and step.phase in (Phase.WAITING, Phase.RETRYING)
 
 
-def _dispatch_body(notes: CodedNotes, attempt: int) -> None:
-    notes.append(EventType.NODE_DISPATCHED, BODY_NODE_ID, BODY_SCOPE, attempt, _loop_note(notes))
+def _dispatch_body(notes: CodedDecisionBuilder, attempt: int) -> None:
+    notes.append(EventType.NODE_DISPATCHED, FUNCTION_NODE_ID, FUNCTION_SCOPE, attempt, _loop_note(notes))
 
 
-def _loop_note(notes: CodedNotes) -> Payload:
+def _loop_note(notes: CodedDecisionBuilder) -> Payload:
     state = notes.state
     seed = None if state.body is None else state.body.seed
     return loop_note(state.head.instance_id, python=state.plan.python, seed=seed)
 
 
 # -- steps ---------------------------------------------------------------------------------------
-def _step_reported(notes: CodedNotes, report: StepReport) -> None:
+def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
     """A step of the running body came to something, or asks for something."""
     state = notes.state
-    if state.awaits(*BODY_PLACE, report.body_attempt) is None:
+    if state.awaits(*FUNCTION_KEY, report.body_attempt) is None:
         return  # a body that is not the run's any more
     step = state.steps.get((report.name, report.scope))
     if isinstance(report.outcome, LegacyReplayed):
         if state.body is not None and state.body.loop_since is None:
-            notes.append(EventType.SYSTEM_SET, BODY_NODE_ID, BODY_SCOPE, 0, _loop_note(notes))
+            notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _loop_note(notes))
         return
-    if isinstance(report.outcome, GivenUp):
-        _give_up(notes, report, step)
+    if isinstance(report.outcome, StepCancelled):
+        _cancel_step(notes, report, step)
         return
     if step is not None and (step.has_ended or step.attempt != report.attempt or step.phase is not Phase.DISPATCHED):
         return  # a duplicate
@@ -233,7 +235,7 @@ def _step_reported(notes: CodedNotes, report: StepReport) -> None:
             assert_never(report.outcome)
 
 
-def _give_up(notes: CodedNotes, report: StepReport, step: Step | None) -> None:
+def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | None) -> None:
     """Nobody waits for the step any more: no signal, timer or child is to be its, and no replay begins it again."""
     if step is not None and step.has_ended:
         return
@@ -242,7 +244,7 @@ def _give_up(notes: CodedNotes, report: StepReport, step: Step | None) -> None:
     _append(notes, EventType.NODE_SKIPPED, step or report, EMPTY)
 
 
-def _open_timer(notes: CodedNotes, report: StepReport, due_at: int) -> None:
+def _open_timer(notes: CodedDecisionBuilder, report: StepReport, due_at: int) -> None:
     """A timer outlives what the function can do now, or has come: then its row is its end."""
     if due_at > notes.now:
         _wait(notes, report, Payload.trusted({"dueAt": to_iso(due_at)}))
@@ -251,7 +253,7 @@ def _open_timer(notes: CodedNotes, report: StepReport, due_at: int) -> None:
     _complete(notes, report, NULL, handle=DEFAULT_HANDLE)
 
 
-def _open_wait(notes: CodedNotes, report: StepReport, asked: AwaitsSignal | AwaitsAnySignal) -> None:
+def _open_wait(notes: CodedDecisionBuilder, report: StepReport, asked: AwaitsSignal | AwaitsAnySignal) -> None:
     """A step asks for a signal: one that was kept completes it at once, as does no time to wait for one."""
     note, signal = signal_wait(notes, asked)
     _wait(notes, report, note)
@@ -262,17 +264,17 @@ def _open_wait(notes: CodedNotes, report: StepReport, asked: AwaitsSignal | Awai
         _complete(notes, step, NULL, handle=TIMEOUT_HANDLE)
 
 
-def _wait(notes: CodedNotes, report: StepReport, note: Payload) -> None:
+def _wait(notes: CodedDecisionBuilder, report: StepReport, note: Payload) -> None:
     _append(notes, EventType.NODE_WAITING, report, note)
     notes.wake(notes.state.steps[report.name, report.scope])
 
 
-def _attempt_failed(notes: CodedNotes, report: StepReport, failed: Failed) -> None:
+def _attempt_failed(notes: CodedDecisionBuilder, report: StepReport, failed: Failed) -> None:
     """A try failed: another is due later, or that was the last."""
     note = next_try(notes, report.retry, report.attempt, failed, key=f"{report.scope}/{report.name}")
     if note is None:
         if read_mark(report.mark).kind is StepKind.CHILD:
-            # It may have been born, and the answer lost.
+            # It may have been created, and the answer lost.
             notes.cancels.append(child_id(notes.state.head.instance_id, report.name, report.scope))
         _fail_step(notes, report, failed.error)
         return
@@ -280,7 +282,9 @@ def _attempt_failed(notes: CodedNotes, report: StepReport, failed: Failed) -> No
     notes.wake(notes.state.steps[report.name, report.scope])
 
 
-def _complete(notes: CodedNotes, step: Step | StepReport, output: Payload, *, handle: str | None = None) -> None:
+def _complete(
+    notes: CodedDecisionBuilder, step: Step | StepReport, output: Payload, *, handle: str | None = None
+) -> None:
     """The step ends well, unless its output would overfill the run."""
     if notes.state.bytes + len(output.raw) > CONTEXT_BYTES_MAX:
         message = f"with this output the steps of the run would pass {CONTEXT_BYTES_MAX} bytes"
@@ -290,13 +294,13 @@ def _complete(notes: CodedNotes, step: Step | StepReport, output: Payload, *, ha
     _append(notes, EventType.NODE_COMPLETED, step, output, next_handle=handle)
 
 
-def _fail_step(notes: CodedNotes, step: Step | StepReport, error: RunError) -> None:
+def _fail_step(notes: CodedDecisionBuilder, step: Step | StepReport, error: RunError) -> None:
     payload = Payload.trusted({"error": error.as_json()})
     _append(notes, EventType.NODE_FAILED, step, payload, error_message=error.message)
 
 
 def _append(
-    notes: CodedNotes,
+    notes: CodedDecisionBuilder,
     event_type: EventType,
     step: Step | StepReport,
     payload: Payload,
@@ -319,7 +323,7 @@ def _append(
 
 
 # -- what arrives by itself ----------------------------------------------------------------------
-def _catch_up(notes: CodedNotes) -> None:
+def _catch_up(notes: CodedDecisionBuilder) -> None:
     """Begin if it is time, then fire whatever is due, oldest due time first; a signal in the log beats its timeout."""
     if may_begin(notes):
         _dispatch_body(notes, 1)
@@ -333,21 +337,25 @@ def _catch_up(notes: CodedNotes) -> None:
             _step_due(notes, timer)
         elif timer.blocked:
             notes.append(
-                EventType.NODE_WAITING, BODY_NODE_ID, BODY_SCOPE, timer.attempt, Payload.trusted({"ready": True})
+                EventType.NODE_WAITING,
+                FUNCTION_NODE_ID,
+                FUNCTION_SCOPE,
+                timer.attempt,
+                Payload.trusted({"ready": True}),
             )
         else:
             _dispatch_body(notes, timer.attempt + 1)
         _serve_promises(notes)
 
 
-def _step_due(notes: CodedNotes, step: Step) -> None:
+def _step_due(notes: CodedDecisionBuilder, step: Step) -> None:
     if step.phase is Phase.RETRYING:
         notes.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, output_variable=step.mark)
     else:
         _complete(notes, step, NULL, handle=TIMEOUT_HANDLE if step.events is not None else DEFAULT_HANDLE)
 
 
-def _serve_promises(notes: CodedNotes) -> None:
+def _serve_promises(notes: CodedDecisionBuilder) -> None:
     """Waits whose signal has arrived take it."""
     promises = notes.state.promises
     while promises and not notes.state.is_terminal:
@@ -358,19 +366,19 @@ def _serve_promises(notes: CodedNotes) -> None:
         _complete(notes, wait, output, handle=DEFAULT_HANDLE)
 
 
-def _child_ended(notes: CodedNotes, ended: ChildEnded) -> None:
+def _child_ended(notes: CodedDecisionBuilder, ended: ChildEnded) -> None:
     step = notes.state.children.get(ended.child_id)
     if not isinstance(step, Step):
         return  # heard of before, or nobody waits any more
-    worth = worth_of_child(ended)
+    worth = child_result(ended)
     if isinstance(worth, Payload):
         _complete(notes, step, worth, handle=DEFAULT_HANDLE)
     else:
         _fail_step(notes, step, RunError(*worth, step.name, step.scope, step.attempt))
 
 
-def _concluded(notes: CodedNotes, *, was_running: bool) -> Decision:
+def _concluded(notes: CodedDecisionBuilder, *, was_running: bool) -> Decision:
     body = notes.state.body
     if body is not None and notes.state.running and not was_running:
-        notes.commands.append(Dispatch(*BODY_PLACE, body.attempt))
+        notes.commands.append(Dispatch(*FUNCTION_KEY, body.attempt))
     return concluded(notes)

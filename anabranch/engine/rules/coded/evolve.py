@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.run_state import Phase
-from anabranch.engine.rules.waiting import (
+from anabranch.engine.rules.shared_events import (
     close_wait,
     instance_ended,
     instance_recovered,
@@ -30,7 +30,7 @@ def _system_set(state: CodedState, event: Event) -> None:
         _loop_since(state.body, event)
     due_at = event.payload.value.get("dueAt")
     if due_at is not None and state.body is not None:
-        state.running.pop(BODY_PLACE, None)
+        state.running.pop(FUNCTION_KEY, None)
         state.body.phase = Phase.RETRYING
         state.body.blocked = True
         state.body.offers += 1
@@ -38,7 +38,7 @@ def _system_set(state: CodedState, event: Event) -> None:
 
 
 def _dispatched(state: CodedState, event: Event) -> None:
-    if event.node_id == BODY_NODE_ID:
+    if event.node_id == FUNCTION_NODE_ID:
         state.started = True
         body = state.body = state.body or Body(state.plan)
         body.attempt = event.attempt
@@ -63,7 +63,7 @@ def _loop_since(body: Body, event: Event) -> None:
 
 
 def _waiting(state: CodedState, event: Event) -> None:
-    if event.node_id == BODY_NODE_ID:
+    if event.node_id == FUNCTION_NODE_ID:
         _body_waiting(state, ready=event.payload.value.get("ready", False))
     else:
         wait(state, _step_of(state, event), event)
@@ -75,15 +75,15 @@ def _body_waiting(state: CodedState, *, ready: bool) -> None:
     if ready:
         _run_body(state, state.body)
     else:
-        state.running.pop(BODY_PLACE, None)
+        state.running.pop(FUNCTION_KEY, None)
         state.body.phase = Phase.WAITING
 
 
 def _attempt_failed(state: CodedState, event: Event) -> None:
     failed: Body | Step
-    if event.node_id == BODY_NODE_ID:
+    if event.node_id == FUNCTION_NODE_ID:
         assert state.body is not None, "a body fails after it was dispatched"
-        state.running.pop(BODY_PLACE, None)
+        state.running.pop(FUNCTION_KEY, None)
         failed = state.body
     else:
         failed = _step_of(state, event)
@@ -105,7 +105,7 @@ def _failed(state: CodedState, event: Event) -> None:
 
 def _skipped(state: CodedState, event: Event) -> None:
     step = _end_step(state, event)
-    step.given_up = True
+    step.step_cancelled = True
     step.undone_in = 0 if state.body is None else state.body.attempt
 
 
@@ -131,8 +131,8 @@ def _step_of(state: CodedState, event: Event) -> Step:
     """The step that a row is about; its first row makes it."""
     step = state.steps.get((event.node_id, event.scope))
     if step is None:
-        born_in = 0 if state.body is None else state.body.attempt
-        step = Step(event.node_id, event.scope, event.output_variable or "", born_in, event.arguments)
+        created_in = 0 if state.body is None else state.body.attempt
+        step = Step(event.node_id, event.scope, event.output_variable or "", created_in, event.arguments)
         state.steps[step.place] = step
         step.attempt = event.attempt
         step.first_seq = event.seq
@@ -167,4 +167,4 @@ def _run_body(state: CodedState, body: Body) -> None:
     body.due_at = None
     body.blocked = False
     body.called_by = state.last_seq
-    state.running[BODY_PLACE] = body
+    state.running[FUNCTION_KEY] = body

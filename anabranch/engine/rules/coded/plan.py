@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.engine.rules.coded.places import BODY_NODE_ID
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.rules.plan import Body, PlanNode
+from anabranch.engine.rules.graph.plan import Body, PlanNode
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 
 CODED_KIND = "coded"
@@ -61,7 +61,7 @@ def _duration(value: Any) -> int | None:
 
 def _body_node(name: str, version: int) -> PlanNode:
     return PlanNode(
-        id=BODY_NODE_ID,
+        id=FUNCTION_NODE_ID,
         type=BODY_TYPE,
         config={"workflow": name, "version": version},
         output_variable=None,

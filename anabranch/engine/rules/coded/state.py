@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, BODY_PLACE, read_mark, scope_of_attempt
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, read_mark, scope_of_attempt
 from anabranch.engine.rules.coded.plan import CodedPlan
-from anabranch.engine.rules.context import Context
+from anabranch.engine.rules.drawn.context import Context
 from anabranch.engine.rules.run_state import InstanceHead, OpenActivation, RunState
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
@@ -23,29 +23,29 @@ class Step(OpenActivation):
 
     __slots__ = (
         "arguments",
-        "born_in",
+        "created_in",
         "ended_at",
         "ended_seq",
         "error",
         "first_seq",
-        "given_up",
         "kind",
         "mark",
         "name",
         "output",
         "scope",
         "seq",
+        "step_cancelled",
         "undone_in",
     )
 
-    def __init__(self, name: str, scope: str, mark: str, born_in: int, arguments: str | None = None) -> None:
+    def __init__(self, name: str, scope: str, mark: str, created_in: int, arguments: str | None = None) -> None:
         super().__init__()
         self.name = name
         self.scope = scope
         self.mark = mark
         """What its rows say of where it stands among the others."""
         self.kind = read_mark(mark).kind
-        self.born_in = born_in
+        self.created_in = created_in
         """The attempt of the workflow that its first row was written in."""
         self.arguments = arguments
         """What it was asked for with (`arguments`); None: an older version has not noted it, or it has none."""
@@ -59,7 +59,7 @@ class Step(OpenActivation):
         self.output: Payload = NULL
         self.error: RunError | None = None
         """How it failed for good."""
-        self.given_up = False
+        self.step_cancelled = False
         """Its body has cancelled the task that waited for it."""
         self.undone_in = 0
         """The attempt of the workflow in which it failed or was given up; 0: neither."""
@@ -115,7 +115,7 @@ class Body(OpenActivation):
     @property
     def place(self) -> tuple[str, str]:
         """Where bodies are."""
-        return BODY_PLACE
+        return FUNCTION_KEY
 
 
 OpenInCode: TypeAlias = Step | Body
@@ -141,7 +141,7 @@ class CodedState(RunState[OpenInCode, Body]):
 
     def activation(self, node_id: str, scope: str) -> OpenInCode | None:
         """The open step, or the body."""
-        if node_id == BODY_NODE_ID:
+        if node_id == FUNCTION_NODE_ID:
             return self.body
         step = self.steps.get((node_id, scope))
         return None if step is None or step.has_ended else step

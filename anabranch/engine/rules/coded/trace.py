@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from anabranch.engine.rules.coded.places import BODY_NODE_ID, StepKind, read_mark
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, StepKind, read_mark
 from anabranch.engine.rules.events import ENDINGS, Event
 
 # 1,000 steps: what a canvas can show; the log has them all.
@@ -46,7 +46,7 @@ def trace(events: Iterable[Event]) -> Trace:
     after: dict[str, list[str]] = {}
     ended: dict[int, str] = {}
     for event in events:
-        if event.node_id == BODY_NODE_ID:
+        if event.node_id == FUNCTION_NODE_ID:
             continue
         place = (event.node_id, event.scope)
         if place not in found:

@@ -9,17 +9,6 @@ where the database has them and always text in Python.
 from __future__ import annotations
 
 from anabranch.engine.store.schema.columns import SCHEMA_REVISION, metadata
-from anabranch.engine.store.schema.house import (
-    api_keys,
-    audit_head,
-    audit_log,
-    data_queries,
-    data_sources,
-    schedules,
-    secrets,
-    topic_messages,
-    topic_subscriptions,
-)
 from anabranch.engine.store.schema.runs import (
     IS_ATTEMPT,
     IS_ENDING,
@@ -32,6 +21,17 @@ from anabranch.engine.store.schema.runs import (
     workflow_instances,
     workflow_versions,
     workflows,
+)
+from anabranch.engine.store.schema.side_tables import (
+    api_keys,
+    audit_head,
+    audit_log,
+    data_queries,
+    data_sources,
+    schedules,
+    secrets,
+    topic_messages,
+    topic_subscriptions,
 )
 
 __all__ = [

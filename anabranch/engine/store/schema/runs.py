@@ -136,7 +136,7 @@ Index(
     postgresql_where=workflow_instances.c.completed_at.is_not(None),
     sqlite_where=workflow_instances.c.completed_at.is_not(None),
 )
-# Only children are in these two: the birth of any other run does not write them.
+# Only children are in these two: the creation of any other run does not write them.
 Index(
     "ix_instance_parent",
     workflow_instances.c.parent_id,

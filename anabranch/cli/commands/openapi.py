@@ -1,0 +1,36 @@
+"""`anabranch openapi`: the REST API, described for programs. Needs no database and no server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli.options import AsJson
+from anabranch.cli.output import print_document, print_line, write_document
+from anabranch.deferred import deferred
+
+if TYPE_CHECKING:
+    from anabranch import rest
+    from anabranch.rest.routes import table
+else:
+    rest = deferred("anabranch.rest")
+    table = deferred("anabranch.rest.routes.table")
+
+
+def openapi(
+    *,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The OpenAPI 3.1 document of the server, as `/openapi.json` has it; printed unless --output names a file."""
+    document = rest.openapi_document(table.ROUTES)
+    if output is None:
+        print_document(document)
+        return
+    write_document(output, document)
+    if as_json:
+        print_document({"file": str(output)})
+    else:
+        print_line(f"the description of {len(document['paths'])} paths is in {output}")

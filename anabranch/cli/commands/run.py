@@ -1,0 +1,261 @@
+"""`anabranch run`: run one workflow here, from a file or by name, until it ends. Needs no server.
+
+This process advances only its own run (and what that run starts). Ctrl-C gives the run back to
+whoever takes it next; `--resume` takes it up again at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.options import (
+    CLI_ACTOR,
+    DEFAULT_TENANT,
+    AsJson,
+    DatabaseUrl,
+    Imports,
+    Input,
+    Tenant,
+    read_value,
+    same_place,
+)
+from anabranch.cli.outcome import outcome_of, print_outcome
+from anabranch.cli.output import print_document, print_note, problem_line
+from anabranch.cli.own_name import command
+from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
+from anabranch.engine.rules.events import Event, Status
+from anabranch.errors import InvalidRequest, StoreUnavailable
+from anabranch.json_input import read_json_file
+
+if TYPE_CHECKING:
+    from anabranch import app
+    from anabranch.cli import progress as on_screen
+    from anabranch.engine.rules.graph import document as graph
+    from anabranch.service import WorkflowService
+else:
+    app = deferred("anabranch.app")
+    on_screen = deferred("anabranch.cli.progress")
+    graph = deferred("anabranch.engine.rules.graph.document")
+
+# As shells count: 130 after Ctrl-C, 143 after SIGTERM.
+EXIT_SIGNAL_BASE = 128
+
+# Should another worker take the run from us, its end is committed elsewhere: once a second we ask the database.
+ENDED_POLL_S = 1.0
+
+
+@dataclass(slots=True)
+class _Assignment:
+    """What is to be run, and (once that is known) which run it is."""
+
+    session: Session
+    target: str | None
+    is_file: bool
+    document: Any
+    """What the file holds, if `target` names one."""
+    input_: Any
+    resume: str | None
+    progress: on_screen.Progress | None
+    instance_id: str | None = None
+    stopped_by: signal.Signals = signal.SIGINT
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        """Notice the end of our run; before its id is known, of any: the ends of its children are looked into too."""
+        if status.is_terminal and self.instance_id in (None, instance_id):
+            self.ended.set()
+
+
+def run(
+    target: Annotated[
+        str | None, typer.Argument(metavar="FILE|NAME", help="A drawn workflow as JSON, or the name of a saved one.")
+    ] = None,
+    *,
+    input_: Input = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show each node while it runs.")] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", metavar="INSTANCE_ID", help="Go on with this run; takes its lease at once."),
+    ] = None,
+    imports: Imports = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Run a workflow to its end. Exits 0 if it COMPLETED, 1 if it FAILED or was CANCELLED, 130 after Ctrl-C."""
+    if target is None and resume is None:
+        raise InvalidRequest(
+            "there is nothing to run", hint="Name a file or a saved workflow, or --resume INSTANCE_ID."
+        )
+    if resume is not None and input_ is not None:
+        raise InvalidRequest("a resumed run keeps its input", hint="Leave --input out, or start a new run.")
+    value = read_value(input_, what="--input", default={})
+    is_file = target is not None and _is_file(target)
+    document = read_json_file(str(target)) if is_file else None
+    # By name a workflow is there already, unless the code that is imported declares it.
+    begins = resume is None and (is_file or bool(imports))
+    session = open_session(database_url=database_url, tenant=tenant, creates=begins, imports=imports)
+    progress = None
+    if watch:
+        place = same_place(database_url=database_url, tenant=tenant)
+        progress = on_screen.Progress(stderr=as_json, instance_id=resume, place=place)
+    assignment = _Assignment(session, target, is_file, document, value, resume, progress)
+    try:
+        outcome = outcome_of(asyncio.run(_until_stopped(assignment)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        again = _how_to_resume(assignment, imports=imports, database_url=database_url, tenant=tenant)
+        _print_interrupted(assignment, again, as_json=as_json)
+        raise typer.Exit(EXIT_SIGNAL_BASE + assignment.stopped_by) from None
+    print_outcome(outcome, as_json=as_json, place=same_place(database_url=database_url, tenant=tenant))
+    raise typer.Exit(outcome.exit_code)
+
+
+async def _until_stopped(assignment: _Assignment) -> dict[str, Any]:
+    """Run it, but let Ctrl-C and SIGTERM unwind everything, so that the lease is given back.
+
+    Handlers of our own, because a shell starts what it puts in the background with SIGINT ignored.
+    A second Ctrl-C does not wait for anything.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def stop(number: signal.Signals) -> None:
+        assignment.stopped_by = number
+        loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    return await _run(assignment)
+
+
+async def _run(assignment: _Assignment) -> dict[str, Any]:
+    """The document of the run, once it has ended."""
+    session = assignment.session
+    # `only=[]`: other runs of the database are other workers' business.
+    async with app.build(session.settings).opened(works=True, only=[]) as (engine, service):
+        engine.observers.add(assignment)
+        if assignment.progress is not None:
+            engine.observers.add(assignment.progress)
+        if assignment.resume is not None:
+            await _check_resumed(assignment, service)
+            assignment.instance_id = assignment.resume
+            engine.recovery.restrict([assignment.instance_id])
+            await engine.recovery.claim_once(steal=True)
+        else:
+            assignment.instance_id = await _start(assignment, service)
+            engine.recovery.restrict([assignment.instance_id])
+        await _end(assignment, service)
+        return await service.get_run(assignment.instance_id, tenant_id=session.tenant)
+
+
+async def _start(assignment: _Assignment, service: WorkflowService) -> str:
+    target, tenant_id = assignment.target, assignment.session.tenant
+    assert target is not None
+    if assignment.is_file:
+        saved, report = await service.save_workflow(assignment.document, tenant_id=tenant_id, actor=CLI_ACTOR)
+        for warning in report.warnings:
+            print_note(f"warning {problem_line(warning.as_json())}")
+        target = saved.workflow_id
+    found = await service.get_workflow_by_id(target, tenant_id=tenant_id)
+    service.check_can_run(kind=found.kind, workflow=found.name, version=found.version)
+    # The version that was looked at: another worker may register the next one meanwhile.
+    started = await service.execute_workflow(target, assignment.input_, tenant_id=tenant_id, version=found.version)
+    return started.instance_id
+
+
+def _is_file(target: str) -> bool:
+    # A name holds neither dots nor slashes, so a mistyped path is not looked for among the names.
+    return Path(target).is_file() or "." in target or "/" in target
+
+
+async def _check_resumed(assignment: _Assignment, service: WorkflowService) -> None:
+    """Raise unless the run is there, can run here and is of the workflow that was named; show what it did so far."""
+    resume, target, tenant_id = assignment.resume, assignment.target, assignment.session.tenant
+    assert resume is not None
+    row = await service.get_run_status(resume, tenant_id=tenant_id)
+    if target is not None:
+        name = _name_in(assignment.document) if assignment.is_file else target
+        if name not in (row.head.workflow_name, row.head.workflow_id):
+            raise InvalidRequest(
+                f"run {resume} is one of {row.head.workflow_name}, not of {name}",
+                hint="Leave the workflow out: `anabranch run --resume INSTANCE_ID`.",
+            )
+    root_id = row.head.root_id
+    if root_id is not None:
+        raise InvalidRequest(
+            f"run {resume} was started by a node of another run, and is advanced with its family",
+            hint=f"Resume the topmost one: `anabranch run --resume {root_id}`.",
+        )
+    if not row.status.is_terminal:
+        head = row.head
+        service.check_can_run(kind=head.kind, workflow=head.workflow_name, version=head.workflow_version)
+    if assignment.progress is not None:
+        assignment.progress.committed(resume, await service.get_events(resume, tenant_id=tenant_id), row.status)
+
+
+def _name_in(document: Any) -> str:
+    if not isinstance(document, dict):
+        return ""
+    return str(document.get("name") or graph.derive_name(str(document.get("title") or "")))
+
+
+async def _end(assignment: _Assignment, service: WorkflowService) -> None:
+    """Return once the run has ended, here or elsewhere; what it does meanwhile is on the screen."""
+    progress = assignment.progress
+    if progress is None:
+        await _ended(assignment, service)
+        return
+    with progress.on_screen():
+        drawing = asyncio.create_task(progress.keep_drawing())
+        try:
+            await _ended(assignment, service)
+        finally:
+            drawing.cancel()
+            await asyncio.gather(drawing, return_exceptions=True)
+
+
+async def _ended(assignment: _Assignment, service: WorkflowService) -> None:
+    instance_id, tenant_id = assignment.instance_id, assignment.session.tenant
+    assert instance_id is not None
+    while True:
+        assignment.ended.clear()  # before asking: what is heard of after that is not in the answer
+        try:
+            row = await service.get_run_status(instance_id, tenant_id=tenant_id)
+        except StoreUnavailable:
+            await asyncio.sleep(ENDED_POLL_S)  # the engine goes on by itself when the database is back
+            continue
+        if row.status.is_terminal:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(assignment.ended.wait(), ENDED_POLL_S)
+
+
+def _how_to_resume(
+    assignment: _Assignment, *, imports: Sequence[str] | None, database_url: str | None, tenant: str
+) -> str | None:
+    if assignment.instance_id is None:
+        return None
+    words = ["run", "--resume", assignment.instance_id]
+    for name in imports or ():
+        words += ["--import", name]
+    return command([*words, *same_place(database_url=database_url, tenant=tenant)])
+
+
+def _print_interrupted(assignment: _Assignment, again: str | None, *, as_json: bool) -> None:
+    if as_json:
+        print_document({"instanceID": assignment.instance_id, "interrupted": True, "resume": again})
+    elif again is None:
+        print_note("interrupted; no run was started")
+    else:
+        print_note(f"interrupted; run {assignment.instance_id} is given back to whoever takes it next")
+        print_note(f"resume it: {again}")

@@ -1,0 +1,265 @@
+"""`anabranch runs`: look at runs, start them for a worker, signal and cancel them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.activation_table import ActivationTable
+from anabranch.cli.event_lines import event_line
+from anabranch.cli.options import (
+    DEFAULT_TENANT,
+    AsJson,
+    DatabaseUrl,
+    Input,
+    RunId,
+    Tenant,
+    Token,
+    Url,
+    WorkflowName,
+    read_instant,
+    read_value,
+)
+from anabranch.cli.outcome import outcome_of, print_outcome
+from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.target import RunsAndWorkflows, open_target
+from anabranch.deferred import deferred
+from anabranch.engine.rules.events import TERMINALS, Status
+
+if TYPE_CHECKING:
+    from anabranch.service.runs import run_view
+else:
+    run_view = deferred("anabranch.service.runs.run_view")
+
+family = typer.Typer(help="Runs: list, show, log, start, cancel, signal, watch.", no_args_is_help=True)
+
+# 50 of at most 100, as over HTTP.
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 100
+
+# Half a second: what another process commits is on the screen within the second that everything takes effect in.
+WATCH_POLL_S = 0.5
+
+
+@family.command("list")
+def list_runs(
+    *,
+    workflow: Annotated[str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Only its runs.")] = None,
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", case_sensitive=False, help="Only these; may be repeated.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created then or later.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before then.")] = None,
+    version: Annotated[int | None, typer.Option("--version", metavar="N", min=1, help="Only of this version.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX)] = LIMIT_DEFAULT,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="The nextCursor of the page before.")] = None,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Runs, newest first."""
+    first, end = read_instant(since, option="--since"), read_instant(until, option="--until")
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    page = target.ask(
+        lambda service: service.list_runs(
+            limit=limit,
+            cursor=cursor,
+            workflow=workflow,
+            statuses=status or (),
+            since=first,
+            until=end,
+            version=version,
+        )
+    )
+    if as_json:
+        print_document(page)
+        return
+    columns = ("instanceID", "name", "version", "status", "createdAt", "completedAt")
+    print_table(columns, [[item[column] for column in columns] for item in page["items"]])
+    if page["nextCursor"] is not None:
+        print_line(f"more: --cursor {page['nextCursor']}")
+
+
+@family.command("show")
+def show(
+    instance_id: RunId,
+    *,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """One run: input, outcome, and its nodes."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    table = ActivationTable()
+    run = target.ask(lambda service: _read_run(service, instance_id, None if as_json else table))
+    if as_json:
+        print_document(run)
+        return
+    apart = ("nodes", "graph", "input", "output", "error")
+    fields = [(name, value) for name, value in run.items() if name not in apart]
+    print_table(("field", "value"), fields)
+    for name in ("input", "output", "error"):
+        if run[name] is not None:
+            print_line(f"\n{name}:")
+            print_document(run[name])
+    table.print_out()
+
+
+async def _read_run(service: RunsAndWorkflows, instance_id: str, table: ActivationTable | None) -> dict[str, Any]:
+    """A run, and all its activations in the table."""
+    run = await service.get_run(instance_id)
+    if table is None:
+        return run
+    if len(run["nodes"]) < run_view.NODES_SHOWN_MAX:
+        table.add(run["nodes"])
+        return run
+    async for page in service.step_pages(instance_id):
+        table.add(page)
+    return run
+
+
+@family.command("log")
+def log(
+    instance_id: RunId,
+    *,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only events after this one.")] = 0,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """The events of a run, in log order."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    events = target.ask(lambda service: service.get_log(instance_id, after_seq=after))
+    if as_json:
+        print_document({"items": events, "nextCursor": None})
+        return
+    columns = ("seq", "createdAt", "eventType", "nodeID", "scope", "nodeAttempt", "nextHandle", "errorMessage")
+    print_table(columns, [[event[column] or None for column in columns] for event in events])
+
+
+@family.command("start")
+def start(
+    workflow: WorkflowName,
+    *,
+    input_: Input = None,
+    version: Annotated[int | None, typer.Option("--version", metavar="N")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")
+    ] = None,
+    retention_days: Annotated[int | None, typer.Option("--retention-days", metavar="DAYS")] = None,
+    available_at: Annotated[str | None, typer.Option("--available-at", metavar="TIME", help="Not before then.")] = None,
+    deadline_at: Annotated[
+        str | None, typer.Option("--deadline-at", metavar="TIME", help="FAILED at that time.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Start a run and return at once; a worker advances it."""
+    value = read_value(input_, what="--input", default={})
+    begins, ends = (
+        read_instant(available_at, option="--available-at"),
+        read_instant(deadline_at, option="--deadline-at"),
+    )
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    started = target.ask(
+        lambda service: service.start_run(
+            workflow,
+            value,
+            version=version,
+            idempotency_key=key,
+            retention_days=retention_days,
+            available_at=begins,
+            deadline_at=ends,
+        )
+    )
+    if as_json:
+        print_document({"instanceID": started.instance_id, "status": started.status})
+    else:
+        print_line(
+            f"run {started.instance_id} {'is' if started.created else 'was started before and is'} {started.status}"
+        )
+
+
+@family.command("cancel")
+def cancel(
+    instance_id: RunId,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Kept in the log.")] = "cancelled from the command line",
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a run; returns once that is committed."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    status = target.ask(lambda service: service.cancel_run(instance_id, reason=reason))
+    if as_json:
+        print_document({"instanceID": instance_id, "status": status})
+    else:
+        print_line(f"run {instance_id} is {status}")
+
+
+@family.command("signal")
+def signal(
+    instance_id: RunId,
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="The signal's name.")],
+    *,
+    payload: Annotated[str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What it carries.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="A repeated key is delivered once.")] = None,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Send a signal to a run; it is kept until something waits for it."""
+    value = read_value(payload, what="--payload", default=None)
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    delivered = target.ask(lambda service: service.send_signal(instance_id, event, value, key=key))
+    if as_json:
+        print_document({"delivered": delivered})
+    else:
+        print_line(f"{event} is {'delivered to a wait' if delivered else 'kept until something waits for it'}")
+
+
+@family.command("watch")
+def watch(
+    instance_id: RunId,
+    *,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Follow a run that another process advances, until it ends. Exits like `run`."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+
+    async def follow(service: RunsAndWorkflows) -> dict[str, Any]:
+        seen = 0
+        while True:
+            has_ended = False
+            for entry in await service.get_log(instance_id, after_seq=seen):
+                seen, has_ended = entry["seq"], has_ended or entry["eventType"] in TERMINALS
+                line = event_line(entry)
+                if line is not None and not as_json:
+                    print_line(line)
+            if has_ended:
+                return await service.get_run(instance_id)
+            await asyncio.sleep(WATCH_POLL_S)
+
+    outcome = outcome_of(target.ask(follow))
+    print_outcome(outcome, as_json=as_json, place=target.flags)
+    raise typer.Exit(outcome.exit_code)

@@ -1,0 +1,168 @@
+"""`anabranch serve`, `worker` and `dev`: the processes that stay. Each prints one line when it is ready.
+
+What they do then is in `anabranch.process`. That line goes to standard output, everything about it
+to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from anabranch.cli.dev_key import find_dev_key
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Imports
+from anabranch.cli.output import flush_answers, print_line, print_note, problem_line
+from anabranch.cli.sample import SAMPLE
+from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
+from anabranch.errors import NoApiKey
+from anabranch.json_input import read_json_file
+
+if TYPE_CHECKING:
+    from anabranch import app, process
+    from anabranch.app import App
+    from anabranch.service import AppServices, access
+else:
+    app = deferred("anabranch.app")
+    process = deferred("anabranch.process")
+    access = deferred("anabranch.service.access")
+
+# Where `dev` looks for workflows in Python without being told.
+WORKFLOWS_FOLDER = Path("workflows")
+
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="Listen here; else ANABRANCH_HOST, else 127.0.0.1.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", min=0, max=65_535, help="Listen on this port, 0: a free one; else ANABRANCH_PORT."),
+]
+
+
+def serve(
+    *,
+    host: Host = None,
+    port: Port = None,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Answer requests only; `anabranch worker` processes run the nodes.")
+    ] = False,
+    imports: Imports = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Serve the REST API, and run workflows, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
+    session = _open(host=host, port=port, imports=imports, database_url=database_url)
+    settings, application = session.settings, app.build(session.settings)
+    has_keys = asyncio.run(_has_keys(application))
+    if not has_keys and not process.is_loopback(settings.host):
+        raise NoApiKey(f"there is no API key yet, and {settings.host} is not only this machine")
+    listener = process.bind(settings.host, settings.port)
+
+    async def ready(services: AppServices) -> None:
+        url = process.url_of(listener)
+        _print_ready(f"anabranch serves {url}", {"url": url}, as_json=as_json)
+        if not has_keys:
+            print_note(f"nobody has a key yet. {NoApiKey.hint}")
+
+    process.run(process.live(application, works=not no_worker, listener=listener, ready=ready))
+
+
+def worker(
+    *,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=0,
+            max=65_535,
+            help="Serve /metrics, /healthz and /readyz on this port, 0: a free one; else ANABRANCH_METRICS_PORT.",
+        ),
+    ] = None,
+    imports: Imports = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run workflows, without a port, until SIGTERM or Ctrl-C. Exits 0 once its runs are handed over."""
+    session = _open(imports=imports, database_url=database_url, metrics_port=metrics_port)
+    settings = session.settings
+    listener = None if settings.metrics_port is None else process.bind(settings.host, settings.metrics_port)
+
+    async def ready(services: AppServices) -> None:
+        worker_id = services.engine.worker_id
+        document, where = {"worker": worker_id}, ""
+        if listener is not None:
+            document["url"] = process.url_of(listener)
+            where = f", watched at {document['url']}metrics"
+        _print_ready(f"worker {worker_id} is ready{where}", document, as_json=as_json)
+
+    process.run(process.live(app.build(settings), works=True, listener=listener, apis=process.health_api, ready=ready))
+
+
+def dev(
+    *,
+    host: Host = None,
+    port: Port = None,
+    imports: Imports = None,
+    workflows: Annotated[
+        list[Path] | None,
+        typer.Option("--workflow", metavar="FILE", help="Save this drawn workflow at start; may be repeated."),
+    ] = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Server and worker in one for your own machine: prints the URL that signs you in. SQLite in `.anabranch/`.
+
+    Loads `workflows/*.py`. On an empty database it saves a sample workflow. Its key is the same at each start.
+    """
+    documents = [read_json_file(file) for file in workflows or ()]
+    found = [str(path) for path in sorted(WORKFLOWS_FOLDER.glob("*.py"))]
+    session = _open(host=host, port=port, imports=[*found, *(imports or ())], database_url=database_url)
+    settings = session.settings
+    listener = process.bind(settings.host, settings.port)
+    key = find_dev_key() if settings.api_key is None else settings.api_key.get_secret_value()
+
+    async def ready(services: AppServices) -> None:
+        services.access.add_own_key(tenant_id=DEFAULT_TENANT, role=access.Role.ADMIN, key=key)
+        await _save_sample(services)
+        for document in documents:
+            await _save(services, document)
+        url = process.url_of(listener, key=key)
+        _print_ready(url, {"url": url, "key": key}, as_json=as_json)
+
+    if settings.metrics_names is None and process.is_loopback(settings.host):
+        settings = settings.model_copy(update={"metrics_names": "all"})  # all workflows are those of who asks
+    process.run(process.live(app.build(settings), works=True, listener=listener, makes_key=True, ready=ready))
+
+
+def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | None) -> Session:
+    return open_session(database_url=database_url, tenant=DEFAULT_TENANT, creates=True, imports=imports, **flags)
+
+
+async def _has_keys(application: App) -> bool:
+    async with application.opened_access() as access:
+        return await access.has_keys()
+
+
+async def _save_sample(services: AppServices) -> None:
+    """Something to start on a database where nobody has saved anything."""
+    if not await services.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT, limit=1):
+        await services.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
+        print_note(f'the workflow {SAMPLE["name"]} is there to try: start it with {{"name": "Ada"}}')
+
+
+async def _save(services: AppServices, document: Any) -> None:
+    saved, report = await services.workflows.save_workflow(document, tenant_id=DEFAULT_TENANT, actor=CLI_ACTOR)
+    for warning in report.warnings:
+        print_note(f"warning {problem_line(warning.as_json())}")
+    print_note(f"the workflow {saved.name} is there to try, in version {saved.version}")
+
+
+def _print_ready(line: str, document: Mapping[str, str], *, as_json: bool) -> None:
+    """The one line; who waits for it reads a pipe, so it is not left in a buffer."""
+    print_line(orjson.dumps(document).decode() if as_json else line)
+    flush_answers()

@@ -1,0 +1,53 @@
+"""`anabranch validate`: is a drawn workflow fit to be saved? Needs no database; a server may be asked instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.cli.options import AsJson, Imports, Token, Url
+from anabranch.cli.output import print_document, print_line, problem_line
+from anabranch.cli.target import find_validator
+from anabranch.json_input import read_json_file
+
+EXIT_INVALID = 2
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A drawn workflow as JSON.")],
+    *,
+    imports: Imports = None,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """List everything wrong with a workflow, everything odd, and how far it can go. Exits 2 if it would be refused."""
+    tell_problems = find_validator(url=url, token=token, imports=imports)
+    report = tell_problems(read_json_file(file))
+    if as_json:
+        print_document(report)
+    else:
+        _print_report(file, report)
+    if not report["valid"]:
+        raise typer.Exit(EXIT_INVALID)
+
+
+def _print_report(file: Path, report: dict[str, Any]) -> None:
+    errors, warnings = report["errors"], report["warnings"]
+    for problem in errors:
+        print_line(f"error {problem_line(problem)}")
+    for problem in warnings:
+        print_line(f"warning {problem_line(problem)}")
+    if not report["valid"]:
+        print_line(f"{file} is refused: {_counted(len(errors), 'error')}, {_counted(len(warnings), 'warning')}")
+        return
+    unbounded, most = report["unbounded"], report["activationsMax"]
+    ends = "always ends" if report["terminates"] else f"may never end: {', '.join(unbounded)} without a bound"
+    bound = "" if most is None else f", at most {_counted(most, 'activation')}"
+    print_line(f"{file} is valid; a run {ends}{bound}")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

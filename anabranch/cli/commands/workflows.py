@@ -1,0 +1,165 @@
+"""`anabranch workflows`: the definitions of a tenant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Tenant, Token, Url, WorkflowName
+from anabranch.cli.output import print_document, print_line, print_note, print_table, problem_line, write_document
+from anabranch.cli.target import RunsAndWorkflows, open_target
+from anabranch.deferred import deferred
+from anabranch.errors import InvalidWorkflow
+from anabranch.json_input import read_json_file
+
+if TYPE_CHECKING:
+    from anabranch.engine.rules.graph import document as graph
+else:
+    graph = deferred("anabranch.engine.rules.graph.document")
+
+family = typer.Typer(help="Definitions: list, show, import, export, delete.", no_args_is_help=True)
+
+Version = Annotated[int | None, typer.Option("--version", metavar="N", help="Which version; the newest if not given.")]
+
+
+@family.command("list")
+def list_workflows(
+    *,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """The newest version of every workflow."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    items = target.ask(lambda service: service.list_workflows())
+    if as_json:
+        print_document({"items": items, "nextCursor": None})
+        return
+    columns = ("name", "version", "kind", "title", "updatedAt", "workflowID")
+    print_table(columns, [[item[column] for column in columns] for item in items])
+
+
+@family.command("show")
+def show(
+    workflow: WorkflowName,
+    *,
+    version: Version = None,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """One workflow with its nodes and edges."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    found = target.ask(lambda service: service.get_workflow(workflow, version=version))
+    if as_json:
+        print_document(found)
+        return
+    title = f": {found['title']}" if found["title"] else ""
+    print_line(f"{found['name']} version {found['version']}{title}")
+    print_table(("node", "type", "name"), [[node["id"], node["type"], node.get("name")] for node in found["nodes"]])
+    print_table(
+        ("from", "handle", "to"),
+        [
+            [edge["upstreamNodeID"], edge.get("sourceHandle") or "default", edge["downstreamNodeID"]]
+            for edge in found["edges"]
+        ],
+    )
+
+
+@family.command("import")
+def import_files(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Drawn workflows as JSON.")],
+    *,
+    imports: Imports = None,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Save workflows under their names: new, the next version, or nothing if the newest is the same."""
+    documents = [(file, read_json_file(file)) for file in files]
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant, creates=True, imports=imports)
+
+    async def save_all(service: RunsAndWorkflows) -> list[dict[str, Any]]:
+        for file, document in documents:  # all are looked at before one is saved
+            _refuse_invalid(file, await service.validate(document))
+        return [await service.save_workflow(_named(document)) for _, document in documents]
+
+    saved = target.ask(save_all)
+    if as_json:
+        print_document({"items": saved})
+        return
+    for item in saved:
+        for warning in item["warnings"]:
+            print_note(f"warning {problem_line(warning)}")
+        print_line(f"{item['name']} is saved as version {item['version']}")
+
+
+@family.command("export")
+def export(
+    workflow: WorkflowName,
+    *,
+    version: Version = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.")] = None,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """The workflow as a file that `import` and `run` take; printed unless --output names a file."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+
+    async def read(service: RunsAndWorkflows) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = await service.get_workflow(workflow, version=version)
+        # The version that was found: a newer one may have been saved since.
+        return found, await service.export_workflow(found["workflowID"], version=found["version"])
+
+    found, document = target.ask(read)
+    if output is None:
+        print_document(document)
+        return
+    write_document(output, document)
+    if as_json:
+        print_document({"name": found["name"], "version": found["version"], "file": str(output)})
+    else:
+        print_line(f"{found['name']} version {found['version']} is in {output}")
+
+
+@family.command("delete")
+def delete(
+    workflow: WorkflowName,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Cancel its open runs first.")] = False,
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a workflow with all its versions; its name is free, its ended runs stay. Open runs stand in the way."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target.ask(lambda service: service.delete_workflow(workflow, force=force))
+    if as_json:
+        print_document({"workflow": workflow, "deleted": True})
+    else:
+        print_line(f"workflow {workflow} is deleted")
+
+
+def _named(document: dict[str, Any]) -> dict[str, Any]:
+    """A valid document with the name that it is saved under: its own, or the one that its title makes."""
+    return {**document, "name": document.get("name") or graph.derive_name(document.get("title") or "")}
+
+
+def _refuse_invalid(file: Path, report: dict[str, Any]) -> None:
+    errors = report["errors"]
+    if errors:
+        others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InvalidWorkflow(f"{file}: {errors[0]['message']}{others}", details=errors)

@@ -1,0 +1,168 @@
+"""Where runs and workflows are: in a database, or behind a server. Commands ask, and do not know which.
+
+Called by every command about runs and workflows. `--url` beats `--database-url` from anywhere but the
+command line; both on it are a contradiction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from anabranch.cli.options import DEFAULT_TENANT, same_place
+from anabranch.cli.session import Session, open_session
+from anabranch.cli.user_code import import_user_code
+from anabranch.deferred import deferred
+from anabranch.engine.rules.events import Status
+from anabranch.errors import InvalidRequest
+from anabranch.settings import Settings
+
+if TYPE_CHECKING:
+    from anabranch import app, remote
+    from anabranch.cli import local
+    from anabranch.engine.rules.graph import validate
+else:
+    app = deferred("anabranch.app")
+    remote = deferred("anabranch.remote")
+    local = deferred("anabranch.cli.local")
+    validate = deferred("anabranch.engine.rules.graph.validate")
+
+T = TypeVar("T")
+
+
+class StartedRun(Protocol):
+    """A start's answer."""
+
+    @property
+    def instance_id(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def created(self) -> bool: ...
+
+
+class RunsAndWorkflows(Protocol):
+    """What commands ask for; everything is in the form of REST. See `RemoteService` for what each verb promises."""
+
+    async def list_workflows(self) -> list[dict[str, Any]]: ...
+    async def get_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]: ...
+    async def export_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]: ...
+    async def save_workflow(self, document: dict[str, Any]) -> dict[str, Any]: ...
+    async def delete_workflow(self, workflow: str, *, force: bool = False) -> None: ...
+    async def validate(self, document: Any) -> dict[str, Any]: ...
+    async def start_run(
+        self,
+        workflow: str,
+        input_: Any,
+        *,
+        version: int | None = None,
+        idempotency_key: str | None = None,
+        retention_days: int | None = None,
+        available_at: int | None = None,
+        deadline_at: int | None = None,
+    ) -> StartedRun: ...
+    async def list_runs(
+        self,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        workflow: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        version: int | None = None,
+    ) -> dict[str, Any]: ...
+    async def get_run(self, instance_id: str) -> dict[str, Any]: ...
+    async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]: ...
+    def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]: ...
+    async def cancel_run(self, instance_id: str, *, reason: str) -> str: ...
+    async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A database or a server."""
+
+    opened: Callable[[], AbstractAsyncContextManager[RunsAndWorkflows]]
+    flags: Sequence[str]
+    """With which a further command finds the same place."""
+
+    def ask(self, verb: Callable[[RunsAndWorkflows], Awaitable[T]]) -> T:
+        """The answer to one question, or the deed of one verb; no nodes run here."""
+
+        async def asked() -> T:
+            async with self.opened() as service:
+                return await verb(service)
+
+        return asyncio.run(asked())
+
+
+def open_target(
+    *,
+    url: str | None,
+    token: str | None,
+    database_url: str | None,
+    tenant: str,
+    creates: bool = False,
+    imports: Sequence[str] | None = None,
+) -> Target:
+    """The server that is named, on the command line or by the settings, or else the database.
+
+    A database is waited for, made only with `creates`, and what `imports` name is imported. Raises SettingsError,
+    InvalidRequest, and for a database DatabaseMissing, StoreUnavailable and SchemaMismatch.
+    """
+    server = _server(url=url, token=token, database_url=database_url, tenant=tenant, imports=imports)
+    if server is not None:
+        return server
+    session = open_session(database_url=database_url, tenant=tenant, creates=creates, imports=imports)
+    return Target(lambda: _opened(session), same_place(database_url=database_url, tenant=tenant))
+
+
+def find_validator(
+    *, url: str | None, token: str | None, imports: Sequence[str] | None
+) -> Callable[[Any], dict[str, Any]]:
+    """What tells everything wrong with a document: a server, or the rules themselves, which need no database."""
+    server = _server(url=url, token=token, database_url=None, tenant=DEFAULT_TENANT, imports=imports)
+    if server is not None:
+        return lambda document: server.ask(lambda service: service.validate(document))
+    for name in imports or ():
+        import_user_code(name)
+    node_types = app.build(Settings()).node_types
+    return lambda document: validate.validate(document, node_types).as_json()
+
+
+def _server(
+    *, url: str | None, token: str | None, database_url: str | None, tenant: str, imports: Sequence[str] | None
+) -> Target | None:
+    """The server, if one is named; refuses what makes no sense together. Raises SettingsError, InvalidRequest."""
+    if url is not None and database_url is not None:
+        raise InvalidRequest(
+            "--url and --database-url name two places", hint="Name the server, or the database that it works on."
+        )
+    settings = Settings.load(url=url, token=token)
+    if database_url is not None or settings.url is None:
+        if token is not None:
+            raise InvalidRequest("--token is a key for a server", hint="Name the server with --url or ANABRANCH_URL.")
+        return None
+    if tenant != DEFAULT_TENANT:
+        raise InvalidRequest("--tenant is for a database", hint="On a server the key decides the tenant.")
+    if imports:
+        raise InvalidRequest(
+            "--import is for a database", hint="A server knows the node types that it was started with."
+        )
+    if settings.token is None:
+        raise InvalidRequest(
+            "a server wants an API key",
+            hint="Give it as --token, ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE; `anabranch keys create` makes one.",
+        )
+    service = remote.RemoteService(settings.url, settings.token.get_secret_value())
+    return Target(lambda: service, [] if url is None else ["--url", url])
+
+
+@asynccontextmanager
+async def _opened(session: Session) -> AsyncIterator[RunsAndWorkflows]:
+    async with app.build(session.settings).opened(works=False) as (_, service):
+        yield local.LocalService(service, session.tenant)

@@ -1,0 +1,59 @@
+"""What hints need from the world: a line between the processes of one store, and a store that tells what it did.
+
+Interfaces only. `engine.hints` is the one who speaks and listens; a line is made in `engine.store`,
+where the database has one. Whatever comes out of a line may be lost, doubled, late or forged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from anabranch.engine.ports import InstanceRow, Outcome, Transition
+
+
+class Channel(StrEnum):
+    """What a hint is about. The names are those of the PostgreSQL channels."""
+
+    TOUCHED = "anabranch_touched"
+    """Somebody who does not hold these runs wrote to them: their holder looks at once."""
+    PENDING = "anabranch_pending"
+    """Something may be claimed by any worker. Carries no ids."""
+    WATCHED = "anabranch_watched"
+    """Somebody watches these runs in another process: tell it when they change. Said again every few seconds."""
+    CHANGED = "anabranch_changed"
+    """These watched runs have changed."""
+
+
+Heard = Callable[[Channel, Sequence[str]], None]
+"""Told what came over the line. Must not block or raise."""
+
+
+class HintLine(Protocol):
+    """Short messages between the processes of one store; says nothing to the process that sent them."""
+
+    async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
+        """Say this to whoever listens; what is said is not kept. Raises StoreUnavailable: some of it may be lost."""
+
+    async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
+        """Tell `heard` what others say, from `connected` on, until cancelled.
+
+        Raises StoreUnavailable when the connection is lost, or carries no messages.
+        """
+
+    async def close(self) -> None:
+        """Let the sending connection go; may be called twice, or before anything was sent."""
+
+
+class Notices(Protocol):
+    """Told by a store what it has just written, so that others can be told to look. Must not block or raise."""
+
+    def committed(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
+        """A commit of transitions was answered."""
+
+    def appended(self, row: InstanceRow, *, signal: str | None) -> None:
+        """A signal of that name, or else the end of a run, was appended to it whoever holds it; its row after that."""
+
+    def released(self) -> None:
+        """Runs were handed over to whoever claims them."""

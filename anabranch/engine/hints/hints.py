@@ -1,0 +1,243 @@
+"""Hints: shorten the time until a process notices what another one wrote. The log stays the truth.
+
+Made by `lifecycle`. A store tells it what was written (`Notices`), APIs tell it which runs
+somebody watches (`ports.ChangeHints`), and the line (`HintLine`) joins it with the hints of other
+processes. A hint may be lost, doubled, late or forged, so nothing but a look follows from one, and
+polling keeps every promise without any. Every hint is sent after the commit that it is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+
+from anabranch.engine.hints.hint_line import Channel, HintLine
+from anabranch.engine.hints.prompting import Prompt
+from anabranch.engine.ports import Clock, InstanceRow, Outcome, Transition
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.engine")
+
+# Who watches says so every 5 s; who was told remembers it for three times as long, so that two
+# lost hints in a row matter to nobody.
+ANNOUNCE_MS = 5_000
+WATCHED_TTL_S = 15.0
+
+# 100,000 runs that others watch, or that wait to be told of: some megabytes. Beyond that nothing
+# is remembered, and who watches finds out by polling.
+REMEMBERED_MAX = 100_000
+
+# The length of a run's id. Anything else on a channel is not from us.
+ID_CHARACTERS = 36
+
+# A lost line is tried again after half a second, then twice as long each time, up to a minute: a
+# database that restarts is back soon, a pooler without LISTEN never is.
+RETRY_FIRST_MS = 500
+RETRY_LAST_MS = 60_000
+
+# 1 s without sending after a failure: whatever is said in that time is forgotten, not queued.
+SILENCE_AFTER_FAILURE_S = 1.0
+
+# 1 s for what was said last: a process that ends does not wait longer for the sake of a hint.
+LAST_WORDS_S = 1.0
+
+
+class Hints:
+    """One process's end of the line; without a line it only prompts the workers of this process."""
+
+    def __init__(
+        self,
+        *,
+        line: HintLine | None,
+        clock: Clock,
+        works: bool,
+        touched: Callable[[Collection[str]], None],
+        pending: Callable[[], None],
+    ) -> None:
+        """`touched` and `pending` are called when a run, or whatever may be claimed, should be looked at here."""
+        self._line = line
+        self._clock = clock
+        self._works = works
+        self._look_at = touched
+        self._look_for_work = pending
+        self._watched_here: Counter[str] = Counter()
+        """How often each run is watched: several services may watch one."""
+        self._watched_elsewhere: dict[str, float] = {}
+        """Runs that somebody watches in another process, and until when (monotonic) we believe it."""
+        self._subscribers: list[Callable[[str], None]] = []
+        self._outbox: dict[Channel, set[str]] = {}
+        self._sender = Prompt(self._send, clock=clock, name="hints-send")
+        self._silent_until = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._started = self._complained = self._listening = False
+
+    # -- life -----------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Listen from now on, if this process works or somebody has subscribed; returns at once."""
+        self._started = True
+        if self._line is None:
+            logger.info("this store carries no hints between processes; polling notices what others write")
+        self._listen_if_anybody_cares()
+
+    async def stop(self) -> None:
+        """Hear nothing more, say what is still to be said, and hang up; may be called twice, or before start."""
+        self._started = False
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._sender.finish()
+        await self._sender.stop()
+        if self._line is not None:
+            await self._line.close()
+
+    @property
+    def listening(self) -> bool:
+        """Does this process hear the others? False where polling has to do without hints."""
+        return self._listening
+
+    # -- for who watches (ports.ChangeHints) ----------------------------------------------
+    def watch(self, instance_id: str) -> None:
+        """Be told when this run may have changed elsewhere, until each `watch` is undone by an `unwatch`."""
+        self._watched_here[instance_id] += 1
+        if self._watched_here[instance_id] == 1:
+            self._say(Channel.WATCHED, [instance_id])
+
+    def unwatch(self, instance_id: str) -> None:
+        """Undo one `watch`."""
+        self._watched_here[instance_id] -= 1
+        if self._watched_here[instance_id] <= 0:
+            del self._watched_here[instance_id]
+
+    def subscribe(self, changed: Callable[[str], None]) -> None:
+        """Call this with the id of each watched run that may have changed; it must not block or raise."""
+        self._subscribers.append(changed)
+        self._listen_if_anybody_cares()
+
+    # -- from the store (hint_line.Notices) -----------------------------------------------
+    def committed(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
+        """Tell of what our commit did to runs that others hold, wait for, or watch."""
+        if any(transition.new_run is not None and transition.worker_id is None for transition in transitions):
+            self._offer_work()
+        if outcome.woken or outcome.cancelled:
+            self._touch([*outcome.woken, *outcome.cancelled])
+        if outcome.woken:
+            self._offer_work()  # a parked parent may be claimed now
+        if self._watched_elsewhere:
+            now = self._clock.monotonic()
+            won = (transition.instance_id for transition in transitions if transition.instance_id in outcome.won)
+            self._say(Channel.CHANGED, [each for each in won if self._watched_elsewhere.get(each, 0.0) > now])
+
+    def appended(self, row: InstanceRow, *, signal: str | None) -> None:
+        """Tell its holder; without one, whoever claims it. An end may free a parent, too."""
+        parent_id = row.head.parent_id if row.status.is_terminal else None
+        self._touch([row.head.instance_id] if parent_id is None else [row.head.instance_id, parent_id])
+        if row.worker_id is None:
+            self._offer_work()
+
+    def released(self) -> None:
+        """Tell all that there is something to claim."""
+        self._say(Channel.PENDING, [""])
+
+    # -- within: saying -------------------------------------------------------------------
+    def _touch(self, instance_ids: Sequence[str]) -> None:
+        self._say(Channel.TOUCHED, instance_ids)
+        self._tell_subscribers(instance_ids)
+
+    def _offer_work(self) -> None:
+        self._say(Channel.PENDING, [""])
+        self._look_for_work()
+
+    def _say(self, channel: Channel, instance_ids: Collection[str]) -> None:
+        if self._line is None or not instance_ids:
+            return
+        waiting = self._outbox.setdefault(channel, set())
+        if len(waiting) < REMEMBERED_MAX:
+            waiting.update(instance_ids)
+        self._sender.give()
+
+    async def _send(self) -> None:
+        """Everything that is to be said, once each: so a run's changes are told twenty times a second at most."""
+        outbox, self._outbox = self._outbox, {}
+        if not outbox or self._line is None or self._clock.monotonic() < self._silent_until:
+            return
+        try:
+            await self._line.send(outbox)
+        except StoreUnavailable:
+            self._silent_until = self._clock.monotonic() + SILENCE_AFTER_FAILURE_S
+            raise
+
+    async def _announce_forever(self) -> None:
+        """Say again what is watched here, and forget what nobody watches elsewhere any more."""
+        while True:
+            await self._clock.sleep(ANNOUNCE_MS)
+            self._say(Channel.WATCHED, self._watched_here)
+            now = self._clock.monotonic()
+            self._watched_elsewhere = {each: until for each, until in self._watched_elsewhere.items() if until > now}
+
+    # -- within: listening ----------------------------------------------------------------
+    def _listen_if_anybody_cares(self) -> None:
+        if self._line is not None and self._started and not self._tasks and (self._works or self._subscribers):
+            self._tasks = [
+                asyncio.create_task(self._listen_forever(self._line), name="hints-listen"),
+                asyncio.create_task(self._announce_forever(), name="hints-announce"),
+            ]
+
+    async def _listen_forever(self, line: HintLine) -> None:
+        retry_ms = RETRY_FIRST_MS
+        while True:
+            asked_at = self._clock.monotonic()
+            try:
+                await line.listen(list(Channel), self._heard, connected=self._connected)
+            except StoreUnavailable as failure:
+                if not self._complained:
+                    self._complained = True
+                    logger.warning("no hints from other processes, polling goes on: %s", failure.message)
+            except Exception:
+                logger.exception("listening for hints went wrong; tried again")
+            finally:
+                self._listening = False
+            if self._clock.monotonic() - asked_at > RETRY_LAST_MS / 1000:
+                retry_ms = RETRY_FIRST_MS  # it had been well for a while
+            await self._clock.sleep(retry_ms)
+            retry_ms = min(2 * retry_ms, RETRY_LAST_MS)
+
+    def _connected(self) -> None:
+        """The line stands. What was said before is lost: look at everything once, and say what is watched here."""
+        self._listening = True
+        if self._complained:
+            self._complained = False
+            logger.info("hints from other processes are heard again")
+        self._look_for_work()
+        self._tell_subscribers(list(self._watched_here))
+        self._say(Channel.WATCHED, self._watched_here)
+
+    def _heard(self, channel: Channel, words: Sequence[str]) -> None:
+        instance_ids = [word for word in words if len(word) == ID_CHARACTERS]
+        match channel:
+            case Channel.TOUCHED:
+                self._look_at(instance_ids)
+                self._tell_subscribers(instance_ids)
+            case Channel.PENDING:
+                self._look_for_work()
+            case Channel.WATCHED:
+                self._remember_watched(instance_ids)
+            case Channel.CHANGED:
+                self._tell_subscribers(instance_ids)
+
+    def _remember_watched(self, instance_ids: Iterable[str]) -> None:
+        until = self._clock.monotonic() + WATCHED_TTL_S
+        for instance_id in instance_ids:
+            if len(self._watched_elsewhere) < REMEMBERED_MAX or instance_id in self._watched_elsewhere:
+                self._watched_elsewhere[instance_id] = until
+
+    def _tell_subscribers(self, instance_ids: Sequence[str]) -> None:
+        for instance_id in instance_ids:
+            if instance_id in self._watched_here:
+                for changed in self._subscribers:
+                    changed(instance_id)

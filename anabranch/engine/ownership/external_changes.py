@@ -1,0 +1,100 @@
+"""External changes: notice within half a second that another process wrote to an instance we hold.
+
+A cancel or signal from elsewhere raises the version without asking us. Our next commit would
+lose and find out; this look makes sure that an instance without a next commit does, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.ports import Clock, Store
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.engine")
+
+# With a commit after it, an external signal or cancel takes effect within the promised second.
+LOOK_MS = 500
+
+
+class ExternalChanges:
+    """Compares the versions of all held instances with the store's, in one statement."""
+
+    def __init__(self, *, store: Store, orchestrator: Orchestrator, clock: Clock, look_ms: int = LOOK_MS) -> None:
+        self._store = store
+        self._orchestrator = orchestrator
+        self._clock = clock
+        self._look_ms = look_ms
+        self._task: asyncio.Task[None] | None = None
+        self._uncompared: set[str] = set()
+        """Owned instances that another process may have written to since we last looked at them."""
+        self._touched: set[str] = set()
+        """Owned instances that another process is said to have written to."""
+
+    async def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._look_forever(), name="external-watch")
+
+    async def stop(self) -> None:
+        """Look no more; may be called twice, or before start."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def look(self) -> None:
+        """Refresh every held instance whose version is not the one we know.
+
+        An instance with a transition in flight cannot be compared, and the store may not answer: what was
+        not compared since something may have changed is compared at the next look.
+        """
+        held = self._orchestrator.held
+        if await self._store.external_changes_possible():
+            self._uncompared.update(held.ids)
+        self._uncompared.intersection_update(held.ids)
+        await self._compare(self._uncompared)
+
+    def touched(self, instance_ids: Collection[str]) -> bool:
+        """Note that another process is said to have written to these; is any of them held here?"""
+        held = [instance_id for instance_id in instance_ids if self._orchestrator.holds(instance_id)]
+        self._touched.update(held)
+        return bool(held)
+
+    async def look_at_touched(self) -> None:
+        """Refresh those of the touched instances whose version is not the one we know.
+
+        One with a transition in flight is left to that transition, which loses if it does not know of the
+        write, and to the next `look`.
+        """
+        touched, self._touched = self._touched, set()
+        self._uncompared.update(touched)
+        await self._compare(touched)
+
+    async def _compare(self, instance_ids: Collection[str]) -> None:
+        held = self._orchestrator.held
+        known = {instance_id: version for instance_id, version, _ in held.settled_leases()}
+        known = {instance_id: version for instance_id, version in known.items() if instance_id in instance_ids}
+        if not known:
+            return
+        stored = await self._store.versions(list(known))
+        comparable = [
+            instance_id for instance_id, version, _ in held.settled_leases() if known.get(instance_id) == version
+        ]
+        ours = self._orchestrator.worker_id
+        changed = [each for each in comparable if stored.get(each, (None, None)) != (known[each], ours)]
+        self._uncompared.difference_update(comparable)
+        if changed:
+            await self._orchestrator.refresh(changed)
+
+    async def _look_forever(self) -> None:
+        while True:
+            await self._clock.sleep(self._look_ms)
+            try:
+                await self.look()
+            except StoreUnavailable as failure:
+                self._orchestrator.note_failure(failure)
+            except Exception:
+                logger.exception("looking for external changes went wrong; tried again")

@@ -1,0 +1,119 @@
+"""Leases: keep those of held instances alive, and let go in time what could not be kept.
+
+A lease is a courtesy between workers; safety comes from the version check. But a worker whose
+lease ran out must not go on running handlers beside its successor's: what was not extended for
+two thirds of the lease is dropped before anybody else may adopt it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+
+from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.ports import Clock, Store
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.engine")
+
+# Six looks in a lease: extension starts with half of it left and has two more tries before the
+# two thirds are over.
+LOOKS_PER_LEASE = 6
+
+
+class Leases:
+    """Extends idle leases (commits extend the busy ones) and drops what could not be extended."""
+
+    def __init__(self, *, store: Store, orchestrator: Orchestrator, clock: Clock, lease_ms: int) -> None:
+        self._store = store
+        self._orchestrator = orchestrator
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._tasks: list[asyncio.Task[None]] = []
+        self._kept: deque[tuple[set[str], float]] = deque()
+        """What the watch has extended while the event loop was blocked, with the times when it asked."""
+
+    async def start(self) -> None:
+        """Begin to look after leases."""
+        self._tasks = [
+            asyncio.create_task(self._extend_forever(), name="leases-extend"),
+            asyncio.create_task(self._guard_forever(), name="leases-guard"),
+        ]
+
+    async def stop(self) -> None:
+        """Look no more; may be called twice, or before start."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def keep_from_thread(self) -> None:
+        """Extend every lease, from a thread while the event loop is blocked. Raises StoreUnavailable.
+
+        Nothing that the event loop has is changed here: it learns of this at its next look, before it drops what was
+        not extended. A lease's end is no part of the version check, so no transition that is under way loses by it.
+        """
+        held_ids = self._orchestrator.held_ids
+        if held_ids:
+            asked_at = time.monotonic()  # what the event loop's clock counts by, too
+            kept = self._store.extend_blocking(
+                worker_id=self._orchestrator.worker_id,
+                instance_ids=held_ids,
+                lease_ms=self._lease_ms,
+                patience_s=self._lease_ms / 1000 / LOOKS_PER_LEASE,
+            )
+            self._kept.append((kept, asked_at))
+
+    async def extend_due(self) -> None:
+        """Extend, in one statement, every lease with less than half of it left."""
+        self._note_kept()
+        horizon = self._clock.now() + self._lease_ms // 2
+        due = [instance_id for instance_id, _, until in self._orchestrator.held.settled_leases() if until < horizon]
+        if not due:
+            return
+        asked_at = self._clock.monotonic()
+        asked_at_ms = self._clock.now()
+        kept = await self._store.extend(
+            worker_id=self._orchestrator.worker_id, instance_ids=due, lease_ms=self._lease_ms
+        )
+        for instance_id in kept:
+            self._orchestrator.held.lease_extended(instance_id, until=asked_at_ms + self._lease_ms, asked_at=asked_at)
+        lost = [instance_id for instance_id in due if instance_id not in kept]
+        if lost:
+            await self._orchestrator.refresh(lost)
+
+    def drop_unextended(self) -> None:
+        """Drop what was not extended for two thirds of its lease."""
+        self._note_kept()
+        latest = self._clock.monotonic() - self._lease_ms / 1000 * 2 / 3
+        for instance_id, extended_at in self._orchestrator.held.extensions():
+            if extended_at < latest:
+                self._orchestrator.held.drop(instance_id, "its lease could not be extended")
+
+    def _note_kept(self) -> None:
+        while self._kept:
+            kept, asked_at = self._kept.popleft()
+            until = self._clock.now() - int((self._clock.monotonic() - asked_at) * 1000) + self._lease_ms
+            for instance_id in kept:
+                self._orchestrator.held.lease_extended(instance_id, until=until, asked_at=asked_at)
+
+    async def _extend_forever(self) -> None:
+        while True:
+            await self._clock.sleep(self._lease_ms // LOOKS_PER_LEASE)
+            try:
+                await self.extend_due()
+            except StoreUnavailable as failure:
+                self._orchestrator.note_failure(failure)
+            except Exception:
+                logger.exception("extending leases went wrong; tried again")
+
+    async def _guard_forever(self) -> None:
+        """Apart from extending, which may hang as long as the database does."""
+        while True:
+            await self._clock.sleep(self._lease_ms // LOOKS_PER_LEASE // 2)
+            try:
+                self.drop_unextended()
+            except Exception:
+                logger.exception("dropping what could not be extended went wrong; tried again")

@@ -1,0 +1,239 @@
+"""What is not known: commits without an answer, versions that moved without us. Read it anew and go on.
+
+Called by the orchestrator after a commit that was lost or not answered, and when another process
+wrote to a held instance. A pending transition of unknown fate is looked for in the log: written means done,
+everything else is decided again on what is stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from anabranch.engine.log_pages import pages_of
+from anabranch.engine.ownership.owned import OwnedInstance, OwnedInstances, StartResult
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Observer, Store
+from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.log_limit import ROW_WEIGHT
+from anabranch.engine.rules.states import AnyState, new_state
+from anabranch.engine.rules.stimuli import LogReloaded
+from anabranch.engine.rules.transitions import LeasedState, PendingTransition, was_written
+from anabranch.engine.task_worker import TaskWorker
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.engine")
+
+# 250 ms between tries while the store is away: soon enough to lose no lease over a short
+# restart, rare enough not to disturb one.
+STORE_RETRY_MS = 250
+
+
+_Unclear: TypeAlias = tuple[OwnedInstance, PendingTransition | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the store has of a run now."""
+
+    row: InstanceRow
+    state: AnyState | None
+    """None: the run is not advanced here any more."""
+    tail: Sequence[Event]
+    """What nobody here has seen yet, or is not known to be written."""
+
+
+class Reconciler:
+    """Folds held instances anew from the store, waiting for it if it is away."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        held: OwnedInstances,
+        task_worker: TaskWorker,
+        clock: Clock,
+        observer: Observer,
+        worker_id: str,
+        lease_ms: int,
+    ) -> None:
+        self._store = store
+        self._held = held
+        self._task_worker = task_worker
+        self._clock = clock
+        self._observer = observer
+        self._worker_id = worker_id
+        self._lease_ms = lease_ms
+        self._commits_failed = 0
+        """Commits in a row that the store did not answer."""
+        self.stopping = False
+        """Set once the process stops: nobody waits for an absent store then."""
+        self.store_failed_at: int | None = None
+        """When the store last did not answer (ms): leases that ended before were lost with it, not with a worker."""
+
+    def note_success(self) -> None:
+        """A commit was answered."""
+        self._commits_failed = 0
+
+    def note_failure(self, failure: StoreUnavailable) -> None:
+        """Remember that the store was away: leases that lapse meanwhile tell nothing about their workers."""
+        logger.warning("%s", failure.message)
+        self.store_failed_at = self._clock.now()
+
+    def was_away_at(self, lapsed_at: int | None) -> bool:
+        """Did this lease end while the store did not answer?"""
+        return lapsed_at is not None and self.store_failed_at is not None and lapsed_at <= self.store_failed_at
+
+    async def after_failed_commit(
+        self, taken: Sequence[OwnedInstance], pending_transitions: Sequence[PendingTransition]
+    ) -> None:
+        """Read what became of the batch, and let it be tried again.
+
+        The first failure may have been a broken connection, so its batch is tried again at once. A
+        store that answers reads but no commits (a full disk) must neither be asked without a
+        pause nor keep a stopping process for ever.
+        """
+        self._commits_failed += 1
+        if self._commits_failed > 1:
+            if self.stopping:
+                for held in taken:
+                    self._held.evict(held)  # whoever takes it next goes on from what is committed
+                return
+            await self._clock.sleep(STORE_RETRY_MS)
+        await self.reread([(held, pending) for held, pending in zip(taken, pending_transitions, strict=True)])
+
+    async def reread(self, unclear: Sequence[tuple[OwnedInstance, PendingTransition | None]]) -> None:
+        """Go on from what is stored, each with its pending transition of unknown fate, if there is one."""
+        for some in _by_weight(unclear):
+            await self._reread_together(some)
+
+    async def _reread_together(self, unclear: Sequence[_Unclear]) -> None:
+        """The same for those whose logs are read with one statement."""
+        left = deque(unclear)
+        while left:
+            try:
+                loaded = await self._store.load([held.leased.instance_id for held, _ in left])
+                while left:
+                    held, pending = left[0]
+                    if self._held.still_has(held):
+                        await self._refold_or_evict(held, pending, loaded.get(held.leased.instance_id))
+                    left.popleft()
+            except StoreUnavailable as failure:
+                self.note_failure(failure)
+                if self.stopping:
+                    for held, _ in left:
+                        self._held.evict(held)  # whoever takes it next reads what became of it
+                    return
+                await self._clock.sleep(STORE_RETRY_MS)
+                left = deque(pair for pair in left if self._held.still_has(pair[0]))
+
+    async def _refold_or_evict(
+        self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded | None
+    ) -> None:
+        try:
+            read = None if loaded is None else await self._read(held, pending, loaded)
+            if self._held.still_has(held):
+                self._refold(held, pending, read)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # One instance's trouble must not become its neighbours'; its lease lapses, and it is taken up again.
+            logger.exception("a run could not be read anew", extra={"instance_id": held.leased.instance_id})
+            self._held.evict(held)
+
+    async def _read(self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded) -> _Read | None:
+        """Fold the log, if the run is ours to go on with; None if its rows were removed meanwhile."""
+        old, row = held.leased, loaded.row
+        # A creation that was offered twice may be stored as the first one was decided, by a plan that is not ours.
+        has_our_plan = row.head.workflow_version == old.state.head.workflow_version
+        is_ours = row.worker_id == self._worker_id and not row.status.is_terminal and has_our_plan
+        state = _anew(old.state, row.head) if is_ours else None
+        seen, read_up_to = _seen(old, pending), 0
+        tail: list[Event] = []
+        async for page in pages_of(self._store, loaded):
+            read_up_to = page[-1].seq
+            if page[-1].seq > seen:
+                tail += [event for event in page if event.seq > seen]
+            if state is not None:
+                for event in page:
+                    evolve(state, event)
+        return _Read(row, state, tail) if read_up_to == row.last_seq else None
+
+    def _refold(self, held: OwnedInstance, pending: PendingTransition | None, read: _Read | None) -> None:
+        old = held.leased
+        written = False
+        if pending is not None and pending.transition is not None and read is not None:
+            written = was_written(pending.transition, read.tail)
+        if pending is not None and pending.transition is not None and written:
+            self._held.tell_written(held, old, pending.transition.events)
+            held.answer_callers(pending)
+            held.forget_answered(pending)
+        elif pending is not None:
+            held.inbox[:0] = pending.stimuli
+        if read is None:
+            if held.created is None:
+                self._held.evict(held)  # its rows were removed
+            else:
+                held.leased = LeasedState(_anew(old.state, old.state.head), 0, old.worker_id, 0)
+            return
+        row = read.row
+        if (
+            read.tail
+        ):  # observers here see the rows that they have not seen: a transition found written, an external write
+            self._observer.committed(row.head.instance_id, read.tail, row.status)
+        if held.created is not None:
+            held.tell_new_run(StartResult(row.head.instance_id, row.status, created=True))
+        if read.state is None:
+            self._held.evict(held)
+            return
+        held.leased = LeasedState(read.state, row.version, self._worker_id, row.available_at or old.lease_until)
+        held.extended_at = max(held.extended_at, self._extended_at(held.leased.lease_until))
+        held.owes_all = True
+        held.inbox.insert(0, LogReloaded())
+        self._stop_unawaited(held)
+
+    def _extended_at(self, lease_until: int) -> float:
+        """When a lease that ends then was extended, by the monotonic clock; never later than now.
+
+        A commit that was written without our hearing of it may have extended the lease: the guard
+        would drop a run whose lease has just begun.
+        """
+        left_s = (lease_until - self._clock.now()) / 1000
+        return self._clock.monotonic() - max(0.0, self._lease_ms / 1000 - left_s)
+
+    def _stop_unawaited(self, held: OwnedInstance) -> None:
+        state = held.leased.state
+        for dispatch in list(held.performing):
+            if not state.owes(dispatch):
+                held.performing.discard(dispatch)
+                self._task_worker.stop_job(state.head.instance_id, dispatch)
+
+
+def _anew(state: AnyState, head: InstanceHead) -> AnyState:
+    """The state that a run of this head begins with, decided about as this one was."""
+    return new_state(state.plan, head, log_limit=state.log_limit)
+
+
+def _seen(leased: LeasedState, pending: PendingTransition | None) -> int:
+    """The last row that observers here were told of."""
+    if pending is not None and pending.transition is not None and pending.transition.events:
+        return pending.transition.events[0].seq - 1
+    return leased.state.last_seq
+
+
+def _by_weight(unclear: Sequence[_Unclear]) -> Iterator[Sequence[_Unclear]]:
+    """In parts whose logs together are not too large to be read at once."""
+    part: list[_Unclear] = []
+    weight = 0
+    for held, pending in unclear:
+        state = held.leased.state
+        if weight >= CLAIM_WEIGHT_MAX:
+            yield part
+            part, weight = [], 0
+        part.append((held, pending))
+        weight += state.log_bytes + ROW_WEIGHT * state.last_seq
+    yield part

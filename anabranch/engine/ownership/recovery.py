@@ -1,0 +1,256 @@
+"""Recovery: adopt whatever nobody advances: lapsed leases, due timers, runs that wait to start.
+
+One statement every half second claims them, longest overdue first. Nothing fails for its age:
+an adopted instance is folded from its log and what is outstanding is performed, with the same
+attempt numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anabranch.engine.log_pages import pages_of
+from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.ownership.adoption import Adoption
+from anabranch.engine.plans import PlanCache
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, Clock, Store, TenantRooms
+from anabranch.engine.rules.log_limit import LogLimit
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.engine")
+
+# Parked timers are looked for at most this far apart; half the promised second of lateness.
+POLL_MS = 500
+
+# 500 instances a claim, with 32 MB of logs (`CLAIM_WEIGHT_MAX`): one aggregate query reads them, and the next claim
+# follows at once.
+CLAIM_MAX = 500
+
+
+@dataclass(slots=True)
+class _Leases:
+    """The leases of several runs, which are extended together."""
+
+    extended_at: float
+    """Monotonic seconds just before the last request that extended them."""
+
+
+class Recovery:
+    """Claims and adopts, within the number of instances that this worker may hold."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        orchestrator: Orchestrator,
+        plans: PlanCache,
+        clock: Clock,
+        lease_ms: int,
+        held_max: int,
+        held_per_tenant_max: int,
+        known_code: Callable[[], Sequence[tuple[str, int]]],
+        log_limit: LogLimit,
+        only: Sequence[str] | None = None,
+        poll_ms: int = POLL_MS,
+    ) -> None:
+        """`only` restricts what is adopted to these instances (`anabranch run`)."""
+        self._store = store
+        self._orchestrator = orchestrator
+        self._plans = plans
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._held_max = held_max
+        self._held_per_tenant_max = held_per_tenant_max
+        self._known_code = known_code
+        self._log_limit = log_limit
+        self._only = only
+        self._poll_ms = poll_ms
+        self._task: asyncio.Task[None] | None = None
+        self._claiming = asyncio.Lock()
+        """One claim at a time: two would count on the same room."""
+        self._postponed: list[tuple[Claimed, float]] = []
+        """Claimed, but the store did not answer what plan they follow; with the time of the claim."""
+        self._sits_out: str | None = None
+        """The tenant that had most of a full claim: the next claim leaves it out, so that others' runs are found."""
+        self._may_find_more = False
+        """Did the last claim leave something behind that the next one could take at once?"""
+        self._large: dict[str, Claimed] = {}
+        """Claimed, with logs that are read page by page: one after the other, while others are claimed."""
+        self._reading: asyncio.Task[None] | None = None
+
+    def restrict(self, instance_ids: Sequence[str]) -> None:
+        """From now on adopt only these instances."""
+        self._only = list(instance_ids)
+
+    async def start(self) -> None:
+        """Begin to claim."""
+        self._task = asyncio.create_task(self._claim_forever(), name="recovery")
+
+    async def stop(self) -> None:
+        """Claim no more; may be called twice, or before start."""
+        tasks = [task for task in (self._task, self._reading) if task is not None]
+        self._task = self._reading = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def claim_once(self, *, steal: bool = False) -> int:
+        """Claim what may be claimed and there is room for; how many were claimed. Raises StoreUnavailable.
+
+        All of them are adopted when this returns, but those with large logs.
+        """
+        async with self._claiming:
+            return await self._claim_within_room(steal=steal)
+
+    async def claim_all(self) -> None:
+        """Claim until nothing is left that may be claimed, or no room. Raises StoreUnavailable."""
+        while True:
+            await self.claim_once()
+            if not self._may_find_more:
+                return
+
+    async def _claim_within_room(self, *, steal: bool) -> int:
+        await self._adopt_postponed()
+        self._may_find_more = False
+        room = min(CLAIM_MAX, self._held_max - len(self._orchestrator.held) - len(self._large))
+        if room <= 0:
+            return 0
+        sat_out, self._sits_out = self._sits_out, None
+        asked_at = self._clock.monotonic()
+        claimed = await self._store.claim(
+            worker_id=self._orchestrator.worker_id,
+            limit=room,
+            lease_ms=self._lease_ms,
+            only=self._only,
+            steal=steal,
+            known_code=self._known_code(),
+            rooms=TenantRooms(self._held_per_tenant_max, self._components(without=sat_out)),
+            large=not self._large,
+        )
+        self._plan_next(claimed, limit=room, sat_out=sat_out)
+        for one in claimed:
+            row = one.loaded.row
+            if one.loaded.events or row.last_seq == 0:
+                await self._adopt(one, asked_at)
+            else:
+                self._large[row.head.instance_id] = one
+        if self._large and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._adopt_large(asked_at), name="large-logs")
+        return len(claimed)
+
+    def _components(self, *, without: str | None) -> dict[str, int]:
+        """How many more runs of those tenants are taken that have some here already."""
+        held = self._orchestrator.held.by_tenant
+        rooms = {tenant_id: max(0, self._held_per_tenant_max - count) for tenant_id, count in held.items()}
+        if without is not None:
+            rooms[without] = 0
+        return rooms
+
+    def _plan_next(self, claimed: Sequence[Claimed], *, limit: int, sat_out: str | None) -> None:
+        """Is another claim due at once, and who is left out of it?
+
+        Runs are claimed by how long they are overdue: without this, a tenant with ten thousand of them would be
+        served first however few the others have.
+        """
+        taken = Counter(one.loaded.row.head.tenant_id for one in claimed)
+        held = self._orchestrator.held
+        was_cut = any(count + held.count_of(of) >= self._held_per_tenant_max for of, count in taken.items())
+        was_cut |= sum(one.loaded.row.log_weight for one in claimed) >= CLAIM_WEIGHT_MAX
+        is_full = len(claimed) >= limit
+        if is_full and sat_out is None:
+            tenant_id, most = taken.most_common(1)[0]
+            self._sits_out = tenant_id if most > limit // 2 else None
+        self._may_find_more = is_full or was_cut or sat_out is not None
+
+    async def _adopt_postponed(self) -> None:
+        """What was claimed and could not be taken up since the store went away, while its lease is young."""
+        postponed, self._postponed = self._postponed, []
+        for claimed, asked_at in postponed:
+            if self._clock.monotonic() - asked_at < self._lease_ms / 1000 / 2:
+                await self._adopt(claimed, asked_at)
+
+    async def _adopt(self, claimed: Claimed, asked_at: float) -> None:
+        head = claimed.loaded.row.head
+        try:
+            adoption = await self._begin(claimed)
+            if adoption is not None:
+                adoption.read(claimed.loaded.events)
+                self._orchestrator.adopt(adoption, asked_at=asked_at)
+        except StoreUnavailable as failure:
+            self._orchestrator.note_failure(failure)
+            self._postponed.append((claimed, asked_at))
+        except Exception:
+            # It stays claimed until the lease lapses: a pause, so that the next try is not at once.
+            logger.exception("a run could not be taken up; tried again later", extra={"instance_id": head.instance_id})
+
+    async def _begin(self, claimed: Claimed) -> Adoption | None:
+        """Where to fold its log into; None if that is larger than it may be: the run has ended then."""
+        row = claimed.loaded.row
+        if self._log_limit.is_passed(log_bytes=row.log_bytes, rows=row.last_seq):
+            head = row.head
+            await self._store.fail_full(
+                tenant_id=head.tenant_id, instance_id=head.instance_id, log_limit=self._log_limit
+            )
+            return None
+        return self._orchestrator.begin_adoption(claimed, await self._plans.plan_of(row.head))
+
+    async def _adopt_large(self, asked_at: float) -> None:
+        """Adopt what has a large log, one after the other; meanwhile their leases are extended."""
+        leases = _Leases(asked_at)
+        try:
+            while self._large:
+                instance_id, claimed = next(iter(self._large.items()))
+                try:
+                    await self._adopt_by_pages(claimed, leases)
+                except StoreUnavailable:
+                    raise
+                except Exception:
+                    logger.exception(
+                        "a run could not be taken up; tried again later", extra={"instance_id": instance_id}
+                    )
+                self._large.pop(instance_id, None)
+        except StoreUnavailable as failure:
+            self._orchestrator.note_failure(failure)  # their leases lapse, and they are claimed again
+        finally:
+            self._large.clear()
+
+    async def _adopt_by_pages(self, claimed: Claimed, leases: _Leases) -> None:
+        row = claimed.loaded.row
+        adoption = await self._begin(claimed)
+        if adoption is None:
+            return
+        async for page in pages_of(self._store, claimed.loaded):
+            adoption.read(page)
+            await self._extend_large(leases)
+            if row.head.instance_id not in self._large:
+                return  # it is another worker's by now
+        if adoption.is_complete:  # else its rows were removed meanwhile
+            self._orchestrator.adopt(adoption, asked_at=leases.extended_at)
+
+    async def _extend_large(self, leases: _Leases) -> None:
+        """Extend the leases of runs whose logs are read, once a third of them is over; forget those that were lost."""
+        asked_at = self._clock.monotonic()
+        if asked_at - leases.extended_at < self._lease_ms / 1000 / 3:
+            return
+        ours = await self._store.extend(
+            worker_id=self._orchestrator.worker_id, instance_ids=list(self._large), lease_ms=self._lease_ms
+        )
+        leases.extended_at = asked_at
+        for instance_id in self._large.keys() - ours:
+            del self._large[instance_id]
+
+    async def _claim_forever(self) -> None:
+        while True:
+            try:
+                await self.claim_once()
+            except StoreUnavailable as failure:
+                self._orchestrator.note_failure(failure)
+            except Exception:
+                logger.exception("claiming went wrong; tried again")
+                self._may_find_more = False
+            if not self._may_find_more:
+                await self._clock.sleep(self._poll_ms)

@@ -1,0 +1,1 @@
+"""What a store keeps beside runs, and the ports to it."""

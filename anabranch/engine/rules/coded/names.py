@@ -1,0 +1,115 @@
+"""How steps are called: their names, their scopes, and what their rows say about them beside their outcome.
+
+Pure. Known to the journal, the context of coded workflows and the views of runs.
+
+The scope of a step says which call of its name it is: "" the first, "#2" the second. Where the
+workflow's own retry runs a failed step again, "@3" is appended: in its third attempt.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+FUNCTION_NODE_ID = ""
+FUNCTION_SCOPE = ""
+FUNCTION_KEY = (FUNCTION_NODE_ID, FUNCTION_SCOPE)
+"""Where the body is: it is no node, and has a row only where it is dispatched, suspended or tried again."""
+
+Rows: TypeAlias = frozenset[int]
+"""Rows of a log, by their seq."""
+
+# 16 rows: a mark is written with every row of its step.
+ROWS_LISTED_MAX = 16
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,128}")
+
+
+TIMER_NAME = "@timer"
+"""Under which name timers of workflow functions are recorded, as sleeps: no step can be called so."""
+
+
+class StepKind(StrEnum):
+    """What a step does; the same name must always be the same kind."""
+
+    RUN = "run"
+    SLEEP = "sleep"
+    EVENT = "event"
+    CHILD = "child"
+    SIGNAL = "signal"
+
+
+def is_step_name(name: object) -> bool:
+    """1 to 128 letters, digits, `.`, `_`, `-`."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def scope_of_call(number: int) -> str:
+    """The scope of the first, second, … call of a name."""
+    return "" if number == 1 else f"#{number}"
+
+
+def scope_of_timer(due_at: int, number: int) -> str:
+    """The scope of the first, second, … timer of an attempt with this due time: `#1700000005000`, `#1700000005000.2`.
+
+    By content, not by order: a timer that is added elsewhere in the function shifts none.
+    """
+    return f"#{due_at}" if number == 1 else f"#{due_at}.{number}"
+
+
+def scope_of_attempt(scope: str, attempt: int) -> str:
+    """The scope in which a step that had failed runs again in this attempt of the workflow."""
+    return f"{scope}@{attempt}"
+
+
+def scope_of_first_attempt(scope: str) -> str:
+    """The scope without the attempt of the workflow: that of the call, whoever asks for it again."""
+    return scope.partition("@")[0]
+
+
+def mark(kind: StepKind, after: Rows) -> str:
+    """What every row of a step says in `output_variable`: its kind, and the last rows known when it was asked for.
+
+    `run:7` followed row 7, `run:7,9` both, `run:7-900` a gather of too many to list.
+    """
+    if len(after) > ROWS_LISTED_MAX:
+        return f"{kind.value}:{min(after)}-{max(after)}"
+    return f"{kind.value}:{','.join(map(str, sorted(after)))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark as it was read."""
+
+    kind: StepKind
+    after: str
+    """The rows, as they are written."""
+
+    @property
+    def rows(self) -> range | tuple[int, ...]:
+        """The rows; of a range, all that may be meant."""
+        first, dash, last = self.after.partition("-")
+        if dash:
+            return range(int(first), int(last) + 1)
+        return tuple(int(row) for row in self.after.split(",") if row)
+
+
+def read_mark(text: str | None) -> Mark:
+    """What a mark says."""
+    kind, _, after = (text or StepKind.RUN.value).partition(":")
+    return Mark(StepKind(kind), after)
+
+
+def latest_row_before(text: str | None) -> int | None:
+    """The latest row that a step with this mark followed: its body could ask for it then. None: it is no mark."""
+    if text is None or not is_mark(text):
+        return None
+    rows = read_mark(text).rows
+    return rows[-1] if rows else None
+
+
+def is_mark(text: str) -> bool:
+    """Is it a mark, and not the variable that a node writes? Variables are identifiers."""
+    return ":" in text

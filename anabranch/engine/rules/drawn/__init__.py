@@ -1,0 +1,1 @@
+"""The rules of drawn runs: joins, loops, scopes, errors."""

@@ -1,0 +1,1 @@
+"""Drawn workflows as documents: read, validated, and compiled into the plan that the rules walk."""

@@ -1,0 +1,165 @@
+"""Compilation: a valid definition becomes the `Plan` that the rules walk.
+
+Pure. Called once per workflow version that a process meets. It does not validate again and
+does not need the registry of the day when the workflow was saved: a type that is gone since
+still has the handles that its edges use, and its node fails when it is its transition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, parse
+from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, concurrency, is_while, iterations_max
+from anabranch.engine.rules.graph.node_facts import handles_of
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanEdge, PlanNode
+from anabranch.engine.rules.graph.structure import Structure, structure_of
+from anabranch.engine.rules.graph.validate import refusal_of
+from anabranch.engine.rules.templates.template import Template, compile_template
+
+# 30 seconds, as for every type that names no other bound of one execution.
+DEFAULT_TIMEOUT_MS = 30_000
+
+# `config.timeout` replaces the node's timeout for the types whose code has a clock of its own, started
+# when the code is: what waits for a free process has not begun.
+CODE_TYPES = frozenset({"javascript", "python"})
+
+
+def compile_plan(document: Mapping[str, Any], node_types: NodeTypes) -> Plan:
+    """The plan of a definition that was valid when it was saved.
+
+    Raises InvalidWorkflow if its form or structure is not: then it was never saved by these rules.
+    """
+    graph = parse(document)
+    structure = structure_of(graph)
+    if graph.errors or not structure.is_sound:
+        raise refusal_of((*graph.errors, *structure.problems))
+    return _Compiler(graph, structure, node_types).compile()
+
+
+class _Compiler:
+    """Builds one plan: bodies first, then the nodes in topological order, then what connects them."""
+
+    def __init__(self, graph: Graph, structure: Structure, node_types: NodeTypes) -> None:
+        self._graph = graph
+        self._structure = structure
+        self._node_types = node_types
+        self._nodes: dict[str, PlanNode] = {}
+        self._bodies: dict[str | None, Body] = {None: Body(loop=None)}
+        self._outgoing: defaultdict[str, list[GraphEdge]] = defaultdict(list)
+        for edge in graph.edges:
+            self._outgoing[edge.source].append(edge)
+
+    def compile(self) -> Plan:
+        graph = self._graph
+        # An outer loop comes before the nodes of its body, so a node's home is there when it is made.
+        for node_id in self._structure.order:
+            self._nodes[node_id] = self._node(graph.nodes[node_id])
+        self._connect()
+        self._fill_bodies()
+        assert graph.start is not None
+        return Plan(
+            nodes=self._nodes,
+            start=self._nodes[graph.start.id],
+            root=self._bodies[None],
+            deadline_ms=graph.deadline_ms,
+            retention_ms=graph.retention_ms,
+            input_schema=graph.input_schema,
+        )
+
+    def _node(self, written: GraphNode) -> PlanNode:
+        used = {edge.handle for edge in self._outgoing[written.id]}
+        handles, default_timeout_ms = self._facts(written, used)
+        node = PlanNode(
+            id=written.id,
+            type=written.type,
+            config=written.config,
+            output_variable=written.output_variable,
+            join_any=written.join_any,
+            error_handling=written.error_handling,
+            retry=written.retry,
+            timeout_ms=_timeout_ms(written, default_timeout_ms),
+            handles=handles,
+            exits=handles - {ERROR_HANDLE},
+            home=self._bodies[self._structure.homes[written.id]],
+            has_error_edge=ERROR_HANDLE in used,
+        )
+        if written.type == LOOP_TYPE:
+            body = self._bodies[written.id] = Body(loop=node)
+            node.loop = _loop_spec(written.config, body)
+        elif written.type == "end":
+            node.is_end = True
+            node.terminate = written.config.get("terminate") is True
+            name = written.config.get("name")
+            node.end_name = name if isinstance(name, str) else None
+        return node
+
+    def _facts(self, written: GraphNode, used: set[str]) -> tuple[frozenset[str], int | None]:
+        """The handles and the default timeout that the node's type gives it today."""
+        node_type = self._node_types.get(written.type)
+        if node_type is None:
+            return frozenset(used | {ERROR_HANDLE}), DEFAULT_TIMEOUT_MS
+        try:
+            return handles_of(written, node_type), node_type.default_timeout_ms
+        except Exception:  # noqa: BLE001 - other people's code
+            # Somebody's type no longer understands a config that it once accepted: like a type that is gone.
+            return frozenset(used | {ERROR_HANDLE}), node_type.default_timeout_ms
+
+    def _connect(self) -> None:
+        structure, nodes = self._structure, self._nodes
+        edges: defaultdict[str, list[PlanEdge]] = defaultdict(list)
+        back_handles: defaultdict[str, set[str]] = defaultdict(set)
+        staying = {id(edge) for edge in structure.forward}
+        # In document order, so that equal definitions make equal plans.
+        for edge in self._graph.edges:
+            if id(edge) in staying:
+                edges[edge.source].append(PlanEdge(edge.handle, nodes[edge.target]))
+        for edge in structure.forward + structure.entering:
+            nodes[edge.target].in_count += 1
+        for edge in structure.returning:
+            back_handles[edge.source].add(edge.handle)
+        for node_id, node in nodes.items():
+            node.edges = tuple(edges[node_id])
+            node.back_handles = frozenset(back_handles[node_id])
+            # The `loop` edges of a loop stay inside it: its list is what it hands on, so it may be a sink.
+            node.is_sink = not node.edges and not node.back_handles
+
+    def _fill_bodies(self) -> None:
+        members: defaultdict[str | None, list[PlanNode]] = defaultdict(list)
+        for node_id in self._structure.order:
+            members[self._structure.homes[node_id]].append(self._nodes[node_id])
+        entries: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for edge in self._structure.entering:
+            entries[edge.source][edge.target] += 1
+        for home, body in self._bodies.items():
+            body.nodes = tuple(members[home])
+            if home is not None:
+                body.entries = tuple((self._nodes[node_id], count) for node_id, count in entries[home].items())
+                body.first = tuple(node for node, count in body.entries if node.join_any or node.in_count == count)
+
+
+def _loop_spec(config: Mapping[str, Any], body: Body) -> LoopSpec:
+    repeats = is_while(config)
+    return LoopSpec(
+        mode="while" if repeats else "forEach",
+        concurrency=concurrency(config),
+        on_item_error=config.get("onItemError") or "fail",
+        iterations_max=iterations_max(config),
+        condition=_template(config.get("while")) if repeats else None,
+        yields=_template(config.get("yield")),
+        body=body,
+    )
+
+
+def _template(text: Any) -> Template | None:
+    return compile_template(text) if isinstance(text, str) else None
+
+
+def _timeout_ms(node: GraphNode, default_ms: int | None) -> int | None:
+    if node.type in CODE_TYPES and node.config.get("timeout") is not None:
+        return None  # the handler keeps it: only the code's own time counts, and it ends with an error of its own
+    return default_ms if node.timeout_ms is None else node.timeout_ms

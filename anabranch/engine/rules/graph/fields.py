@@ -1,0 +1,143 @@
+"""Fields of a definition: read one, or report why it cannot be read.
+
+Pure. `graph` reads every object of a drawn workflow through it. Knows kinds of fields (text,
+list, choice, duration) and how a problem is reported, nothing of what the fields mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from anabranch.engine.rules.duration import parse_duration
+from anabranch.engine.rules.graph.known_fields import advice_on, is_extension
+from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, quoted
+
+
+class FieldReader:
+    """Reads fields and collects problems. `pointer` is always the place of the object that has the field."""
+
+    def __init__(self, errors: list[Problem], warnings: list[Problem]) -> None:
+        self._errors = errors
+        self._warnings = warnings
+        self._unknown: set[tuple[str, str]] = set()
+
+    def text(
+        self,
+        value: dict[str, Any],
+        name: str,
+        pointer: str,
+        *,
+        required: bool = False,
+        node_id: str | None = None,
+        edge_id: str | None = None,
+    ) -> str | None:
+        """The text of a field; None (reported where it must not be) if there is none."""
+        text = value.get(name)
+        place = pointer + pointer_to(name)
+        if isinstance(text, str):
+            return text
+        if text is not None:
+            self.wrong_type(place, "a string", text, node_id=node_id, edge_id=edge_id)
+        elif required:
+            self.error("MISSING_FIELD", f"{name} is required", place, node_id=node_id, edge_id=edge_id)
+        return None
+
+    def items(self, value: dict[str, Any], name: str, pointer: str, *, required: bool) -> list[Any]:
+        """The list of a field; an empty one if there is none."""
+        items = value.get(name)
+        place = pointer + pointer_to(name)
+        if isinstance(items, list):
+            return items
+        if items is not None:
+            self.wrong_type(place, "a list", items)
+        elif required:
+            self.error("MISSING_FIELD", f"{name} is required", place)
+        return []
+
+    def choice(
+        self, value: dict[str, Any], name: str, pointer: str, *, among: Sequence[str], code: str, node_id: str
+    ) -> str | None:
+        """The chosen word; None if nothing is chosen or it is not `among` the words (reported)."""
+        chosen = value.get(name)
+        if chosen is None:
+            return None
+        if isinstance(chosen, str) and chosen in among:
+            return chosen
+        message = f"{name} is {quoted(chosen)}; it must be one of {', '.join(among)}"
+        self.error(code, message, pointer + pointer_to(name), node_id=node_id)
+        return None
+
+    def duration_ms(
+        self, value: dict[str, Any], name: str, pointer: str, *, code: str, node_id: str | None = None
+    ) -> int | None:
+        """A length of time in milliseconds, longer than nothing; None if there is none or it is wrong (reported)."""
+        written = value.get(name)
+        if written is None:
+            return None
+        place = pointer + pointer_to(name)
+        try:
+            milliseconds = parse_duration(written)
+        except ValueError as refusal:
+            self.error(code, f"{name}: {refusal}", place, node_id=node_id)
+            return None
+        if milliseconds == 0:
+            self.error(code, f"{name} must be longer than nothing", place, node_id=node_id)
+            return None
+        return milliseconds
+
+    def wrong_type(
+        self, pointer: str, wanted: str, value: object, *, node_id: str | None = None, edge_id: str | None = None
+    ) -> None:
+        """Report a value of the wrong kind at `pointer`."""
+        message = f"{pointer or '/'} must be {wanted}, not a {kind_of(value)}"
+        self.error("WRONG_TYPE", message, pointer, node_id=node_id, edge_id=edge_id)
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        pointer: str,
+        *,
+        node_id: str | None = None,
+        edge_id: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Report a problem that the definition is refused for."""
+        self._errors.append(Problem(code, message, pointer, node_id, edge_id, hint))
+
+    def note_unknown(
+        self,
+        value: dict[str, Any],
+        owner: str,
+        pointer: str,
+        *,
+        known: frozenset[str],
+        passed_over: frozenset[str] = frozenset(),
+        without_effect: frozenset[str] = frozenset(),
+        config_fields: Collection[str] = (),
+        node_id: str | None = None,
+    ) -> None:
+        """Warn of fields that have no effect, once per kind of object: an editor that adds one adds it everywhere.
+
+        Not of those that are `passed_over`, nor of extensions. `without_effect` are known, but do nothing yet.
+        """
+        for name in sorted(value.keys() - known - passed_over):
+            if (owner, name) in self._unknown or is_extension(name):
+                continue
+            place = pointer + pointer_to(name)
+            if name in without_effect and name not in config_fields:
+                if value[name] in (None, False):
+                    continue
+                message = f"the {owner} field {quoted(name)} has no effect in this version"
+                hint = "The node runs as if it were not there. It is stored, and comes back with the document."
+                problem = Problem("FIELD_WITHOUT_EFFECT", message, place, node_id, hint=hint)
+            else:
+                message = f"unknown {owner} field {quoted(name)}"
+                hint = advice_on(name, known | without_effect, config_fields=config_fields) or _KEPT
+                problem = Problem("UNKNOWN_FIELD", message, place, node_id, hint=hint)
+            self._unknown.add((owner, name))
+            self._warnings.append(problem)
+
+
+_KEPT = "It is stored and has no effect. Fields of other tools begin with `x-`; those are not warned about."

@@ -1,0 +1,149 @@
+"""What may, must and cannot happen before what in a sound graph.
+
+Pure. Asked by `advice` for its warnings and by nobody else. Sets of nodes are bit masks
+(one bit per node, in topological order): with 2,000 nodes a set is a 250-byte integer, and
+the union of two of them one machine loop, so the whole graph costs one pass per question
+and never a scan over pairs of nodes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import TypeAlias
+
+from anabranch.engine.rules.graph.document import Graph, GraphEdge
+from anabranch.engine.rules.graph.structure import Exit, Structure
+
+NodeSet: TypeAlias = int
+"""A set of nodes as a bit mask."""
+
+
+class Flow:
+    """The order of events in a graph whose structure is sound."""
+
+    def __init__(self, graph: Graph, structure: Structure) -> None:
+        self._graph = graph
+        self._structure = structure
+        self._order = structure.order
+        self._bits: dict[str, NodeSet] = {node_id: 1 << index for index, node_id in enumerate(structure.order)}
+        self._outgoing: defaultdict[str, list[GraphEdge]] = defaultdict(list)
+        self._incoming: defaultdict[str, list[GraphEdge]] = defaultdict(list)
+        self._entering = {id(edge) for edge in structure.entering}
+        for edge in structure.forward + structure.entering:
+            self._outgoing[edge.source].append(edge)
+            self._incoming[edge.target].append(edge)
+
+    def node_set(self, node_ids: Iterable[str]) -> NodeSet:
+        """The set of these nodes."""
+        nodes = 0
+        for node_id in node_ids:
+            nodes |= self._bits[node_id]
+        return nodes
+
+    def members(self, nodes: NodeSet) -> Iterator[str]:
+        """The nodes of a set, in topological order."""
+        while nodes:
+            lowest = nodes & -nodes
+            yield self._order[lowest.bit_length() - 1]
+            nodes ^= lowest
+
+    @cached_property
+    def behind(self) -> dict[str, NodeSet]:
+        """For each node those that may have ended before it begins: whatever has a way to it.
+
+        A loop is not behind its own body: while that runs, the loop has not ended.
+        """
+        behind: dict[str, NodeSet] = {}
+        for node_id in self._order:
+            nodes = 0
+            for edge in self._incoming[node_id]:
+                nodes |= behind[edge.source] | self._ended_source(edge)
+            behind[node_id] = nodes
+        return behind
+
+    @cached_property
+    def settled(self) -> dict[str, NodeSet]:
+        """For each node those that have certainly ended, or will never run, once it begins.
+
+        It begins because an edge came: whichever it was, the edge's source had run, and what
+        excludes that edge will not run. An `all` join has also waited for its other edges,
+        whose sources may have run or been skipped.
+        """
+        ran: dict[str, NodeSet] = {}
+        ended: dict[str, NodeSet] = {}  # the same, but once the node has ended in any way: run or skipped
+        everyone = (1 << len(self._order)) - 1
+        for node_id in self._order:
+            edges = self._incoming[node_id]
+            whichever, all_of_them = everyone if edges else 0, 0
+            for edge in edges:
+                source = self._ended_source(edge)
+                whichever &= ran[edge.source] | source | self._excluded_by(edge)
+                all_of_them |= ended[edge.source] | source
+            join_any = self._graph.nodes[node_id].join_any
+            ran[node_id] = whichever if join_any else whichever | all_of_them
+            ended[node_id] = whichever & all_of_them if join_any else all_of_them
+        return ran
+
+    def may_run_together(self, node_id: str, others: NodeSet) -> NodeSet:
+        """Those of `others`, up to this node in topological order, that may be running when it runs."""
+        return others & (self._bits[node_id] - 1) & ~self.settled[node_id]
+
+    def edges_never_live(self, is_possible: Callable[[str, str], bool]) -> list[GraphEdge]:
+        """Edges that no run takes if nodes never complete by handles that are not possible for them."""
+        alive: set[str] = set()
+        dead: list[GraphEdge] = []
+        returning = defaultdict(list)
+        for edge in self._structure.returning:
+            returning[edge.source].append(edge)
+        for node_id in self._order:
+            edges = self._outgoing[node_id] + returning[node_id]
+            if node_id not in alive and self._incoming[node_id]:
+                dead.extend(edges)
+                continue
+            for edge in edges:
+                if is_possible(edge.source, edge.handle):
+                    alive.add(edge.target)
+                else:
+                    dead.append(edge)
+        return dead
+
+    def _ended_source(self, edge: GraphEdge) -> NodeSet:
+        return 0 if id(edge) in self._entering else self._bits[edge.source]
+
+    def _excluded_by(self, edge: GraphEdge) -> NodeSet:
+        """Nodes that never run in a run that takes this edge.
+
+        A node completes by one handle: below a node that all ways pass, what this handle does
+        not lead to would need another one. Entering a body excludes nothing: the loop goes on.
+        """
+        if id(edge) in self._entering:
+            return 0
+        return self._below[edge.source] & ~self._beyond[edge.source, edge.handle]
+
+    @cached_property
+    def _beyond(self) -> dict[Exit, NodeSet]:
+        """For each exit all nodes that it has a way to."""
+        beyond: defaultdict[Exit, NodeSet] = defaultdict(int)
+        ahead: dict[str, NodeSet] = {}
+        for node_id in reversed(self._order):
+            ahead[node_id] = 0
+            for edge in self._outgoing[node_id]:
+                nodes = self._bits[edge.target] | ahead[edge.target]
+                beyond[node_id, edge.handle] |= nodes
+                ahead[node_id] |= nodes
+        return beyond
+
+    @cached_property
+    def _below(self) -> dict[str, NodeSet]:
+        """For each node those that it dominates, without itself."""
+        below: defaultdict[str, NodeSet] = defaultdict(int)
+        # A node's dominators come before it in topological order, so backwards each is complete when added.
+        for node_id in reversed(self._order):
+            parent = self._structure.parents.get(node_id)
+            if isinstance(parent, tuple):
+                parent = parent[0]  # the node whose exit this is dominates the exit
+            if parent is not None:
+                below[parent] |= below[node_id] | self._bits[node_id]
+        return below

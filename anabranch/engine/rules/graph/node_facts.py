@@ -1,0 +1,140 @@
+"""What the type of a node says about it: asked carefully, for types are other people's code.
+
+Pure, apart from what a registered type does when it is asked. `validate` asks everything,
+`compile` only for handles. A type that raises instead of answering is a problem of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from anabranch.deferred import deferred
+from anabranch.engine.rules.events import DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE
+from anabranch.engine.rules.graph.document import Graph, GraphNode
+from anabranch.engine.rules.graph.known_fields import NODE_FIELDS, did_you_mean
+from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes, config_fields
+from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
+
+if TYPE_CHECKING:
+    from anabranch.engine.rules.schema import json_schema
+else:
+    json_schema = deferred("anabranch.engine.rules.schema.json_schema")
+
+RESERVED_BRANCHES = frozenset({DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE})
+
+
+@dataclass(slots=True)
+class NodeFacts:
+    """What is known of the nodes of a graph, by node id."""
+
+    types: dict[str, NodeType] = field(default_factory=dict)
+    """Only nodes whose type is registered."""
+    handles: dict[str, frozenset[str]] = field(default_factory=dict)
+    """With `error` where the type has it; only nodes whose type could tell."""
+    unbounded: set[str] = field(default_factory=set)
+    """Nodes that may wait for ever, and those whose type nobody knows."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
+    """Ask the types about every node of a graph; whatever is wrong with a config is in `problems`."""
+    facts = NodeFacts()
+    schemas: dict[str, json_schema.ValueSchema] = {}
+    for node in graph.nodes.values():
+        node_type = node_types.get(node.type)
+        if node_type is None:
+            if node.type:
+                facts.problems.append(_unknown_type(node, node_types))
+            facts.unbounded.add(node.id)
+            continue
+        facts.types[node.id] = node_type
+        if not node.config_readable:
+            continue
+        if node.type not in schemas:
+            schemas[node.type] = json_schema.ValueSchema(node_type.config_schema)
+        problems = list(_config_problems(node, node_type, schemas[node.type]))
+        facts.problems.extend(problems)
+        if any(problem.code in ("CONFIG_INVALID", "NODE_TYPE_BROKEN") for problem in problems):
+            continue  # a type need not understand a config that does not fit its own schema
+        _ask_about(node, node_type, facts)
+    return facts
+
+
+def handles_of(node: GraphNode, node_type: NodeType) -> frozenset[str]:
+    """Every handle the node has, with `error` where the type has it. Raises whatever the type raises."""
+    handles = frozenset(node_type.handles(node.config))
+    return handles | {ERROR_HANDLE} if node_type.has_error_handle else handles
+
+
+def _unknown_type(node: GraphNode, node_types: NodeTypes) -> Problem:
+    names = list(node_types.names())
+    hint = did_you_mean(node.type, names) or f"Registered are {', '.join(names)}."
+    message = f"nobody registered the node type {quoted(node.type)} of {quoted(node.id)}"
+    return Problem("UNKNOWN_TYPE", message, node.pointer + "/type", node.id, hint=hint)
+
+
+def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.ValueSchema) -> Iterator[Problem]:
+    place = node.pointer + "/config"
+    known = config_fields(node_type)
+    takes_others = node_type.config_schema.get("additionalProperties") is not False
+    unknown = set() if takes_others else node.config.keys() - known
+    for name in sorted(unknown):
+        message = f"the config of {quoted(node.id)}: a {quoted(node.type)} node has no field {quoted(name)}"
+        if name in NODE_FIELDS:
+            hint: str | None = f"{name!r} belongs to the node, beside `config`."
+        else:
+            hint = did_you_mean(name, known) or f"It has {', '.join(sorted(known)) or 'no fields'}."
+        yield Problem("CONFIG_INVALID", message, place + pointer_to(name), node.id, hint=hint)
+    misfits = schema.problems({name: value for name, value in node.config.items() if name not in unknown})
+    for pointer, message in misfits:
+        yield Problem("CONFIG_INVALID", f"the config of {quoted(node.id)}: {message}", place + pointer, node.id)
+    if misfits or unknown:
+        return
+    answers: list[tuple[str, str, str]] = []
+    broken = _attempt(node, lambda: answers.extend(node_type.check(node.config)))
+    if broken is not None:
+        yield broken
+    for code, pointer, message in answers:
+        yield Problem(code, message, place + pointer, node.id)
+    if node.type == "condition":
+        yield from _branch_problems(node, known={place + pointer for _, pointer, _ in answers})
+
+
+def _branch_problems(node: GraphNode, *, known: set[str]) -> Iterator[Problem]:
+    branches = node.config.get("branches")
+    seen: set[str] = set()
+    for index, branch in enumerate(branches if isinstance(branches, list) else []):
+        branch_id = branch.get("id") if isinstance(branch, Mapping) else None
+        place = node.pointer + pointer_to("config", "branches", index, "id")
+        if not isinstance(branch_id, str) or place in known:
+            continue
+        if branch_id in RESERVED_BRANCHES:
+            message = f"{quoted(branch_id)} cannot be the id of a branch: it names another handle"
+            yield Problem("RESERVED_BRANCH_ID", message, place, node.id)
+        elif branch_id in seen:
+            message = f"two branches of {quoted(node.id)} have the id {quoted(branch_id)}"
+            yield Problem("DUPLICATE_BRANCH_ID", message, place, node.id)
+        seen.add(branch_id)
+
+
+def _ask_about(node: GraphNode, node_type: NodeType, facts: NodeFacts) -> None:
+    def ask() -> None:
+        facts.handles[node.id] = handles_of(node, node_type)
+        if node_type.unbounded(node.config):
+            facts.unbounded.add(node.id)
+
+    broken = _attempt(node, ask)
+    if broken is not None:
+        facts.problems.append(broken)
+
+
+def _attempt(node: GraphNode, question: Callable[[], None]) -> Problem | None:
+    """Ask; a type's exception becomes a problem, for one bad type must not hide every other problem."""
+    try:
+        question()
+    except Exception as error:  # noqa: BLE001 - other people's code
+        message = f"the type {quoted(node.type)} raised {type(error).__name__} when asked about {quoted(node.id)}"
+        return Problem("NODE_TYPE_BROKEN", message, node.pointer, node.id, hint="This is a fault of the node type.")
+    return None

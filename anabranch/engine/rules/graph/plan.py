@@ -1,0 +1,114 @@
+"""The compiled form of a drawn workflow: indexed once, then only read.
+
+`compile_plan` transitions a validated graph into a `Plan`; the rules walk it. Nodes hold direct
+references to each other, so a step never searches. Unreachable nodes and their edges are
+left out: no rows, no verdicts. Nothing here is changed after compilation, and one plan is
+shared by every instance of its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.templates.template import Template
+
+
+@dataclass(slots=True, eq=False)
+class PlanEdge:
+    """A forward edge: live when its source completes with `handle`. Back edges are not in the plan as edges."""
+
+    handle: str
+    target: PlanNode
+
+
+@dataclass(slots=True, eq=False)
+class LoopSpec:
+    """How a loop node iterates."""
+
+    mode: str
+    """`forEach` or `while`."""
+    concurrency: int
+    """Open iterations at most; 1 in `while`, where each needs the last one's result."""
+    on_item_error: str
+    """`fail`, `collect` or `skip`."""
+    iterations_max: int
+    condition: Template | None
+    """The `while` expression."""
+    yields: Template | None
+    """The `yield` template: the value of an iteration, resolved in its final context."""
+    body: Body
+
+
+@dataclass(slots=True, eq=False)
+class Body:
+    """The nodes that live in one kind of scope: the root, or the iterations of one loop."""
+
+    loop: PlanNode | None
+    nodes: tuple[PlanNode, ...] = ()
+    """Every node directly here (not those of inner loops), in topological order."""
+    entries: tuple[tuple[PlanNode, int], ...] = ()
+    """Targets of the loop's `loop` edges with the number of such edges: live when the scope opens."""
+    first: tuple[PlanNode, ...] = ()
+    """Those entries that `entries` alone make ready: dispatched when the scope opens."""
+
+
+@dataclass(slots=True, eq=False)
+class PlanNode:
+    """One node, with everything a decision needs to know about it."""
+
+    id: str
+    type: str
+    config: Mapping[str, Any]
+    output_variable: str | None
+    join_any: bool
+    error_handling: str
+    """`continue`, `ignore` or `fail_workflow`."""
+    retry: RetryPolicy
+    timeout_ms: int | None
+    """Bound of one execution of the handler; None only where the type has none."""
+    handles: frozenset[str]
+    """Every handle the node has (with `error` where the type has it)."""
+    exits: frozenset[str]
+    """Those that its handler may name: all but `error`, which only the engine picks."""
+    home: Body
+    """The body that this node lives in."""
+    in_count: int = 0
+    """Incoming edges that have a verdict: all but back edges. For entries, `loop` edges count too."""
+    edges: tuple[PlanEdge, ...] = ()
+    """Outgoing forward edges inside `home`; for a loop node those of `done` and `error`, never of `loop`."""
+    back_handles: frozenset[str] = frozenset()
+    """Handles with an edge back to the loop that `home` belongs to."""
+    has_error_edge: bool = False
+    """An edge (forward or back) leaves by `error`."""
+    is_sink: bool = False
+    """No edge leaves it at all (back edges included): its output may be its iteration's value."""
+    loop: LoopSpec | None = None
+    is_end: bool = False
+    terminate: bool = False
+    """An `end` with `terminate: true`."""
+    end_name: str | None = None
+    """`config.name` of an `end`: the key its object is written under."""
+
+    @property
+    def ignored_handle(self) -> str:
+        """The handle that is live when a failure is ignored: loop `done`, condition `else`, others `default`."""
+        if self.loop is not None:
+            return "done"
+        return "else" if self.type == "condition" else "default"
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """A workflow version, ready to run."""
+
+    nodes: dict[str, PlanNode]
+    """Reachable nodes by id."""
+    start: PlanNode
+    root: Body
+    deadline_ms: int | None = None
+    """`workflowOptions.deadline`: counted from max(createdAt, availableAt)."""
+    retention_ms: int | None = None
+    input_schema: Mapping[str, Any] | None = field(default=None)

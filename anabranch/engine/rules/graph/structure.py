@@ -1,0 +1,215 @@
+"""How the nodes of a drawn workflow hang together: reach, loop bodies, cycles, borders, order.
+
+Pure; reach, cycles and order are networkx's. `validate` reports its problems, `flow` reasons on it, `compile_plan`
+transitions it into a plan. The one idea: every handle that an edge leaves by is a vertex of its own,
+between its node and the edge's target. The body of a loop is then what the vertex of its
+`loop` handle dominates (no way from start avoids it), and the innermost such loop is a node's
+home. Edges stay at home, enter a body by its loop's `loop` handle, or return to the loop;
+all others cross a border.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from anabranch.deferred import deferred
+from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
+from anabranch.engine.rules.graph.document import Graph, GraphEdge
+from anabranch.engine.rules.graph.dominance import immediate_dominators
+from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
+from anabranch.engine.rules.graph.problems import Problem, quoted
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = deferred("networkx")
+
+Exit: TypeAlias = tuple[str, str]
+"""A handle that an edge leaves by: (node id, handle)."""
+
+Vertex: TypeAlias = str | Exit
+"""A node (by id) or an exit."""
+
+# 12 nodes of a cycle in a message: enough to find it on the canvas.
+CYCLE_NODES_SHOWN = 12
+
+
+@dataclass(slots=True, eq=False)
+class Structure:
+    """What follows from the edges alone. All of it is about reachable nodes, `unreachable` apart."""
+
+    unreachable: list[str] = field(default_factory=list)
+    """In document order; empty where there is no start to reach them from."""
+    order: list[str] = field(default_factory=list)
+    """Reachable nodes, each after those that lead to it, else in document order; empty if there are `problems`."""
+    homes: dict[str, str | None] = field(default_factory=dict)
+    """The loop whose body a node is directly in; None at the root."""
+    forward: list[GraphEdge] = field(default_factory=list)
+    """Edges that stay at home."""
+    entering: list[GraphEdge] = field(default_factory=list)
+    """`loop` edges into the loop's own body."""
+    returning: list[GraphEdge] = field(default_factory=list)
+    """Edges from a node directly in a body back to its loop node."""
+    parents: dict[Vertex, Vertex] = field(default_factory=dict)
+    """Immediate dominators: the last vertex that every way from start to this one passes."""
+    problems: list[Problem] = field(default_factory=list)
+    """Cycles and crossed borders."""
+
+    @property
+    def is_sound(self) -> bool:
+        """True if the graph can be walked: no cycles, no crossed borders, and a start."""
+        return bool(self.order)
+
+
+def structure_of(graph: Graph) -> Structure:
+    """Work out the structure of a graph. Never raises; edges of handles that do not exist count too."""
+    structure = Structure()
+    reachable = _reach(graph, structure)
+    structure.problems.extend(_detached_cycles(graph, reachable))
+    if graph.start is None:
+        return structure
+    inner = [edge for edge in graph.edges if edge.source in reachable]
+    _find_homes(graph, inner, structure)
+    for edge in inner:
+        _classify(graph, edge, structure)
+    succession = nx.DiGraph((edge.source, edge.target) for edge in structure.forward)
+    cycles = _cycles(succession, graph)
+    structure.problems.extend(cycles)
+    if not structure.problems:
+        structure.order = _order(graph, reachable, structure)
+    return structure
+
+
+def loops_around(node_id: str, homes: dict[str, str | None]) -> list[str]:
+    """The loops whose bodies a node is in, innermost first."""
+    around = []
+    loop = homes[node_id]
+    while loop is not None:
+        around.append(loop)
+        loop = homes[loop]
+    return around
+
+
+def _reach(graph: Graph, structure: Structure) -> set[str]:
+    if graph.start is None:
+        return set()
+    ways = nx.DiGraph((edge.source, edge.target) for edge in graph.edges)
+    ways.add_node(graph.start.id)
+    reachable = set(nx.descendants(ways, graph.start.id)) | {graph.start.id}
+    structure.unreachable = [node_id for node_id in graph.nodes if node_id not in reachable]
+    return reachable
+
+
+def _detached_cycles(graph: Graph, reachable: set[str]) -> list[Problem]:
+    """Cycles among nodes that start does not reach.
+
+    Bodies cannot be told there, for nothing says which node comes first. But every legal cycle
+    uses a `loop` edge: what is cyclic without those is a cycle however the rest gets connected.
+    """
+    ways = nx.DiGraph(
+        (edge.source, edge.target)
+        for edge in graph.edges
+        if edge.source not in reachable and not _is_loop_exit(graph, edge)
+    )
+    return _cycles(ways, graph)
+
+
+def _is_loop_exit(graph: Graph, edge: GraphEdge) -> bool:
+    return edge.handle == LOOP_HANDLE and graph.nodes[edge.source].type == LOOP_TYPE
+
+
+def _find_homes(graph: Graph, edges: Iterable[GraphEdge], structure: Structure) -> None:
+    assert graph.start is not None
+    ways: defaultdict[Vertex, dict[Vertex, None]] = defaultdict(dict)
+    for edge in edges:
+        leaving = (edge.source, edge.handle)
+        ways[edge.source][leaving] = ways[leaving][edge.target] = None
+    structure.parents = immediate_dominators(ways, graph.start.id)
+    children: defaultdict[Vertex, list[Vertex]] = defaultdict(list)
+    for vertex, parent in structure.parents.items():
+        children[parent].append(vertex)
+    stack: list[tuple[Vertex, str | None]] = [(graph.start.id, None)]
+    while stack:
+        vertex, home = stack.pop()
+        if isinstance(vertex, str):
+            structure.homes[vertex] = home
+        elif vertex[1] == LOOP_HANDLE and graph.nodes[vertex[0]].type == LOOP_TYPE:
+            home = vertex[0]
+        stack.extend((child, home) for child in children[vertex])
+
+
+def _classify(graph: Graph, edge: GraphEdge, structure: Structure) -> None:
+    source_home, target_home = structure.homes[edge.source], structure.homes[edge.target]
+    if _is_loop_exit(graph, edge):
+        if target_home == edge.source:
+            structure.entering.append(edge)
+        else:
+            structure.problems.append(_crossing_entry(edge))
+    elif source_home == target_home:
+        structure.forward.append(edge)
+    elif source_home == edge.target:
+        structure.returning.append(edge)
+    else:
+        structure.problems.append(_crossing(edge, structure))
+
+
+def _crossing_entry(edge: GraphEdge) -> Problem:
+    if edge.source == edge.target:
+        message = f"{edge.shown} leads from the loop straight back to itself: there is no body in between"
+        hint = "Remove the edge if the body is meant to be empty, or put a node between."
+    else:
+        message = (
+            f"{edge.shown} leads to a node that is not in the loop's body, "
+            "because another way reaches it without passing the loop"
+        )
+        hint = f"Lead to it from {DONE_HANDLE!r}, or remove the other way."
+    return Problem("LOOP_BORDER", message, edge.pointer, edge.source, edge.id, hint)
+
+
+def _crossing(edge: GraphEdge, structure: Structure) -> Problem:
+    """An edge whose source is in a body that its target is not in; the other way round dominance does not allow."""
+    source_home, target_home = structure.homes[edge.source], structure.homes[edge.target]
+    if edge.target in loops_around(edge.source, structure.homes):
+        message = f"{edge.shown} returns to an outer loop from inside the loop {quoted(source_home)}"
+        hint = f"Lead back to {quoted(source_home)}, and from its {DONE_HANDLE!r} to {quoted(edge.target)}."
+    else:
+        where = "the root" if target_home is None else f"the body of {quoted(target_home)}"
+        message = f"{edge.shown} leaves the body of the loop {quoted(source_home)} for {where}"
+        hint = f"What comes after the loop starts from its {DONE_HANDLE!r} handle."
+    return Problem("LOOP_BORDER", message, edge.pointer, edge.source, edge.id, hint)
+
+
+def _cycles(ways: nx.DiGraph, graph: Graph) -> list[Problem]:
+    """One problem per knot of nodes that reach each other, naming one cycle in it."""
+    position = {node_id: index for index, node_id in enumerate(graph.nodes)}
+    problems = []
+    for knot in nx.strongly_connected_components(ways):
+        first = min(knot, key=position.__getitem__)
+        if len(knot) == 1 and not ways.has_edge(first, first):
+            continue
+        cycle = [source for source, _ in nx.find_cycle(ways.subgraph(knot), first)]
+        problems.append(_cycle(cycle, graph, size=len(knot)))
+    return sorted(problems, key=lambda problem: position[problem.node_id or ""])
+
+
+def _cycle(cycle: Sequence[str], graph: Graph, *, size: int) -> Problem:
+    shown = [quoted(node_id) for node_id in (*cycle[:CYCLE_NODES_SHOWN], cycle[0])]
+    if len(cycle) > CYCLE_NODES_SHOWN:
+        shown.insert(CYCLE_NODES_SHOWN, "…")
+    message = f"the nodes lead back to themselves: {' → '.join(shown)}"
+    if size > len(cycle):
+        message += f" ({size} nodes are entangled)"
+    closing = next(edge for edge in graph.edges if edge.source == cycle[-1] and edge.target == cycle[0])
+    hint = "To repeat work, put it into the body of a loop node (mode `while` to poll) and lead back to that node."
+    return Problem("CYCLE", message, closing.pointer, cycle[0], closing.id, hint)
+
+
+def _order(graph: Graph, reachable: set[str], structure: Structure) -> list[str]:
+    position = {node_id: index for index, node_id in enumerate(graph.nodes)}
+    succession = nx.DiGraph()
+    succession.add_nodes_from(reachable)
+    succession.add_edges_from((edge.source, edge.target) for edge in structure.forward + structure.entering)
+    return list(nx.lexicographical_topological_sort(succession, key=position.__getitem__))

@@ -1,0 +1,181 @@
+"""Validation: everything wrong with a drawn workflow, everything odd, and how far it can go.
+
+Pure. Called when a workflow is saved, by `anabranch validate`, by the editor while somebody
+draws. It puts together what the other rooms find: `graph` (form), `node_facts` (types and
+configs), `structure` (cycles, borders), `advice` (warnings). It never runs anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
+from anabranch.engine.rules.graph.node_facts import NodeFacts, facts_of
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.problems import Problem, quoted
+from anabranch.engine.rules.graph.structure import structure_of
+from anabranch.engine.rules.graph.warnings import activations_max, warnings_of
+from anabranch.engine.rules.templates.template import count_expressions
+from anabranch.engine.rules.templates.text import (
+    WORKFLOW_EXPRESSION_CHARACTERS_MAX,
+    WORKFLOW_EXPRESSIONS_MAX,
+    ExpressionCount,
+)
+from anabranch.errors import InvalidWorkflow
+
+# 3 problems in the message of the exception; all of them are in its details.
+PROBLEMS_SHOWN = 3
+
+_N8N_TYPE = re.compile(r"(?:@[\w-]+/)?n8n-nodes-[\w-]+\.")
+_N8N_EXPORT = Problem(
+    "N8N_WORKFLOW",
+    "this is a workflow of n8n, which anabranch does not read",
+    hint="Draw it anew: here nodes have `id`, `type` and `config`, and `edges` connect them by their ids instead of"
+    " `connections`; docs/node-types.md has the types.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The validator's answer."""
+
+    errors: tuple[Problem, ...]
+    """What the workflow is refused for."""
+    warnings: tuple[Problem, ...]
+    """What is odd; it is saved all the same."""
+    terminates: bool
+    """Every wait, child, node and loop has a bound, or the workflow a deadline. False if it cannot be told."""
+    unbounded: tuple[str, ...]
+    """Reachable nodes without a bound, in document order."""
+    activations_max: int | None
+    """No run has more activations; None if there are too many to say, or it cannot be told."""
+
+    @property
+    def valid(self) -> bool:
+        """True if the workflow can be saved and run."""
+        return not self.errors
+
+    def as_json(self) -> dict[str, Any]:
+        """The public form."""
+        return {
+            "valid": self.valid,
+            "errors": [problem.as_json() for problem in self.errors],
+            "warnings": [problem.as_json() for problem in self.warnings],
+            "terminates": self.terminates,
+            "unbounded": list(self.unbounded),
+            "activationsMax": self.activations_max,
+        }
+
+    def raise_if_invalid(self) -> None:
+        """Raise InvalidWorkflow, with every problem in its details, unless the workflow is valid."""
+        if self.errors:
+            raise refusal_of(self.errors)
+
+
+def validate(document: Any, node_types: NodeTypes) -> Report:
+    """Check a definition against the rules and the registered node types.
+
+    Takes any value whatsoever and raises nothing. All problems are reported at once, except
+    where one makes the rest meaningless (not an object, too large, too many nodes).
+    """
+    if is_n8n_export(document):
+        return Report((_N8N_EXPORT,), (), False, (), None)
+    graph = parse(document, node_types, bytes_max=DOCUMENT_BYTES_MAX)
+    excess = _excess_of_expressions(graph)
+    if excess is not None:  # to look at each would take as long as the limit is there to prevent
+        return Report((*graph.errors, excess), tuple(graph.warnings), False, (), None)
+    facts = facts_of(graph, node_types)
+    structure = structure_of(graph)
+    errors = [
+        *_document_problems(document),
+        *graph.errors,
+        *facts.problems,
+        *_handle_problems(graph, facts),
+        *structure.problems,
+    ]
+    if not structure.is_sound:
+        return Report(tuple(errors), tuple(graph.warnings), False, (), None)
+    reachable = set(structure.order)
+    unbounded = tuple(node_id for node_id in graph.nodes if node_id in reachable and node_id in facts.unbounded)
+    return Report(
+        errors=tuple(errors),
+        warnings=(*graph.warnings, *warnings_of(graph, structure)),
+        terminates=not unbounded or graph.deadline_ms is not None,
+        unbounded=unbounded,
+        activations_max=activations_max(graph, structure),
+    )
+
+
+def is_n8n_export(document: Any) -> bool:
+    """Is it a workflow as n8n exports it, or a list of them?
+
+    Its edges are in an object `connections`, its nodes have `parameters` and types such as `n8n-nodes-base.set`.
+    """
+    if isinstance(document, list):
+        return bool(document) and all(isinstance(each, dict) and is_n8n_export(each) for each in document)
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    if not isinstance(nodes, list):
+        return False
+    has_connections = isinstance(document.get("connections"), dict) and "edges" not in document
+    return any(
+        isinstance(node, dict)
+        and (
+            (isinstance(node.get("type"), str) and _N8N_TYPE.match(node["type"]) is not None)
+            or (has_connections and "parameters" in node)
+        )
+        for node in nodes
+    )
+
+
+def refusal_of(errors: tuple[Problem, ...]) -> InvalidWorkflow:
+    """The exception that lists these problems."""
+    shown = "; ".join(problem.message for problem in errors[:PROBLEMS_SHOWN])
+    more = f"; and {len(errors) - PROBLEMS_SHOWN} more" if len(errors) > PROBLEMS_SHOWN else ""
+    return InvalidWorkflow(
+        f"the workflow has {len(errors)} problem{'s' if len(errors) > 1 else ''}: {shown}{more}",
+        details=[problem.as_json() for problem in errors],
+    )
+
+
+def _document_problems(document: Any) -> Iterator[Problem]:
+    """What is refused of the document as a whole.
+
+    Asked at save alone: what was saved before these limits were there is compiled all the same.
+    """
+    if not isinstance(document, dict):
+        return
+    title, kind = document.get("title"), document.get("kind")
+    if isinstance(title, str) and len(title) > TITLE_LENGTH_MAX:
+        message = f"the title has {len(title)} characters; the limit is {TITLE_LENGTH_MAX}"
+        yield Problem("TITLE_TOO_LONG", message, "/title", hint="Put longer text into `notes`.")
+    if kind not in (None, "drawn"):
+        hint = "Change its code and start a worker with it; or remove `kind` to save the graph as a drawn workflow."
+        yield Problem("NOT_DRAWN", f"`kind` is {quoted(kind)}: only drawn workflows are saved", "/kind", hint=hint)
+
+
+def _excess_of_expressions(graph: Graph) -> Problem | None:
+    count = ExpressionCount()
+    for node in graph.nodes.values():
+        count_expressions(node.config, count)
+        if count.is_too_much:
+            message = (
+                f"the templates hold more than {WORKFLOW_EXPRESSIONS_MAX} expressions,"
+                f" or more than {WORKFLOW_EXPRESSION_CHARACTERS_MAX} characters in them"
+            )
+            hint = "Compute a value once in a `set` node and read it from there, or split the workflow."
+            return Problem("TOO_MANY_EXPRESSIONS", message, node.pointer + "/config", node.id, hint=hint)
+    return None
+
+
+def _handle_problems(graph: Graph, facts: NodeFacts) -> Iterator[Problem]:
+    for edge in graph.edges:
+        handles = facts.handles.get(edge.source)
+        if handles is None or edge.handle in handles:
+            continue
+        node_type = quoted(graph.nodes[edge.source].type)
+        message = f"{edge.shown}: a {node_type} node like {quoted(edge.source)} has no handle {quoted(edge.handle)}"
+        hint = f"It has {', '.join(map(quoted, sorted(handles)))}." if handles else "No edge can leave it."
+        yield Problem("UNKNOWN_HANDLE", message, edge.pointer + "/sourceHandle", edge.source, edge.id, hint)

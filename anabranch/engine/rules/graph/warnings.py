@@ -1,0 +1,276 @@
+"""Advice: what is odd about a workflow that is right in form, and how far it can go.
+
+Pure. Called by `validate` once the structure is sound. Each warning is a claim about every
+possible run; where the rules here cannot be sure, they keep silent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from anabranch.engine.rules.events import ELSE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, TIMEOUT_HANDLE
+from anabranch.engine.rules.graph.document import Graph, GraphNode
+from anabranch.engine.rules.graph.flow import Flow, NodeSet
+from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
+from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, is_while, iterations_max
+from anabranch.engine.rules.graph.problems import Problem, quoted
+from anabranch.engine.rules.graph.structure import Structure, loops_around
+from anabranch.engine.rules.templates.path import Path
+from anabranch.engine.rules.templates.template import compile_template, config_templates
+from anabranch.errors import TemplateError
+
+# Integers above 2^53 - 1 change silently in JavaScript: "too many to say" is the honest answer there.
+ACTIVATIONS_MAX = 2**53 - 1
+
+# 5 names in a message: enough to see which variable is meant.
+NODES_SHOWN = 5
+
+ALWAYS_GIVEN = frozenset({"input", "secret"})
+LOOP_VARIABLES = frozenset({"item", "index", "count"})
+WHILE_VARIABLES = frozenset({"results"})
+NODE_OUTPUT_PREFIX = "__node_"
+
+# The code of these types is not a template, even where it holds braces.
+CODE_FIELD = "code"
+CODE_TYPES = frozenset({"javascript", "python"})
+
+# Every type but these has an `error` handle; asking for an error edge there would be asking for the impossible.
+TYPES_WITHOUT_ERROR = frozenset({"start", "end"})
+
+
+def warnings_of(graph: Graph, structure: Structure) -> list[Problem]:
+    """Everything worth a warning in a sound graph."""
+    flow = Flow(graph, structure)
+    return [
+        *_unreachable(graph, structure),
+        *_error_edges(graph, structure),
+        *_never_live(graph, flow),
+        *_parallel_writers(graph, structure, flow),
+        *_never_written(graph, structure, flow),
+        *_input_not_in_schema(graph, structure),
+    ]
+
+
+def activations_max(graph: Graph, structure: Structure) -> int | None:
+    """How many activations a run can have at most; None if there are too many to say."""
+    members: defaultdict[str | None, list[str]] = defaultdict(list)
+    for node_id in structure.order:
+        members[structure.homes[node_id]].append(node_id)
+    bounds: dict[str | None, int] = {}
+    # Inner loops come after their outer ones in topological order, so backwards they are known.
+    homes = [None, *(node_id for node_id in structure.order if graph.nodes[node_id].type == LOOP_TYPE)]
+    for home in reversed(homes):
+        bounds[home] = sum(
+            1 + bounds[node_id] * iterations_max(graph.nodes[node_id].config) if node_id in bounds else 1
+            for node_id in members[home]
+        )
+    return bounds[None] if bounds[None] <= ACTIVATIONS_MAX else None
+
+
+def _unreachable(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    for node_id in structure.unreachable:
+        message = f"no way leads from the start to {quoted(node_id)}: it will not run"
+        yield Problem("UNREACHABLE_NODE", message, graph.nodes[node_id].pointer, node_id)
+
+
+def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    error_edges = {edge.source: edge for edge in structure.forward + structure.returning if edge.handle == ERROR_HANDLE}
+    for node_id in structure.order:
+        node = graph.nodes[node_id]
+        edge = error_edges.get(node_id)
+        if node.error_handling != "continue":
+            if edge is not None:
+                message = f"{edge.shown} is never taken: the error handling is {node.error_handling!r}"
+                hint = "Use `continue` to take the edge on a failure, or remove the edge."
+                yield Problem("ERROR_EDGE_NEVER_TAKEN", message, edge.pointer, node_id, edge.id, hint)
+        elif edge is None and node.error_handling_written and node.type not in TYPES_WITHOUT_ERROR:
+            message = f"{quoted(node_id)} asks to continue on a failure, but no `error` edge says where"
+            hint = "Draw an edge from its `error` handle, or use `ignore`; without either a failure ends the run."
+            yield Problem("CONTINUE_WITHOUT_ERROR_EDGE", message, node.pointer, node_id, hint=hint)
+
+
+def _never_live(graph: Graph, flow: Flow) -> Iterator[Problem]:
+    impossible = {node_id: _impossible_handles(node) for node_id, node in graph.nodes.items()}
+
+    def is_possible(node_id: str, handle: str) -> bool:
+        return handle not in impossible[node_id]
+
+    for edge in flow.edges_never_live(is_possible):
+        if edge.handle == ERROR_HANDLE and graph.nodes[edge.source].error_handling != "continue":
+            continue  # said better by ERROR_EDGE_NEVER_TAKEN
+        yield Problem("EDGE_NEVER_LIVE", f"{edge.shown} is never taken", edge.pointer, edge.source, edge.id)
+
+
+def _impossible_handles(node: GraphNode) -> set[str]:
+    """Handles that a node with this config never completes by."""
+    handles = set() if node.error_handling == "continue" else {ERROR_HANDLE}
+    if node.type == "condition":
+        handles |= _impossible_branches(node)
+    elif node.type == "waitForEvent" and node.config.get("timeout") is None:
+        handles.add(TIMEOUT_HANDLE)
+    elif node.type == LOOP_TYPE and node.config.get("source") == [] and not is_while(node.config):
+        handles.add(LOOP_HANDLE)
+    return handles
+
+
+def _impossible_branches(node: GraphNode) -> set[str]:
+    """Branches that are false, or stand behind one that is true, in so many words."""
+    branches = node.config.get("branches")
+    possible: set[str] = set()
+    seen: set[str] = set()
+    decided = may_fail = False
+    for branch in branches if isinstance(branches, list) else []:
+        if not isinstance(branch, dict) or not isinstance(branch.get("id"), str):
+            return set()
+        truth = _literal_truth(branch.get("expression"))
+        seen.add(branch["id"])
+        if not decided and truth is not False:
+            possible.add(branch["id"])
+        may_fail = may_fail or (truth is None and not decided)
+        decided = decided or truth is True
+    # An ignored failure makes `else` live, whatever the branches say.
+    if decided and not (may_fail and node.error_handling == "ignore"):
+        seen.add(ELSE_HANDLE)
+    return seen - possible
+
+
+def _literal_truth(expression: Any) -> bool | None:
+    """What an expression is in every run; None if that depends, or is no boolean."""
+    value = expression
+    if isinstance(expression, str):
+        try:
+            template = compile_template(expression)
+            value = template.resolve({}) if template.is_expression and template.is_constant else None
+        except TemplateError:
+            return None
+    return value if isinstance(value, bool) else None
+
+
+def _parallel_writers(graph: Graph, structure: Structure, flow: Flow) -> Iterator[Problem]:
+    writers: defaultdict[tuple[str | None, str], list[str]] = defaultdict(list)
+    for node_id in structure.order:
+        variable = graph.nodes[node_id].output_variable
+        if variable is not None:
+            writers[structure.homes[node_id], variable].append(node_id)
+    for (_, variable), node_ids in writers.items():
+        if len(node_ids) < 2:
+            continue
+        everyone = flow.node_set(node_ids)
+        for node_id in node_ids:
+            together = flow.may_run_together(node_id, everyone)
+            if together:
+                some = list(islice(flow.members(together), NODES_SHOWN))
+                yield _parallel_writer(graph.nodes[node_id], variable, some, count=together.bit_count())
+
+
+def _parallel_writer(node: GraphNode, variable: str, others: list[str], *, count: int) -> Problem:
+    shown = ", ".join(quoted(other) for other in others)
+    if count > len(others):
+        shown += f" and {count - len(others)} more"
+    message = f"{quoted(node.id)} may run at the same time as {shown}, and both write {quoted(variable)}"
+    hint = "The one that ends later wins. Give them different variables, or let one wait for the other."
+    return Problem("PARALLEL_WRITERS", message, node.pointer + "/outputVariable", node.id, hint=hint)
+
+
+def _never_written(graph: Graph, structure: Structure, flow: Flow) -> Iterator[Problem]:
+    writers: defaultdict[str, NodeSet] = defaultdict(int)
+    bodies: defaultdict[str | None, NodeSet] = defaultdict(int)
+    for node_id in structure.order:
+        node_set = flow.node_set([node_id])
+        bodies[structure.homes[node_id]] |= node_set
+        for variable in (graph.nodes[node_id].output_variable, NODE_OUTPUT_PREFIX + node_id):
+            if variable is not None:
+                writers[variable] |= node_set
+    for node_id in structure.order:
+        node = graph.nodes[node_id]
+        loops = [graph.nodes[loop] for loop in loops_around(node_id, structure.homes)]
+        told: set[str] = set()
+        for pointer, variable in _reads(node):
+            before, around = flow.behind[node_id], loops
+            if node.type == LOOP_TYPE and pointer in ("/while", "/yield"):
+                # A loop evaluates these within its iterations, `yield` when the body has ended.
+                around = [node, *loops]
+                before |= bodies[node_id] if pointer == "/yield" else 0
+            if variable in told or variable in _given(around) or writers.get(variable, 0) & before:
+                continue
+            told.add(variable)
+            message = f"{quoted(node_id)} reads {quoted('ctx.' + variable)}, which no node before it writes"
+            hint = f"Set it as the outputVariable of a node that leads to {quoted(node_id)}."
+            yield Problem("VARIABLE_NEVER_WRITTEN", message, f"{node.pointer}/config{pointer}", node_id, hint=hint)
+
+
+def _input_not_in_schema(graph: Graph, structure: Structure) -> Iterator[Problem]:
+    """Templates that read a field of the input which the input schema rules out, or spells in another way."""
+    schema = graph.input_schema
+    if schema is None:
+        return
+    for node_id in structure.order:
+        node = graph.nodes[node_id]
+        told: set[Path] = set()
+        for pointer, path in _paths(node):
+            found = _outside(schema, path[1:]) if path[0] == "input" else None
+            if found is None or found[0] in told:
+                continue
+            steps, hint = found
+            told.add(steps)
+            shown = ".".join(("ctx.input", *steps))
+            message = f"{quoted(node_id)} reads {quoted(shown)}, which the inputSchema does not have"
+            yield Problem("INPUT_NOT_IN_SCHEMA", message, f"{node.pointer}/config{pointer}", node_id, hint=hint)
+
+
+def _outside(schema: Any, path: Path) -> tuple[Path, str] | None:
+    """Where a path leaves the fields that a schema has, and what was probably meant; None if that is not sure.
+
+    It is sure where the schema takes no further fields, and as good as sure where the name is that of one of its
+    fields but for a slip.
+    """
+    for count, step in enumerate(path, start=1):
+        if not isinstance(schema, Mapping):
+            return None
+        fields = schema.get("properties")
+        fields = fields if isinstance(fields, Mapping) else {}
+        if step in fields:
+            schema = fields[step]
+            continue
+        if "patternProperties" in schema:
+            return None
+        if schema.get("additionalProperties") is False:
+            has = f"It has {', '.join(map(quoted, sorted(fields)[:NODES_SHOWN])) or 'no fields'}."
+            return path[:count], did_you_mean(step, fields) or has
+        slip = None if _MORE_FIELDS & schema.keys() else slip_of(step, fields)
+        return None if slip is None else (path[:count], slip)
+    return None
+
+
+# Keywords by which a schema may have fields that its `properties` do not name.
+_MORE_FIELDS = frozenset(
+    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "additionalProperties"}
+)
+
+
+def _given(loops: list[GraphNode]) -> frozenset[str]:
+    """Names that the engine gives inside these loops."""
+    if not loops:
+        return ALWAYS_GIVEN
+    in_while = any(is_while(loop.config) for loop in loops)
+    return ALWAYS_GIVEN | LOOP_VARIABLES | (WHILE_VARIABLES if in_while else frozenset())
+
+
+def _reads(node: GraphNode) -> Iterator[tuple[str, str]]:
+    """(pointer inside config, name in ctx) of every template that needs a name of the context."""
+    for pointer, path in _paths(node):
+        yield pointer, path[0]
+
+
+def _paths(node: GraphNode) -> Iterator[tuple[str, Path]]:
+    """(pointer inside config, path in ctx) of everything that the node's templates need of the context."""
+    config = node.config
+    if node.type in CODE_TYPES:
+        config = {name: value for name, value in config.items() if name != CODE_FIELD}
+    for pointer, template in config_templates(config):
+        for path in sorted(template.needs):
+            if path:
+                yield pointer, path

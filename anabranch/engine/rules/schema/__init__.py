@@ -1,0 +1,1 @@
+"""JSON Schema with a bounded cost of checking."""

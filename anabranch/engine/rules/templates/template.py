@@ -1,0 +1,257 @@
+"""Templates: text with `{{ … }}` in it, compiled once and resolved against a context.
+
+Pure. The validator compiles every text of a config when a workflow is saved, the task worker
+resolves configs when an attempt starts, loops evaluate their `while` and `yield`. This is not
+Jinja2 rendering: `template_expression` evaluates the expressions over plain data, so nothing
+can be called and no host object can be reached, and `template_work` bounds what one resolution
+may cost. A result is a value: it is never looked at for templates again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from anabranch.engine.rules.templates.budget import Refused, SecretMisplaced, Work, check_size
+from anabranch.engine.rules.templates.expression import Expression
+from anabranch.engine.rules.templates.path import Path
+from anabranch.engine.rules.templates.text import WORKFLOW_EXPRESSIONS_MAX, ExpressionCount, Source, split
+from anabranch.engine.rules.values import VALUE_DEPTH_MAX
+from anabranch.errors import SecretNotAllowed, TemplateError, TemplatePathMissing
+
+# Plans keep their own compiled templates; this is for those that are looked up by text, again
+# and again: the rules that look at a workflow one after the other compile each of its texts once. Short
+# texts only, so that the whole cache stays within a few tens of megabytes.
+_CACHE_SIZE = WORKFLOW_EXPRESSIONS_MAX
+_CACHE_LENGTH_MAX = 1_024
+
+# An error names its expression, but it is a line to read, not a page.
+_SHOWN_LENGTH_MAX = 120
+
+
+class Template:
+    """A compiled text. `resolve` gives its value in a context."""
+
+    __slots__ = ("_only", "_parts", "has_expressions", "is_constant", "is_expression", "needs", "secret_names", "text")
+
+    def __init__(self, text: str, *, secrets: bool = False) -> None:
+        """Raises TemplateError, naming the expression; prefer `compile_template`."""
+        self.text = text
+        self._parts = _compile_parts(text, secrets=secrets)
+        expressions = [part for part in self._parts if isinstance(part, Expression)]
+        self.has_expressions = bool(expressions)
+        self._only = expressions[0] if len(self._parts) == len(expressions) == 1 else None
+        self.is_expression = self._only is not None
+        """The text is exactly one `{{ … }}`: its value keeps its type."""
+        self.is_constant = not any(expression.reads_context for expression in expressions)
+        """It has the same value in every context."""
+        self.needs: frozenset[Path] = frozenset(path for each in expressions for path in each.needs)
+        """What it cannot do without, as far as written out: `("orders", "id")` for `ctx.orders.id`."""
+        self.secret_names: frozenset[str] = frozenset(name for each in expressions for name in each.secret_names)
+        """The secrets that it inserts: `work` must bring them."""
+
+    def __repr__(self) -> str:
+        return f"Template({_shown(self.text)})"
+
+    def resolve(self, ctx: Mapping[str, Any], work: Work | None = None) -> Any:
+        """The value in this context; parts of the context are shared, not copied.
+
+        One expression alone keeps its type. In longer text, text stands as it is and any other
+        value as JSON (`true`, `null`, `[1,2]`). `work` is a budget to share among several
+        templates. Raises TemplatePathMissing, or TemplateError for everything else that goes
+        wrong; both name the expression and never a value.
+        """
+        work = Work() if work is None else work
+        if self._only is not None:
+            return _evaluate(self._only, ctx, work)
+        try:
+            return _text_of(self._parts, ctx, work)
+        except Refused as refusal:
+            raise TemplateError(f"{_shown(self.text)}: {refusal}") from None
+
+
+def compile_template(text: str, *, secrets: bool = False) -> Template:
+    """The compiled form of a text, in which `secret.NAME` is known if `secrets` says so.
+
+    Raises TemplateError, naming the expression that does not compile; SecretNotAllowed.
+    """
+    if len(text) <= _CACHE_LENGTH_MAX:
+        return _compile_cached(text, secrets)
+    return Template(text, secrets=secrets)
+
+
+class CompiledConfig:
+    """A JSON value whose texts are templates, compiled once; keys are not resolved."""
+
+    __slots__ = ("_resolve", "_value", "secret_names")
+
+    def __init__(self, value: Any, resolve: _Resolve | None, secret_names: frozenset[str] = frozenset()) -> None:
+        self._value = value
+        self._resolve = resolve
+        self.secret_names = secret_names
+        """The secrets that its templates insert."""
+
+    @property
+    def is_constant(self) -> bool:
+        """There is nothing to resolve in it."""
+        return self._resolve is None
+
+    def resolve(self, ctx: Mapping[str, Any], secrets: Mapping[str, str] | None = None) -> Any:
+        """The value with every template resolved, leaf by leaf, in order; the very value if it has none.
+
+        `secrets` brings what `secret_names` asks for. Raises TemplateError or TemplatePathMissing,
+        naming the expression and its place.
+        """
+        return self._value if self._resolve is None else self._resolve(ctx, Work(secrets))
+
+
+def compile_config(value: Any, *, unresolved: frozenset[str] = frozenset(), secrets: bool = False) -> CompiledConfig:
+    """Compile every text in a config, except in its top-level fields named `unresolved`.
+
+    Raises TemplateError, naming expression and place, at the first text that does not compile.
+    """
+    resolve = _compile_value(value, "", unresolved, secrets=secrets)
+    names = frozenset(name for _, template in config_templates(value) for name in template.secret_names)
+    return CompiledConfig(value, resolve, names if secrets else frozenset())
+
+
+def config_templates(value: Any) -> Iterator[tuple[str, Template]]:
+    """Every text with expressions in a config, with its JSON pointer; those that do not compile are left out."""
+    for pointer, text in _texts(value):
+        try:
+            # Whether secrets are given at the place is for `config_problems` to say.
+            template = compile_template(text, secrets=True)
+        except TemplateError:
+            continue
+        if template.has_expressions:
+            yield pointer, template
+
+
+def count_expressions(value: Any, count: ExpressionCount) -> None:
+    """Add the expressions of every text in a config to a count, until there are too many."""
+    for _, text in _texts(value):
+        count.add(text)
+        if count.is_too_much:
+            return
+
+
+def has_expressions(value: Any) -> bool:
+    """Is this a text with `{{ … }}` in it? Raises TemplateError for one that does not compile."""
+    return isinstance(value, str) and compile_template(value).has_expressions
+
+
+def config_problems(value: Any, *, secrets: bool = False) -> Iterator[tuple[str, TemplateError]]:
+    """Every text in a config that does not compile, with its JSON pointer; `secrets`: `secret.NAME` is known in it."""
+    for pointer, text in _texts(value):
+        try:
+            compile_template(text, secrets=secrets)
+        except TemplateError as problem:
+            yield pointer, problem
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _compile_cached(text: str, secrets: bool) -> Template:  # noqa: FBT001 -- part of the cache's key
+    return Template(text, secrets=secrets)
+
+
+def _compile_parts(text: str, *, secrets: bool) -> tuple[str | Expression, ...]:
+    try:
+        pieces = list(split(text))
+    except Refused as refusal:
+        raise TemplateError(f"{_shown(text)}: {refusal}") from None
+    return tuple(piece if isinstance(piece, str) else _compile_expression(piece, secrets=secrets) for piece in pieces)
+
+
+def _compile_expression(source: Source, *, secrets: bool) -> Expression:
+    try:
+        return Expression(source.text, secrets=secrets)
+    except Refused as refusal:
+        error = SecretNotAllowed if isinstance(refusal, SecretMisplaced) else TemplateError
+        raise error(f"{_shown(source.text, braces=True)}: {refusal}") from None
+
+
+def _text_of(parts: tuple[str | Expression, ...], ctx: Mapping[str, Any], work: Work) -> str:
+    texts, size = [], 0
+    for part in parts:
+        text = part if isinstance(part, str) else work.text_of(_evaluate(part, ctx, work))
+        texts.append(text)
+        size += len(text)
+        check_size(size)
+    work.spend(size)
+    return "".join(texts)
+
+
+def _evaluate(expression: Expression, ctx: Mapping[str, Any], work: Work) -> Any:
+    try:
+        return expression.evaluate(ctx, work)
+    except Refused as refusal:
+        raise TemplateError(f"{_shown(expression.text, braces=True)}: {refusal}") from None
+    except TemplatePathMissing as missing:
+        raise TemplatePathMissing(f"{_shown(expression.text, braces=True)}: {missing.message}") from None
+
+
+_Resolve: TypeAlias = Callable[[Mapping[str, Any], Work], Any]
+
+
+def _compile_value(
+    value: Any, pointer: str, unresolved: frozenset[str] = frozenset(), *, secrets: bool
+) -> _Resolve | None:
+    """How to resolve a part of a config; None where there is nothing to resolve."""
+    if isinstance(value, str):
+        return _compile_leaf(value, pointer, secrets=secrets)
+    if not isinstance(value, (dict, list)):
+        return None
+    if pointer.count("/") >= VALUE_DEPTH_MAX:
+        raise TemplateError(f"the config is nested more than {VALUE_DEPTH_MAX} levels deep")
+    children = [
+        (key, child, None if key in unresolved else _compile_value(child, _pointer(pointer, key), secrets=secrets))
+        for key, child in (value.items() if isinstance(value, dict) else enumerate(value))
+    ]
+    if all(resolve is None for _, _, resolve in children):
+        return None
+    if isinstance(value, list):
+        return lambda ctx, work: [item if resolve is None else resolve(ctx, work) for _, item, resolve in children]
+    return lambda ctx, work: {key: child if resolve is None else resolve(ctx, work) for key, child, resolve in children}
+
+
+def _compile_leaf(text: str, pointer: str, *, secrets: bool) -> _Resolve | None:
+    try:
+        template = compile_template(text, secrets=secrets)
+    except TemplateError as problem:
+        raise _placed(problem, pointer) from None
+    if not template.has_expressions:
+        return None
+
+    def resolve(ctx: Mapping[str, Any], work: Work) -> Any:
+        try:
+            return template.resolve(ctx, work)
+        except TemplateError as problem:
+            raise _placed(problem, pointer) from None
+
+    return resolve
+
+
+def _placed(problem: TemplateError, pointer: str) -> TemplateError:
+    return type(problem)(f"{problem.message} (config{pointer})", details={"pointer": pointer})
+
+
+def _texts(value: Any) -> Iterator[tuple[str, str]]:
+    """Every text in a JSON value with its pointer, in order; values nested deeper than any config may be are cut."""
+    stack: list[tuple[str, Any, int]] = [("", value, 0)]
+    while stack:
+        pointer, part, depth = stack.pop()
+        if isinstance(part, str):
+            yield pointer, part
+        elif isinstance(part, (dict, list)) and depth < VALUE_DEPTH_MAX:
+            children = part.items() if isinstance(part, dict) else enumerate(part)
+            stack.extend(reversed([(_pointer(pointer, key), child, depth + 1) for key, child in children]))
+
+
+def _pointer(parent: str, key: Any) -> str:
+    return f"{parent}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def _shown(text: str, *, braces: bool = False) -> str:
+    short = text if len(text) <= _SHOWN_LENGTH_MAX else text[:_SHOWN_LENGTH_MAX] + "…"
+    return f"`{{{{ {short} }}}}`" if braces else f"`{short}`"

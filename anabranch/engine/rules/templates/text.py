@@ -1,0 +1,124 @@
+"""Where expressions stand in a text: the scanner in front of the expression compiler.
+
+Pure. Called by `template` alone. It finds `{{ … }}` as Jinja2 does, text in quotes and nested
+braces included, and keeps everything else as it is: line ends and blanks too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anabranch.engine.rules.templates.budget import Refused
+from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
+
+# 64 KiB of text with expressions in it: a long letter or prompt. Text without any is not limited here.
+TEMPLATE_LENGTH_MAX = 65_536
+
+# 400 expressions of 2 KiB: more than a page of text needs, and a second of compiling at worst.
+EXPRESSIONS_MAX = 400
+EXPRESSION_LENGTH_MAX = 2_048
+
+# Of all templates of a workflow together: to compile an expression takes some 90 µs, so these take half a second. The
+# largest of 2,000 real workflows has a few hundred.
+WORKFLOW_EXPRESSIONS_MAX = 5_000
+WORKFLOW_EXPRESSION_CHARACTERS_MAX = 262_144
+
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|['"]|[(\[{]|[)\]}]""", re.DOTALL)
+_FORBIDDEN = re.compile(r"\{[%#]")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of one expression, between its braces."""
+
+    text: str
+
+
+class ExpressionCount:
+    """Counts the expressions of many texts, without compiling them, until there are too many."""
+
+    def __init__(self) -> None:
+        self.expressions = 0
+        self.characters = 0
+
+    @property
+    def is_too_much(self) -> bool:
+        """Are there more than a workflow may have?"""
+        return self.expressions > WORKFLOW_EXPRESSIONS_MAX or self.characters > WORKFLOW_EXPRESSION_CHARACTERS_MAX
+
+    def add(self, text: str) -> None:
+        """Count those of a text. One that is no template counts as far as it is one; it is refused elsewhere."""
+        if "{{" not in text:
+            return
+        try:
+            for piece in split(text):
+                if isinstance(piece, Source):
+                    self.expressions += 1
+                    self.characters += len(piece.text)
+        except Refused:
+            return
+
+
+def split(text: str) -> Iterator[str | Source]:
+    """The literal pieces and the expressions of a text, in order. Raises Refused where it is no template."""
+    position, count, strip_next = 0, 0, False
+    while (opening := text.find("{{", position)) >= 0:
+        count += 1
+        if len(text) > TEMPLATE_LENGTH_MAX or count > EXPRESSIONS_MAX:
+            raise Refused(
+                f"a template has at most {TEMPLATE_LENGTH_MAX} characters and {EXPRESSIONS_MAX} expressions; split it"
+            )
+        closing = _find_closing(text, opening + 2)
+        inner = text[opening + 2 : closing]
+        literal = _literal(text[position:opening], strip_next=strip_next)
+        if _strips_before(inner):
+            literal, inner = literal.rstrip(), inner[1:]
+        strip_next = inner.endswith("-")
+        if literal:
+            yield literal
+        yield Source((inner[:-1] if strip_next else inner).strip())
+        position = closing + 2
+    literal = _literal(text[position:], strip_next=strip_next)
+    if literal:
+        yield literal
+
+
+def _find_closing(text: str, start: int) -> int:
+    """Where the `}}` stands that ends the expression starting here."""
+    limit, depth = start + EXPRESSION_LENGTH_MAX + 2, 0
+    for token in _TOKEN.finditer(text, start, limit):
+        mark = token[0]
+        if mark in "([{":
+            depth += 1
+            if depth > EXPRESSION_DEPTH_MAX:
+                raise Refused(f"an expression is nested more than {EXPRESSION_DEPTH_MAX} levels deep")
+        elif mark == "}" and depth == 0:
+            if text.startswith("}}", token.start()):
+                return token.start()
+        elif mark in ")]}":
+            depth = max(0, depth - 1)
+        elif len(mark) == 1 and len(text) <= limit:
+            raise Refused("an expression has text in it whose quote is not closed")
+    if len(text) > limit:
+        raise Refused(f"an expression is not closed by `}}}}` within {EXPRESSION_LENGTH_MAX} characters")
+    raise Refused("an expression is not closed by `}}`; a literal `{{` is written `{{ '{{' }}`")
+
+
+def _strips_before(inner: str) -> bool:
+    """True for `{{- x`, which takes away the blanks before it, as in Jinja2."""
+    if inner.startswith("-") and not inner[1:2].isspace():
+        # Jinja2 takes the sign for its mark here and computes with the number unsigned.
+        raise Refused("write a blank between `{{` and the sign `-`")
+    return inner.startswith("-")
+
+
+def _literal(piece: str, *, strip_next: bool) -> str:
+    forbidden = _FORBIDDEN.search(piece)
+    if forbidden is not None:
+        raise Refused(
+            f"`{forbidden[0]}` begins a statement or comment, and there are none here; "
+            f"literally it is written `{{{{ '{forbidden[0]}' }}}}`"
+        )
+    return piece.lstrip() if strip_next else piece

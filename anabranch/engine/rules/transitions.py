@@ -1,0 +1,351 @@
+"""Group commit without I/O: many instances' stimuli in, one batch of turns out, and back again.
+
+Shared by the orchestrator, the stress executor and the simulator:
+
+    planned = plan_transitions(work, now=…, lease_ms=…)
+    outcome = await store.commit(planned.transitions)      # the only await between decision and deed
+    settled = apply_outcome(planned, outcome)               # won: what to perform; unknown: what to re-read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.engine.rules.commands import AwaitChild, Dispatch
+from anabranch.engine.rules.decide import decide
+from anabranch.engine.rules.decision import Decision
+from anabranch.engine.rules.drawn.iterations import LOOP_WORK_MAX
+from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.states import AnyState
+from anabranch.engine.rules.stimuli import Started, Stimulus
+
+# 256 transitions or 4 MB a commit: throughput stops growing between 100 and 500 transitions a batch, and
+# a bigger batch only makes everybody in it wait longer.
+BATCH_TRANSITIONS_MAX = 256
+BATCH_BYTES_MAX = 4_194_304
+
+# Waits longer than a second are parked (the instance leaves memory); shorter ones would cost
+# a claim for nothing.
+PARK_AFTER_MS = 1_000
+
+# Looked up once: a member of an enum costs ten times a global before Python 3.12.
+_RUNNING, _WAITING = Status.RUNNING, Status.WAITING
+
+
+@dataclass(slots=True, eq=False)
+class Transition:
+    """One instance's share of a commit: a guarded step of its version, its events, its new row.
+
+    It wins only if the row still has `expected_version` **and** `worker_id`, the instance is
+    open, and the store's own clock has reached `not_before`. A creation (`new_run` set,
+    `expected_version` 0) wins if its id and its idempotency key are new, its workflow, if it
+    has one, is not deleted (with `only_newest`: nor at another version than the creation's), and
+    its parent's activation, if it has a parent, is not over.
+    """
+
+    instance_id: str
+    expected_version: int
+    worker_id: str | None
+    """The owner who makes the transition; for a new run the worker it is leased to (None: left for any worker)."""
+    events: Sequence[Event]
+    payload_bytes: int
+    """The JSON bytes of their payloads: by so much the log grows."""
+    status: Status
+    available_at: int | None
+    """Written only when not None or `release`: the end of an extended lease, or the wake time."""
+    release: bool = False
+    """Clear worker_id: parked, finished, or handed over. `available_at` is then written as it is, None included."""
+    not_before: int | None = None
+    new_run: InstanceHead | None = None
+    only_newest: bool = False
+    """Of a creation that was decided without reading whether its version is still its workflow's newest."""
+    started_at: int | None = None
+    """Set by the transition with the first NODE_DISPATCHED."""
+    wakes: str | None = None
+    """The parent that awaits the end which this transition is: its version is raised, so that it is looked at."""
+    cancels: Sequence[str] = ()
+    """Children that are not awaited any more: cancelled in the same transaction, with all that they await."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a commit.
+
+    `won` names the instances whose transitions are written. Every other is *unknown*, not lost
+    (a lock skipped looks the same as a version moved): re-read before deciding again.
+    `existing` maps a creation that met its idempotency key to the instance that has it.
+    `refused` names transitions whose data the database does not take, with its reason: they stood
+    alone and still failed; their neighbours are not harmed. `rejected` names creations whose
+    workflow is not there any more, or not at the version that must be its newest, or that no
+    activation of their parent asks for any more.
+    `woken` has the versions of the parents that were woken by a child's end, `cancelled` the
+    children that were cancelled. `locked` names transitions that were not written because somebody else
+    has locked what they need: they may win later, as they are.
+    """
+
+    won: frozenset[str] | set[str]
+    store_now: int
+    existing: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    rejected: frozenset[str] | set[str] = frozenset()
+    woken: Mapping[str, int] = field(default_factory=dict)
+    cancelled: frozenset[str] | set[str] = frozenset()
+    locked: frozenset[str] | set[str] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class LeasedState:
+    """An instance that this worker holds: its state in memory and the row's guard values."""
+
+    state: AnyState
+    version: int
+    """0 while it is being created."""
+    worker_id: str | None
+    lease_until: int
+    """End of the lease by the store-adjusted clock (ms)."""
+
+    instance_id: str = field(init=False)
+    unchecked: set[str] = field(init=False)
+    """Awaited children that may have ended before we held this version: not parked until that is known."""
+
+    def __post_init__(self) -> None:
+        self.instance_id = self.state.head.instance_id
+        self.unchecked = set(self.state.children)
+
+
+@dataclass(slots=True, eq=False)
+class PendingTransition:
+    """What one instance wants to do in a commit: the stimuli, the decisions, the transition they add up to."""
+
+    leased: LeasedState
+    stimuli: Sequence[Stimulus]
+    decisions: list[Decision]
+    transition: Transition | None
+    """None if no stimulus changed anything: there is nothing to commit."""
+    defect: Exception | None = None
+    """What the rules raised over this instance; its neighbours are not harmed."""
+
+    @property
+    def parks(self) -> bool:
+        """The instance leaves this worker with the transition: it waits, has ended, or was created unheld."""
+        return self.transition is not None and (self.transition.release or self.transition.worker_id is None)
+
+
+@dataclass(slots=True, eq=False)
+class Planned:
+    """A batch ready to commit. `pending_transitions` has the transitionless ones too."""
+
+    pending_transitions: list[PendingTransition]
+    transitions: list[Transition]
+
+
+@dataclass(slots=True, eq=False)
+class Won:
+    """A committed pending transition and what must be performed because of it."""
+
+    pending: PendingTransition
+    events: Sequence[Event]
+    dispatches: list[Dispatch]
+    stops: list[Dispatch]
+    """Handlers whose activation is over: told to stop."""
+    next_due: int | None
+    """When to offer `TimersDue`; None if parked, ended, or nothing is due by itself."""
+
+
+@dataclass(slots=True, eq=False)
+class AppliedOutcome:
+    """A batch after its commit."""
+
+    won: list[Won]
+    unknown: list[PendingTransition]
+    """Re-read, then decide their stimuli again."""
+    refused: list[tuple[PendingTransition, str]]
+    """The database does not take their data, for this reason."""
+    idle: list[PendingTransition]
+    """Nothing changed."""
+    existing: list[tuple[PendingTransition, str]]
+    """Births whose idempotency key another instance has: its id."""
+    rejected: list[PendingTransition]
+    """Births whose workflow was deleted or saved meanwhile, or whose parent does not ask for them any more."""
+    defective: list[PendingTransition]
+    """The rules raised: the state is not to be trusted any more."""
+    locked: list[PendingTransition]
+    """Somebody else has locked what they need: commit them again later, as they are."""
+
+
+def plan_transitions(
+    work: Iterable[tuple[LeasedState, Sequence[Stimulus]]],
+    *,
+    now: int,
+    lease_ms: int,
+    turns_max: int = BATCH_TRANSITIONS_MAX,
+) -> Planned:
+    """Decide the stimuli of each holding in order, until the batch is full.
+
+    Takes from `work` only what fits: at most `turns_max` transitions, and no further one once 4 MB
+    are reached or loops have worked for `LOOP_WORK_MAX`. Each holding may appear once; its
+    state is evolved at once and must be thrown away if its transition does not win.
+    """
+    planned = Planned([], [])
+    size = 0
+    work_left = LOOP_WORK_MAX
+    for leased, stimuli in work:
+        try:
+            pending = _pending(leased, stimuli, now=now, lease_ms=lease_ms, work_max=work_left)
+        except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
+            pending = PendingTransition(leased, stimuli, [], None, defect)
+        planned.pending_transitions.append(pending)
+        for decision in pending.decisions:
+            work_left -= decision.worked
+        transition = pending.transition
+        if transition is not None:
+            planned.transitions.append(transition)
+            size += transition.payload_bytes
+        if len(planned.transitions) >= turns_max or size >= BATCH_BYTES_MAX or work_left <= 0:
+            break
+    return planned
+
+
+def concerns_family(transition: Transition) -> bool:
+    """Is there more to do for this transition than to write its own instance?"""
+    is_child = transition.new_run is not None and transition.new_run.parent_id is not None
+    return transition.wakes is not None or bool(transition.cancels) or is_child
+
+
+def apply_outcome(planned: Planned, outcome: Outcome) -> AppliedOutcome:
+    """Sort a batch by what became of it. Winners' holdings get their new version and lease here."""
+    settled = AppliedOutcome([], [], [], [], [], [], [], [])
+    for pending in planned.pending_transitions:
+        transition = pending.transition
+        if pending.defect is not None:
+            settled.defective.append(pending)
+        elif transition is None:
+            settled.idle.append(pending)
+        elif transition.instance_id in outcome.won:
+            settled.won.append(_won(pending, transition))
+        elif transition.instance_id in outcome.locked:
+            settled.locked.append(pending)
+        elif transition.instance_id in outcome.refused:
+            settled.refused.append((pending, outcome.refused[transition.instance_id]))
+        elif outcome.existing.get(transition.instance_id, transition.instance_id) != transition.instance_id:
+            settled.existing.append((pending, outcome.existing[transition.instance_id]))
+        elif transition.instance_id in outcome.rejected:
+            settled.rejected.append(pending)
+        else:
+            settled.unknown.append(pending)
+    return settled
+
+
+def was_written(transition: Transition, log: Sequence[Event]) -> bool:
+    """Is a transition of unknown fate in this log? `log` must reach back to the transition's first event.
+
+    Seqs are given under the version check, so whoever won the version wrote these seqs: if
+    the rows there are ours, we did.
+    """
+    stored = {event.seq: event for event in log}
+    return all(_same_row(event, stored.get(event.seq)) for event in transition.events)
+
+
+def _same_row(event: Event, stored: Event | None) -> bool:
+    return stored is not None and (
+        (event.type, event.node_id, event.scope, event.attempt, event.created_at, event.payload.raw)
+        == (stored.type, stored.node_id, stored.scope, stored.attempt, stored.created_at, stored.payload.raw)
+    )
+
+
+def owed_dispatches(state: AnyState) -> list[Dispatch]:
+    """The unanswered dispatches of a state, for a worker that has just taken it over."""
+    return [Dispatch(node_id, scope, activation.attempt) for (node_id, scope), activation in state.running.items()]
+
+
+def _pending(
+    leased: LeasedState, stimuli: Sequence[Stimulus], *, now: int, lease_ms: int, work_max: int
+) -> PendingTransition:
+    state = leased.state
+    was_started, bytes_before = state.started, state.log_bytes
+    decisions: list[Decision] = []
+    events: list[Event] = []
+    cancels: list[str] = []
+    not_before: int | None = None
+    for stimulus in stimuli:
+        decision = decide(state, stimulus, now, work_max=work_max)
+        work_max -= decision.worked
+        decisions.append(decision)
+        events += decision.events
+        cancels += decision.cancels
+        if decision.not_before is not None:
+            not_before = max(decision.not_before, not_before or 0)
+    pending = PendingTransition(leased, stimuli, decisions, None)
+    if state.children:
+        commands = [command for decision in decisions for command in decision.commands]
+        leased.unchecked.update(each.child_id for each in commands if isinstance(each, AwaitChild))
+    if not events and not _is_idle(leased, now):
+        return pending
+    is_birth = bool(events) and events[0].seq == 1
+    transition = Transition(
+        instance_id=leased.instance_id,
+        expected_version=leased.version,
+        worker_id=leased.worker_id,
+        events=events,
+        payload_bytes=state.log_bytes - bytes_before,
+        status=state.status,
+        available_at=None,
+        not_before=not_before,
+        new_run=state.head if is_birth else None,
+        only_newest=is_birth and isinstance(stimuli[0], Started) and stimuli[0].only_newest,
+        started_at=now if state.started and not was_started else None,
+        cancels=cancels,
+    )
+    _set_lease(transition, leased, now=now, lease_ms=lease_ms)
+    pending.transition = transition
+    return pending
+
+
+def _is_idle(leased: LeasedState, now: int) -> bool:
+    """Nothing runs and nothing is due soon: the instance is parked, by a transition without events if need be.
+
+    (One that was woken by a signal which fits no wait has nothing to say, and shall not stay in memory.)
+    """
+    state = leased.state
+    if state.is_terminal or state.running or leased.unchecked:
+        return False
+    due = state.next_due()
+    return due is None or due - now > PARK_AFTER_MS
+
+
+def _set_lease(transition: Transition, leased: LeasedState, *, now: int, lease_ms: int) -> None:
+    """Keep, extend, park or give up the instance with this very transition."""
+    state = leased.state
+    if state.is_terminal:
+        transition.release = True
+        transition.wakes = state.head.parent_id if state.head.parent_waits else None
+        return
+    parks = _is_idle(leased, now)
+    if transition.new_run is not None and (parks or leased.worker_id is None):
+        transition.worker_id, transition.available_at = None, state.next_due()
+        return
+    if parks:
+        transition.release, transition.available_at = True, state.next_due()
+        return
+    if transition.new_run is not None or leased.lease_until - now < lease_ms // 2:
+        # Extending only when half is gone keeps most updates off the available_at index (HOT).
+        transition.available_at = now + lease_ms
+    if transition.status is _WAITING:
+        transition.status = _RUNNING  # a wait under a second keeps its worker
+
+
+def _won(pending: PendingTransition, transition: Transition) -> Won:
+    leased, state = pending.leased, pending.leased.state
+    leased.version += 1
+    if transition.available_at is not None and not transition.release:
+        leased.lease_until = transition.available_at
+    dispatches: list[Dispatch] = []
+    stops: list[Dispatch] = []
+    for decision in pending.decisions:
+        stops += decision.stops
+        dispatches += [each for each in decision.commands if isinstance(each, Dispatch)]
+    if len(pending.decisions) > 1:  # a later decision may have undone what an earlier one asked for
+        dispatches = [dispatch for dispatch in dispatches if state.owes(dispatch)]
+    return Won(pending, transition.events, dispatches, stops, None if pending.parks else state.next_due())

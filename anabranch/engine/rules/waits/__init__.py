@@ -1,0 +1,1 @@
+"""What runs wait for: signals and children."""

@@ -1,0 +1,68 @@
+"""The waits for signals of one run, and which signal is promised to which: folded from the rows about these alone.
+
+Pure. For whoever must say whether a signal met an open wait and has no state of the run: what else is in its log need
+not be read. Folds with the functions that the state of a run is folded with.
+"""
+
+from __future__ import annotations
+
+from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.run_state import OpenActivation, RunState
+from anabranch.engine.rules.shared_events import close_wait, signal_received, wait
+from anabranch.engine.rules.values import NULL, Payload
+from anabranch.engine.rules.waits.signals import KeptSignal
+
+
+class SignalWait(OpenActivation):
+    """An activation that waits for a signal."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: tuple[str, str]) -> None:
+        super().__init__()
+        self._place = place
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Node id and scope."""
+        return self._place
+
+
+class SignalWaits(RunState[SignalWait, SignalWait]):
+    """What of a run decides whether a signal meets an open wait."""
+
+    __slots__ = ("open",)
+
+    def __init__(self, head: InstanceHead) -> None:
+        super().__init__(head)
+        self.open: dict[tuple[str, str], SignalWait] = {}
+        """Waits that have not ended, those with a promised signal too."""
+
+    def activation(self, node_id: str, scope: str) -> SignalWait | None:
+        """The wait that is open there, if there is one."""
+        return self.open.get((node_id, scope))
+
+    def meets_wait(self, event: Event) -> bool:
+        """Is a wait open that this signal fits, and that no earlier one is promised to?"""
+        note = event.payload.value
+        return self.oldest_wait(note["event"], Payload.trusted(note["payload"])) is not None
+
+    def evolve(self, event: Event) -> None:
+        """Fold the next row that is about signals or their waits; others may be missing."""
+        self.last_seq = event.seq
+        place = (event.node_id, event.scope)
+        if event.type is EventType.SIGNAL_RECEIVED:
+            signal_received(self, event)
+            self._forget_payload(event)
+        elif event.type is EventType.NODE_WAITING:
+            wait(self, self.open.setdefault(place, SignalWait(place)), event)
+        elif event.type in ENDINGS and (ended := self.open.pop(place, None)) is not None:
+            close_wait(self, ended)
+
+    def _forget_payload(self, event: Event) -> None:
+        """A kept signal is taken by its seq: nobody compares its payload any more."""
+        name = event.payload.value["event"]
+        signals = self.kept.get(name, {})
+        if event.seq in signals:
+            signals[event.seq] = KeptSignal(event.seq, name, NULL)

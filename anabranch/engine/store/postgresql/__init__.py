@@ -1,0 +1,1 @@
+"""PostgreSQL: one statement and one round trip for everything that is hot."""

@@ -1,0 +1,525 @@
+"""PostgreSQL: one statement, one round trip, one transaction for everything that is hot.
+
+Called by `state_manager`, `inquiries` and `definitions` through `dialect.Dialect`. Any number
+of processes may share the database; row locks, versions and leases keep them apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import orjson
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+from psycopg.types.string import TextLoader
+from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Transition
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.input_filters import WantedInput
+from anabranch.engine.store.postgresql import statements
+from anabranch.engine.store.postgresql.connections import BoundedConnection
+from anabranch.engine.store.postgresql.timeouts import Timeouts
+from anabranch.engine.store.schema import metadata
+from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written
+from anabranch.engine.store.sql.families import cancelled_children, created_children, touches_family, woken_parents
+from anabranch.engine.store.sql.faults import Fault
+from anabranch.engine.store.sql.input_conditions import postgresql_condition
+from anabranch.engine.store.sql.rows import (
+    INSTANCE_COLUMNS,
+    encode_events,
+    encode_new_runs,
+    encode_transitions,
+    events_from,
+    instance_row,
+)
+from anabranch.engine.store.sql.transactions import transaction
+from anabranch.errors import DatabaseAway
+
+log = logging.getLogger("anabranch.store")
+
+# 5 s to connect, and 20 s of silence on an idle connection (`Timeouts` bounds the statements): well
+# inside a lease, so that an outage is noticed before it is lost.
+CONNECT_TIMEOUT_S = 5
+SILENCE_MAX_MS = 20_000
+
+_CONNECTING = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives_idle": SILENCE_MAX_MS // 2_000,
+    "keepalives_interval": SILENCE_MAX_MS // 4_000,
+    "keepalives_count": 2,
+    "tcp_user_timeout": SILENCE_MAX_MS,
+}
+
+# 5 executions, as the driver has it: planning a statement that is used once costs more than it saves.
+PREPARE_AFTER = 5
+
+# Any number will do, as long as nobody else's advisory lock has it: "anabranc" in ASCII.
+_MIGRATION_LOCK = 0x616E616272616E63
+
+# A migration takes as long as it takes, whatever an administrator has set for the role.
+_MIGRATING = {"statement_timeout": 0, "lock_timeout": 0, "idle_in_transaction_session_timeout": 0}
+
+_SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_IS_POOLED = (
+    "a pooler lends connections by the transaction: nothing is prepared, settings hold for one transaction,"
+    " and what other processes write is noticed by polling"
+)
+
+# PostgreSQL plans the commit statement for tables as they are now, and a plan lives on while
+# they grow. Fresh tables look so small that it would scan them; held to its indexes, a batch
+# of 200 went from 42,000 to 73,000 units a second. One plan for all batches saves planning.
+_COMMITTING = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+}
+
+_TRY_AGAIN_CLASS = "40"  # transaction rollback: deadlock, serialisation
+_LOCK_NOT_AVAILABLE = "55P03"  # our lock_timeout: whoever has the lock may be gone by the next try
+_CANCELLED = "57014"  # a statement_timeout, ours or one that an administrator has set, or somebody cancelled it
+# A prepared statement that is not there, is there already, or whose result has another form now: the first two mean
+# that somebody between us and the server lends one session to many.
+_SESSION_LOST = {"26000", "42P05"}
+_PLAN_OUTDATED = "0A000"
+_REFUSED_CLASSES = {"22", "23", "54"}  # data exception, integrity violation, program limit exceeded
+_UNAVAILABLE_CLASSES = {"08", "25", "28", "3D", "53", "57", "58", "XX"}
+_DUPLICATE = "23505"
+
+
+class PostgresqlDialect:
+    """A PostgreSQL database."""
+
+    commits_in_flight_max = 2
+    reading_lanes = 4
+    writing_lanes = 4
+    row_lock = "FOR UPDATE SKIP LOCKED"
+    is_remote = True
+    given_rows = "json_array_elements(CAST(:given AS json)) AS p(value)"
+    payload_size = "octet_length(CAST(l.payload AS text))"
+    among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
+    ended_children = statements.ENDED_CHILDREN
+
+    def __init__(self, url: URL, *, timeouts: Timeouts, pooled: bool | None = None) -> None:
+        """`pooled`: does a pooler lend sessions by the transaction? None: `apply_outcome` finds out."""
+        self._url = url.set(drivername="postgresql+psycopg")
+        self.timeouts = timeouts
+        self._pooled = pooled
+        host = url.host or url.query.get("host", "the local socket")
+        port = f":{url.port}" if url.port else ""
+        self.place = f"PostgreSQL database {url.database or url.username or ''} at {host}{port}"
+
+    @property
+    def pooled(self) -> bool:
+        """May what is set on a session be gone in the next transaction? True as long as nobody has found out."""
+        return self._pooled is not False
+
+    def apply_outcome(self, connection: Connection) -> bool:
+        """See `Dialect.apply_outcome`: are sessions our own?
+
+        A pooler gives out keys of its own for cancelling, so the number of the backend is another
+        than was said at connecting; and one that lends sessions by the transaction answers two
+        connections from one backend, or one connection from two.
+        """
+        if self._pooled is not None:
+            return False
+        engine = self.engine(commits=False)
+        try:
+            with engine.connect() as other:
+                one, two, again = _backend(connection), _backend(other), _backend(connection)
+        finally:
+            engine.dispose()
+        self._pooled = not (one == again == _driver(connection).info.backend_pid != two)
+        if self._pooled:
+            log.info("%s: %s", self.place, _IS_POOLED)
+        return True
+
+    def connect_arguments(self) -> dict[str, Any]:
+        """How the driver connects, for every connection of the engine's."""
+        _, arguments = self._url.get_dialect()().create_connect_args(self._url)
+        return {**_CONNECTING, **arguments, "prepare_threshold": None if self.pooled else PREPARE_AFTER}
+
+    def connect(
+        self, *, application_name: str = "anabranch", settings: Mapping[str, object] | None = None
+    ) -> BoundedConnection:
+        """A connection of the driver's, in autocommit; with these settings where the session is our own."""
+        arguments = {"application_name": application_name, **self.connect_arguments()}
+        connection = BoundedConnection.connect(autocommit=True, **arguments)
+        connection.answer_within_s = self.timeouts.client_s
+        # Ids and payloads are text to us; decoding them would only have to be undone.
+        connection.adapters.register_loader("uuid", TextLoader)
+        connection.adapters.register_loader("json", TextLoader)
+        if settings and not self.pooled:
+            try:
+                connection.execute(_statements("SET", settings))
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def engine(self, *, commits: bool) -> Engine:
+        """See `Dialect.engine`; those for commits have their planner held to the indexes."""
+        name = "anabranch commits" if commits else "anabranch"
+        settings = self._settings(commits=commits)
+        return create_engine(
+            self._url,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            creator=lambda: self.connect(application_name=name, settings=settings),
+        )
+
+    @contextmanager
+    def migration(self, connection: Connection) -> Iterator[None]:
+        """See `Dialect.migration`: a lock of its own, because two transactions may both find no table."""
+        driver = _driver(connection)
+        with transaction(connection, "BEGIN; " + _statements("SET LOCAL", _MIGRATING), driver_error=psycopg.Error):
+            bounded, driver.answer_within_s = driver.answer_within_s, None
+            try:
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+                yield
+            finally:
+                driver.answer_within_s = bounded
+
+    def _settings(self, *, commits: bool) -> dict[str, object]:
+        """What holds for every statement, whatever an administrator has set for the role or the database."""
+        timeouts: dict[str, object] = {
+            "statement_timeout": self.timeouts.statement_ms,
+            "lock_timeout": self.timeouts.lock_ms,
+            "idle_in_transaction_session_timeout": self.timeouts.idle_in_transaction_ms,
+        }
+        return {**timeouts, **_COMMITTING} if commits else timeouts
+
+    def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
+        """See `Dialect.whole`: where sessions are not ours, settings hold for one transaction, so there must be one."""
+        if not self.pooled:
+            return nullcontext()
+        begin = "BEGIN; " + _statements("SET LOCAL", self._settings(commits=commits))
+        return transaction(connection, begin, driver_error=psycopg.Error)
+
+    def transaction(self, connection: Connection) -> AbstractContextManager[None]:
+        """See `Dialect.transaction`; within `whole` there is one already."""
+        if _in_transaction(connection):
+            return nullcontext()
+        return transaction(connection, "BEGIN", driver_error=psycopg.Error)
+
+    @contextmanager
+    def snapshot(self, connection: Connection) -> Iterator[None]:
+        """See `Dialect.snapshot`."""
+        if _in_transaction(connection):
+            connection.exec_driver_sql(f"SET TRANSACTION {_SNAPSHOT}")
+            yield
+            return
+        with transaction(connection, f"BEGIN {_SNAPSHOT}", driver_error=psycopg.Error):
+            yield
+
+    def sever(self, connection: Connection) -> None:
+        """See `Dialect.sever`."""
+        if not connection.invalidated:
+            _driver(connection).sever()
+
+    def check_writable(self, connection: Connection) -> None:
+        """See `Dialect.check_writable`."""
+        if connection.execute(statements.IS_READ_ONLY).scalar_one() == "on":
+            raise DatabaseAway(f"{self.place}: it is read-only")
+
+    def ids(self, instance_ids: Sequence[str]) -> str:
+        """See `Dialect.ids`; a text that is no UUID names nothing here."""
+        return "{" + ",".join(filter(_is_uuid, instance_ids)) + "}"
+
+    def now(self, connection: Connection) -> int:
+        """The server's clock (ms)."""
+        return int(connection.execute(statements.NOW).scalar_one())
+
+    def settled_until(self, connection: Connection) -> int:
+        """See `Dialect.settled_until`: before whatever transaction is still writing, and the usual time ago.
+
+        A row is given its end while it is written, so not before its transaction began. The time
+        ago is for transactions that this connection may not see (of another role).
+        """
+        return int(connection.execute(statements.OLDEST_WRITER).scalar_one()) - ENDS_SETTLE_MS
+
+    def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """See `Dialect.input_condition`."""
+        return postgresql_condition(wanted, number)
+
+    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
+        """See `Dialect.commit`: one statement; more only if a creation did not win, or for parents and children."""
+        if not touches_family(transitions):
+            return self._write(connection, transitions)
+        with self.transaction(connection):
+            # A transition that is not won wakes nobody, but who will win is not known yet.
+            parents = woken_parents(transitions, {transition.instance_id for transition in transitions})
+            if parents:
+                connection.execute(statements.LOCK_PARENTS, {"ids": self.ids(parents)})
+            uncreated, rejected = self._hindered_children(connection, transitions)
+            written = self._write(
+                connection, [transition for transition in transitions if transition.instance_id not in uncreated]
+            )
+            written.rejected.update(rejected)
+            written.woken.update(self._wake(connection, woken_parents(transitions, written.won)))
+            children = cancelled_children(transitions, written.won)
+            written.cancelled.update(self._cancel(connection, "instance_id", children))
+        return written
+
+    def _hindered_children(
+        self, connection: Connection, transitions: Sequence[Transition]
+    ) -> tuple[set[str], set[str]]:
+        """The new runs whose parents are just being written by others, or do not want them; the latter alone."""
+        children = created_children(transitions)
+        if not children:
+            return set(), set()
+        parents = sorted({parent for _, parent in children})
+        shared = set(connection.execute(statements.SHARE_PARENTS, {"ids": self.ids(parents)}).scalars())
+        asked = {"new_runs": encode_new_runs(transition for transition, _ in children)}
+        unwanted = set(connection.execute(statements.UNWANTED_BIRTHS, asked).scalars())
+        return unwanted | {transition.instance_id for transition, parent in children if parent not in shared}, unwanted
+
+    def _wake(self, connection: Connection, parents: Sequence[str]) -> dict[str, int]:
+        """Raise the versions of open parents whose children have ended; returns these versions."""
+        if not parents:
+            return {}
+        return {row[0]: row[1] for row in connection.execute(statements.WAKE, {"ids": self.ids(parents)})}
+
+    def _cancel(self, connection: Connection, by: str, ids: Sequence[str]) -> set[str]:
+        """Cancel the open children that these ids name, or have, with all that they await; returns who was."""
+        cancelled: set[str] = set()
+        while ids:
+            ids = list(connection.execute(statements.cancel_children(by), {"ids": self.ids(ids)}).scalars())
+            cancelled.update(ids)
+            by = "parent_id"  # from generation to generation
+        return cancelled
+
+    def _write(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
+        """Write the transitions whose guards hold."""
+        new_runs = [transition for transition in transitions if transition.new_run is not None]
+        batch = {
+            "transitions": encode_transitions(transition for transition in transitions if transition.new_run is None),
+            "new_runs": encode_new_runs(new_runs),
+            "events": encode_events(transitions),
+        }
+        winners, now = connection.execute(statements.COMMIT, batch).one()
+        won = set(winners or ())
+        uncreated = [transition for transition in new_runs if transition.instance_id not in won]
+        existing: dict[str, str] = {}
+        rejected: set[str] = set()
+        if uncreated:
+            # Only a new statement sees the rows of a batch that this one has waited for.
+            asked = {"new_runs": encode_new_runs(uncreated)}
+            existing = {row[0]: row[1] for row in connection.execute(statements.KEY_HOLDERS, asked)}
+            rejected = set(connection.execute(statements.ORPHANS, asked).scalars()) - existing.keys()
+        return Written(won, now, existing, rejected)
+
+    def claim(
+        self,
+        connection: Connection,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None,
+        steal: bool,
+        known_code: Sequence[str] | None,
+        rooms: TenantRooms | None,
+        weight_max: int,
+        large: bool,
+    ) -> list[Taken]:
+        """See `Dialect.claim`."""
+        parameters: dict[str, Any] = {
+            "worker_id": worker_id,
+            "limit": limit,
+            "lease_ms": lease_ms,
+            "weight_max": weight_max,
+        }
+        if only is not None:
+            parameters["ids"] = self.ids(only)
+        if known_code is not None:
+            parameters["known_code"] = list(known_code)
+        if rooms is not None:
+            parameters |= {
+                "room": rooms.each,
+                "rooms": orjson.dumps(rooms.of).decode(),
+                "full": [tenant_id for tenant_id, room in rooms.of.items() if not room],
+            }
+        statement = statements.claim(
+            only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None, large=large
+        )
+        rows = connection.execute(statement, parameters)
+        return [Taken(*row) for row in rows]
+
+    def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
+        """See `Dialect.append_external`."""
+        parameters: dict[str, Any] = {
+            "instance_id": event.instance_id,
+            "tenant_id": event.tenant_id,
+            "event_type": event.event_type,
+            "payload": event.payload,
+            "message": event.message,
+            "bytes": len(event.payload.encode()),
+        }
+        if event.ends is not None:
+            return self._end_by_stranger(connection, parameters, event.ends)
+        parameters |= {
+            "key": event.key,
+            "signals_max": signals_max,
+            "bytes_max": event.log_limit.bytes_max,
+            "rows_max": event.log_limit.rows_max,
+        }
+        values = connection.execute(statements.append_external(ends=None), parameters).one_or_none()
+        return None if values is None else instance_row(tuple(values))
+
+    def _end_by_stranger(self, connection: Connection, parameters: dict[str, Any], ends: Status) -> InstanceRow | None:
+        """Close an instance, wake its parent and cancel its children; locks them from the top, as `commit` does."""
+        with self.transaction(connection):
+            asked = {name: parameters[name] for name in ("instance_id", "tenant_id")}
+            parents = list(connection.execute(statements.FAMILY, asked).scalars())
+            if parents:
+                connection.execute(statements.LOCK_PARENTS, {"ids": self.ids(parents)})
+            values = connection.execute(statements.append_external(ends=ends), parameters).one_or_none()
+            if values is None:
+                return None
+            self._wake(connection, parents)
+            self._cancel(connection, "parent_id", [parameters["instance_id"]])
+        return instance_row(tuple(values))
+
+    def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
+        """See `Dialect.load`."""
+        found: dict[str, Loaded] = {}
+        heads = len(INSTANCE_COLUMNS)
+        for values in connection.execute(statements.LOAD, {"ids": self.ids(instance_ids), "after_seq": after_seq}):
+            row = instance_row(values[:heads])
+            found[row.head.instance_id] = Loaded(row, _events(values[heads], values[heads + 1]))
+        return found
+
+    def read_log(
+        self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> list[Event]:
+        """See `Dialect.read_log`."""
+        page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
+        notes, payloads = connection.execute(statements.READ_LOG, page).one()
+        return _events(notes, payloads)
+
+    def give_back_space(self, connection: Connection) -> bool:
+        """Never: autovacuum does that by itself, as far as it can be done without locking a table."""
+        return False
+
+    def compact(self, connection: Connection) -> None:
+        """See `Dialect.compact`. Pages inside a table are kept for new rows; only VACUUM FULL would give them back.
+
+        On a connection of its own: a vacuum takes as long as it takes, and stands in no transaction.
+        """
+        with self.connect(application_name="anabranch purge", settings=_MIGRATING) as unbounded:
+            unbounded.answer_within_s = None
+            for table in metadata.tables:
+                unbounded.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(table)))
+
+    def disk_bytes(self, connection: Connection) -> int:
+        """The whole database, with its indexes."""
+        return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
+
+    def event_list(self, rows: str) -> str:
+        """See `Dialect.event_list`."""
+        return statements.event_list(rows)
+
+    def number_list(self, rows: str) -> str:
+        """See `Dialect.number_list`."""
+        return f"SELECT CAST(json_agg(json_build_array(seq, number)) AS text) FROM ({rows}) AS row"  # noqa: S608  # our own statements
+
+    def locked_turns(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
+        """See `Dialect.locked_turns`: by the parents that they wake and the children that they cancel."""
+        needs = {transition.instance_id: {transition.wakes, *transition.cancels} - {None} for transition in transitions}
+        wanted = sorted({instance_id for ids in needs.values() for instance_id in ids if instance_id is not None})
+        with self.transaction(connection):
+            asked = {"ids": self.ids(wanted)}
+            there = set(connection.execute(statements.EXISTING, asked).scalars())
+            free = set(connection.execute(statements.LOCK_FREE, asked).scalars())
+        return {instance_id for instance_id, ids in needs.items() if ids & (there - free)}
+
+    def external_changes_possible(self, connection: Connection) -> bool:
+        """Always: PostgreSQL has no counter that would rule them out."""
+        return True
+
+    def fault_of(self, error: Exception) -> Fault:
+        """By the class of its SQLSTATE; an error without one is a connection that broke."""
+        state = _sqlstate(error)
+        if state is None:
+            original = error.orig if isinstance(error, DBAPIError) else error
+            return Fault.UNAVAILABLE if isinstance(original, psycopg.OperationalError) else Fault.BUG
+        if state == _LOCK_NOT_AVAILABLE:
+            return Fault.LOCKED
+        if state in _SESSION_LOST:
+            self._lose_sessions(state)
+            return Fault.STALE
+        if state == _PLAN_OUTDATED:
+            return Fault.STALE
+        if state[:2] == _TRY_AGAIN_CLASS:
+            return Fault.TRY_AGAIN
+        if state[:2] in _REFUSED_CLASSES:
+            return Fault.REFUSED
+        return Fault.UNAVAILABLE if state[:2] in _UNAVAILABLE_CLASSES else Fault.BUG
+
+    def is_duplicate(self, error: Exception) -> bool:
+        """True for a primary key or a unique index."""
+        return _sqlstate(error) == _DUPLICATE
+
+    def describe(self, error: Exception) -> str:
+        """The place and the first line of PostgreSQL's words; the rest may repeat what was sent."""
+        words = str(error.orig if isinstance(error, DBAPIError) else error).strip()
+        said = f"{self.place}: {words.splitlines()[0] if words else 'no answer'}"
+        return f"{said} ({self._why_cancelled()})" if _sqlstate(error) == _CANCELLED else said
+
+    def _why_cancelled(self) -> str:
+        ours = f"the engine sets a statement_timeout of {self.timeouts.statement_ms} ms in its own sessions"
+        return (
+            f"{ours}; if this came sooner, the one of the role, the database or a proxy is lower, or somebody cancelled"
+        )
+
+    def _lose_sessions(self, state: str) -> None:
+        """A prepared statement of ours is gone, or another's is there: from now on no session is ours."""
+        if not self._pooled:
+            self._pooled = True
+            log.warning("%s: error %s on a prepared statement: %s", self.place, state, _IS_POOLED)
+
+
+def _events(notes: str | None, payloads: str | None) -> list[Event]:
+    return [] if notes is None or payloads is None else events_from(orjson.loads(notes), payloads)
+
+
+def _driver(connection: Connection) -> BoundedConnection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, BoundedConnection), "our engines make no others"
+    return driver
+
+
+def _backend(connection: Connection) -> int:
+    return int(connection.execute(statements.BACKEND).scalar_one())
+
+
+def _statements(verb: str, settings: Mapping[str, object]) -> str:
+    """All settings in one message to the server."""
+    return "; ".join(f"{verb} {name} = {value}" for name, value in settings.items())
+
+
+def _in_transaction(connection: Connection) -> bool:
+    return _driver(connection).info.transaction_status != TransactionStatus.IDLE
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _sqlstate(error: Exception) -> str | None:
+    return getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlstate", None)

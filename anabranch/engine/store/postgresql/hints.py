@@ -1,0 +1,126 @@
+"""Hints over PostgreSQL: LISTEN on one connection, NOTIFY on another, both outside of every commit.
+
+Made by `open_hint_line`, used by `engine.hints`. A NOTIFY inside a commit would make all commits
+with one wait for each other, so what is said here is said after it. LISTEN needs a connection of
+its own for as long as it listens. Behind a pooler that lends connections by the transaction nobody
+listens; and since one may take the statement and deliver nothing, each new line first listens to itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+import psycopg
+from psycopg import sql
+
+from anabranch.engine.hints.hint_line import Channel, Heard
+from anabranch.engine.store.postgresql.connections import BoundedAsyncConnection
+from anabranch.engine.store.postgresql.dialect import PostgresqlDialect
+from anabranch.errors import StoreUnavailable
+
+# PostgreSQL takes payloads of less than 8,000 bytes: some two hundred ids.
+PAYLOAD_BYTES_MAX = 7_999
+
+# 5 s to hear ourselves: what takes longer would be no faster than polling.
+ECHO_PATIENCE_S = 5.0
+
+# 30 s of silence, then the listening connection is asked whether it is still there: nothing else would show that a
+# proxy has forgotten it.
+SILENCE_S = 30.0
+
+_ECHO = "anabranch_echo"
+
+_NOTIFY = "SELECT pg_notify(channel, payload) FROM unnest(%s::text[], %s::text[]) AS said(channel, payload)"
+
+
+class PostgresqlHintLine:
+    """The channels of one database; connects when it is first used, and anew after a failure."""
+
+    def __init__(self, dialect: PostgresqlDialect) -> None:
+        self._dialect = dialect
+        self._place = dialect.place
+        self._sending: BoundedAsyncConnection | None = None
+
+    async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
+        """See `HintLine.send`: one statement, however many messages it takes."""
+        messages = [(channel, payload) for channel, ids in hints.items() for payload in _payloads(ids)]
+        try:
+            if self._sending is None:
+                self._sending = await self._connect()
+            await self._sending.execute(_NOTIFY, [[m[0].value for m in messages], [m[1] for m in messages]])
+        except (psycopg.Error, OSError) as failure:
+            await self.close()
+            raise StoreUnavailable(f"{self._place}: {failure}") from failure
+        except asyncio.CancelledError:
+            await self.close()  # in the middle of a statement: nobody knows what comes next on it
+            raise
+
+    async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
+        """See `HintLine.listen`."""
+        if self._dialect.pooled:
+            raise StoreUnavailable(f"{self._place}: a pooler lends connections by the transaction, so none can listen")
+        try:
+            async with self._listening(channels) as connection:
+                connected()
+                while True:
+                    async for message in connection.notifies(timeout=SILENCE_S):
+                        if not self._is_ours(message) and message.channel in channels:
+                            heard(Channel(message.channel), message.payload.split())
+                    await connection.execute("SELECT 1")
+        except (psycopg.Error, OSError) as failure:
+            raise StoreUnavailable(f"{self._place}: {failure}") from failure
+
+    async def close(self) -> None:
+        """See `HintLine.close`."""
+        connection, self._sending = self._sending, None
+        if connection is not None:
+            await connection.close()
+
+    # -- within ---------------------------------------------------------------------------
+    def _is_ours(self, message: psycopg.Notify) -> bool:
+        return self._sending is not None and message.pid == self._sending.info.backend_pid
+
+    @asynccontextmanager
+    async def _listening(self, channels: Collection[Channel]) -> AsyncIterator[BoundedAsyncConnection]:
+        """A connection that listens, and has shown that it hears. Raises StoreUnavailable if it does not."""
+        connection = await self._connect()
+        try:
+            for channel in (*channels, _ECHO):
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            word = secrets.token_hex(8)
+            await connection.execute(_NOTIFY, [[_ECHO], [word]])
+            if not await _hears(connection, word):
+                raise StoreUnavailable(f"{self._place}: the connection takes LISTEN and delivers nothing")
+            await connection.execute(sql.SQL("UNLISTEN {}").format(sql.Identifier(_ECHO)))
+            yield connection
+        finally:
+            await connection.close()
+
+    async def _connect(self) -> BoundedAsyncConnection:
+        arguments = {**self._dialect.connect_arguments(), "application_name": "anabranch hints"}
+        connection = await BoundedAsyncConnection.connect(autocommit=True, **arguments)
+        connection.answer_within_s = self._dialect.timeouts.client_s
+        return connection
+
+
+async def _hears(connection: BoundedAsyncConnection, word: str) -> bool:
+    async with aclosing(connection.notifies(timeout=ECHO_PATIENCE_S)) as messages:
+        async for message in messages:
+            if message.payload == word:
+                return True
+    return False
+
+
+def _payloads(instance_ids: Collection[str]) -> Iterator[str]:
+    """The ids, parted by spaces, in as few messages as they fit into."""
+    payload = ""
+    for instance_id in sorted(instance_ids):
+        longer = f"{payload} {instance_id}" if payload else instance_id
+        if len(longer.encode()) > PAYLOAD_BYTES_MAX:
+            yield payload
+            longer = instance_id
+        payload = longer
+    yield payload

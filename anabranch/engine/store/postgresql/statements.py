@@ -1,0 +1,358 @@
+"""The statements that only PostgreSQL has, each with its locking and the index it relies on.
+
+Executed by `postgresql`. Every one is a whole transaction in autocommit, one round trip, unless parents
+and children are concerned.
+"""
+
+# Statements are put together from this package's own column names and conditions; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+from functools import cache
+
+from sqlalchemy import TextClause, text
+
+from anabranch.engine.ports import CODE_GRACE_MS
+from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
+from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
+from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
+from anabranch.engine.store.sql.statements import IS_WHOLE, LOG_WEIGHT, SIGNALS_KEPT
+
+# floor, not round: a timer must not fire in the half millisecond before it is due.
+NOW_MS = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)"
+
+_COLUMNS = ", ".join(INSTANCE_COLUMNS)
+_WRITTEN_AT_BIRTH = ", ".join(name for name in INSTANCE_COLUMNS if name != "completed_at")
+_NOTE = ", ".join(EVENT_NOTE_COLUMNS)
+_SEPARATOR = f"chr({ord(PAYLOAD_SEPARATOR)})"
+
+NOW = text(f"SELECT {NOW_MS}")
+"""The server's clock."""
+
+BACKEND = text("SELECT pg_backend_pid()")
+"""The number of the process that answers."""
+
+IS_READ_ONLY = text("SELECT current_setting('transaction_read_only')")
+"""Whether a transaction that begins now may write: not on a standby, nor on a database that was made read-only."""
+
+OLDEST_WRITER = text("""
+    SELECT CAST(floor(extract(epoch FROM least(clock_timestamp(), min(xact_start))) * 1000) AS bigint)
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+""")
+"""When the oldest transaction began that has written and is not over; now, if there is none.
+
+A process that was stopped between two statements holds one open for as long as it likes.
+"""
+
+COMMIT = text(f"""
+    WITH transition AS (
+        SELECT * FROM json_to_recordset(CAST(:transitions AS json)) AS t(
+            instance_id uuid, expected_version integer, held_by text, first_seq integer, events integer,
+            bytes bigint, status text, ends boolean, releases boolean, available_at bigint, not_before bigint,
+            started_at bigint)
+    ), locked AS (
+        SELECT transition.* FROM transition CROSS JOIN LATERAL (
+            SELECT 1 FROM workflow_instances AS i
+            WHERE i.instance_id = transition.instance_id AND i.version = transition.expected_version
+              AND i.worker_id IS NOT DISTINCT FROM transition.held_by AND i.{IS_OPEN}
+              AND (transition.first_seq IS NULL OR i.last_seq + 1 = transition.first_seq)
+              AND (transition.not_before IS NULL OR transition.not_before <= {NOW_MS})
+            FOR UPDATE SKIP LOCKED) AS guard
+    ), moved AS (
+        UPDATE workflow_instances AS i SET
+            version = i.version + 1,
+            last_seq = i.last_seq + locked.events,
+            log_bytes = i.log_bytes + locked.bytes,
+            status = locked.status,
+            worker_id = CASE WHEN locked.releases THEN NULL ELSE i.worker_id END,
+            available_at = CASE WHEN locked.releases THEN locked.available_at
+                                ELSE coalesce(locked.available_at, i.available_at) END,
+            started_at = coalesce(i.started_at, locked.started_at),
+            completed_at = CASE WHEN locked.ends THEN {NOW_MS} END
+        FROM locked WHERE i.instance_id = locked.instance_id
+        RETURNING i.instance_id
+    ), new_run AS (
+        SELECT * FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
+            instance_id uuid, tenant_id text, workflow_id uuid, workflow_name text, workflow_version integer,
+            kind text, test boolean, status text, version integer, last_seq integer, worker_id text,
+            available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
+            parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
+            parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, ends boolean, only_newest boolean)
+    ), living AS (
+        SELECT wanted.workflow_id, guard.newest_version
+        FROM (SELECT DISTINCT workflow_id FROM new_run ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
+            SELECT newest_version FROM workflows AS w WHERE w.workflow_id = wanted.workflow_id AND w.deleted_at IS NULL
+            FOR KEY SHARE SKIP LOCKED) AS guard
+    ), created AS (
+        INSERT INTO workflow_instances ({_WRITTEN_AT_BIRTH}, completed_at)
+        SELECT {_WRITTEN_AT_BIRTH}, CASE WHEN ends THEN {NOW_MS} END
+        FROM new_run
+        WHERE workflow_id IS NULL
+           OR (NOT only_newest AND workflow_id IN (SELECT workflow_id FROM living)) IS TRUE
+           OR (only_newest AND (workflow_id, workflow_version) IN (SELECT workflow_id, newest_version FROM living))
+              IS TRUE
+        ORDER BY tenant_id, workflow_name, idempotency_key
+        ON CONFLICT DO NOTHING
+        RETURNING instance_id
+    ), winner AS (
+        SELECT instance_id FROM moved UNION ALL SELECT instance_id FROM created
+    ), logged AS (
+        INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, node_status, next_handle,
+            output_variable, payload, error_message, node_attempt, created_at, arguments)
+        SELECT instance_id, seq, node_id, scope, event_type, node_status, next_handle, output_variable,
+            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at, arguments
+        FROM json_to_recordset(CAST(:events AS json)) AS e(
+            instance_id uuid, seq integer, node_id text, scope text, event_type text, node_status text,
+            next_handle text, output_variable text, payload json, error_message text, node_attempt integer,
+            created_at bigint, arguments text)
+        WHERE (instance_id IN (SELECT instance_id FROM winner)) IS TRUE
+    )
+    SELECT CAST(array_agg(instance_id) AS text[]), {NOW_MS} FROM winner
+""")
+"""A whole batch: lock whoever still matches, move them, insert the new ones, log the winners' events.
+
+Locks rows in the order in which the transitions are offered (by id) and skips those that are locked,
+so that it never waits for another commit; the lock step repeats no join, its LATERAL keeps
+both the order and the lookup by primary key. Births are inserted in the order of their keys,
+because a key that another batch is just inserting is waited for. Their workflows are locked
+against being deleted, which creations share among themselves and with a saver; one that is just
+being deleted is skipped like a locked row, so no commit waits for a delete; with `only_newest` a creation's
+must stand at its version. `IS TRUE` keeps the planner
+from turning the membership test into a join: a hashed set is faster than the nested loop that
+the committing connections are held to. A payload that is the JSON value null arrives as an SQL NULL.
+"""
+
+KEY_HOLDERS = text("""
+    SELECT b.instance_id, i.instance_id
+    FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
+        instance_id uuid, tenant_id text, workflow_name text, idempotency_key text)
+    JOIN workflow_instances AS i ON i.tenant_id = b.tenant_id AND i.workflow_name = b.workflow_name
+        AND i.idempotency_key = b.idempotency_key AND i.idempotency_key IS NOT NULL
+""")
+"""Who has the idempotency keys of creations that did not win. Uses ux_instance_idempotency."""
+
+ORPHANS = text("""
+    SELECT b.instance_id
+    FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
+        instance_id uuid, workflow_id uuid, workflow_version integer, only_newest boolean)
+    WHERE b.workflow_id IS NOT NULL
+      AND NOT EXISTS (
+          SELECT 1 FROM workflows AS w
+          WHERE w.workflow_id = b.workflow_id AND w.deleted_at IS NULL
+            AND (NOT b.only_newest OR w.newest_version = b.workflow_version))
+      AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
+""")
+"""Births that did not win whose workflow is gone or has moved on, unless they happened. Uses the primary keys."""
+
+LOCK_PARENTS = text("""
+    SELECT 1 FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[])) ORDER BY instance_id FOR UPDATE
+""")
+"""Wait for the parents that are about to be woken, before anything else of the batch is locked.
+
+Whoever ends a parent locks it first and then its children; so does whoever ends a child, or the
+two would wait for each other crosswise.
+"""
+
+EXISTING = text("SELECT instance_id FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[]))")
+"""Which of these are there. Uses the primary key."""
+
+LOCK_FREE = text("""
+    SELECT instance_id FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[]))
+    ORDER BY instance_id FOR UPDATE SKIP LOCKED
+""")
+"""Which of these nobody else has locked. Waits for nobody, uses the primary key."""
+
+SHARE_PARENTS = text(f"""
+    SELECT instance_id FROM workflow_instances
+    WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {IS_OPEN} ORDER BY instance_id FOR SHARE SKIP LOCKED
+""")
+"""The open ones among the parents of new runs, locked against any transition until the new runs are committed."""
+
+UNWANTED_BIRTHS = text(f"""
+    SELECT b.instance_id
+    FROM json_to_recordset(CAST(:new_runs AS json)) AS b(
+        instance_id uuid, parent_id uuid, parent_node_id text, parent_scope text)
+    WHERE b.parent_id IS NOT NULL
+      AND (NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.parent_id AND p.{IS_OPEN})
+           OR EXISTS (SELECT 1 FROM workflow_instance_logs AS l
+                      WHERE l.instance_id = b.parent_id AND l.node_id = b.parent_node_id
+                        AND l.scope = b.parent_scope AND l.{IS_ENDING}))
+      AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
+""")
+"""Births whose parent has ended, or whose parent's activation has, unless they were created earlier.
+
+A statement of its own after SHARE_PARENTS: its snapshot has every transition that these waited out.
+Uses the primary keys and ux_log_ending.
+"""
+
+WAKE = text(f"""
+    UPDATE workflow_instances SET version = version + 1,
+        available_at = CASE WHEN worker_id IS NULL THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS})
+                            ELSE available_at END
+    WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {IS_OPEN}
+    RETURNING instance_id, version
+""")
+"""Let these parents, locked already, be looked at, because a child of theirs has ended; their versions now."""
+
+ENDED_CHILDREN = text(f"""
+    SELECT asked.instance_id, i.status, l.payload
+    FROM unnest(CAST(:ids AS uuid[])) AS asked(instance_id)
+    LEFT JOIN workflow_instances AS i ON i.instance_id = asked.instance_id
+    LEFT JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = i.last_seq
+    WHERE i.instance_id IS NULL OR NOT i.{IS_OPEN}
+""")
+"""See `Dialect.ended_children`. Uses both primary keys."""
+
+FAMILY = text("""
+    SELECT parent_id FROM workflow_instances
+    WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND parent_waits
+""")
+"""The parent that awaits an instance, if one does; that never changes."""
+
+LOAD = text(f"""
+    SELECT {", ".join(f"i.{name}" for name in INSTANCE_COLUMNS)}, log.notes, log.payloads
+    FROM workflow_instances AS i CROSS JOIN LATERAL (
+        SELECT CAST(json_agg(json_build_array({_NOTE}) ORDER BY seq) AS text) AS notes,
+               string_agg(CAST(payload AS text), {_SEPARATOR} ORDER BY seq) AS payloads
+        FROM workflow_instance_logs AS l
+        WHERE {IS_WHOLE} AND l.instance_id = i.instance_id AND l.seq > :after_seq) AS log
+    WHERE i.instance_id = ANY(CAST(:ids AS uuid[]))
+""")
+"""Rows with their logs, both from the statement's one snapshot. Uses both primary keys."""
+
+
+def event_list(rows: str) -> str:
+    """The log rows of a SELECT as one row, in seq order: notes in JSON, payloads joined."""
+    return f"""
+        SELECT CAST(json_agg(json_build_array({_NOTE}) ORDER BY seq) AS text),
+               string_agg(CAST(payload AS text), {_SEPARATOR} ORDER BY seq)
+        FROM ({rows}) AS page
+    """
+
+
+READ_LOG = text(
+    event_list("""
+        SELECT * FROM workflow_instance_logs
+        WHERE instance_id = :instance_id AND seq > :after_seq AND seq <= (
+            SELECT max(seq) FROM (
+                SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before FROM (
+                    SELECT seq, octet_length(CAST(payload AS text)) AS size FROM workflow_instance_logs
+                    WHERE instance_id = :instance_id AND seq > :after_seq ORDER BY seq LIMIT :limit) AS part
+            ) AS sized WHERE before < :bytes_max)
+    """)
+)
+"""One page of a log, in seq order; it ends early where its payloads have enough bytes. Uses the primary key."""
+
+
+@cache
+def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
+    """Give open, due instances (with `steal` also held ones) to a worker, longest overdue first, up to a weight.
+
+    Uses ix_instance_available, or the primary key and ix_instance_root when only some families are asked for. Skips
+    rows that another claim or a commit holds locked. With `rooms` it takes no more of a tenant than there is room for;
+    the other rows that it found are unlocked again. The version rises although no event is appended: a worker that lost
+    its lease without knowing must lose its next commit too.
+    """
+    due = f"available_at <= {NOW_MS}" + (" OR worker_id IS NOT NULL" if steal else "")
+    among = "AND (instance_id = ANY(CAST(:ids AS uuid[])) OR root_id = ANY(CAST(:ids AS uuid[])))" if only else ""
+    if knows:
+        mine = "workflow_name || ':' || workflow_version = ANY(CAST(:known_code AS text[]))"
+        among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= {NOW_MS} - {CODE_GRACE_MS})"
+    if not large:
+        among += f" AND {IS_WHOLE}"
+    within = "TRUE"
+    if rooms:
+        among += " AND tenant_id <> ALL(CAST(:full AS text[]))"
+        within = "of_tenant <= coalesce(CAST(CAST(:rooms AS json) ->> tenant_id AS integer), :room)"
+    return text(f"""
+        WITH found AS (
+            SELECT instance_id, tenant_id, available_at, {LOG_WEIGHT} AS weight,
+                CASE WHEN worker_id <> :worker_id AND available_at <= {NOW_MS} THEN available_at END AS lapsed_at
+            FROM workflow_instances
+            WHERE {IS_OPEN} AND ({due}) {among}
+            ORDER BY available_at, instance_id LIMIT :limit FOR UPDATE SKIP LOCKED
+        ), due AS (
+            SELECT * FROM (
+                SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, instance_id) AS of_tenant
+                FROM found) AS numbered
+            WHERE {within}
+        ), chosen AS (
+            SELECT * FROM (
+                SELECT *, sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before FROM due) AS weighed
+            WHERE before < :weight_max
+        ), taken AS (
+            UPDATE workflow_instances AS i
+            SET version = i.version + 1, worker_id = :worker_id, available_at = {NOW_MS} + :lease_ms
+            FROM chosen WHERE i.instance_id = chosen.instance_id
+        )
+        SELECT instance_id, lapsed_at FROM chosen ORDER BY available_at, instance_id
+    """)
+
+
+@cache
+def append_external(*, ends: Status | None) -> TextClause:
+    """Append an event to an open instance whoever holds it; returns its row, or nothing.
+
+    Waits for the row's lock, so it cannot starve. A signal (it does not end the run) whose key is in the
+    log already, that meets too many kept ones, or that the log has no room for, moves nothing; kept ones are only
+    counted where the log is long enough to hold that many. The same key sent twice at once is refused by
+    ux_log_signal_key. Uses the primary keys.
+    """
+    if ends:
+        change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}"
+        condition = ""
+    else:
+        change = f"""
+            available_at = CASE WHEN worker_id IS NULL THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS})
+                                ELSE available_at END"""
+        condition = f"""
+            AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
+                            WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
+            AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)
+            AND log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"""
+    return text(f"""
+        WITH moved AS (
+            UPDATE workflow_instances
+            SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes, {change}
+            WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND {IS_OPEN} {condition}
+            RETURNING {_COLUMNS}
+        ), logged AS (
+            INSERT INTO workflow_instance_logs
+                (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at)
+            SELECT instance_id, last_seq, '', '', :event_type, CAST(:payload AS json), :message, 0, {NOW_MS} FROM moved
+        )
+        SELECT {_COLUMNS} FROM moved
+    """)
+
+
+@cache
+def cancel_children(by: str) -> TextClause:
+    """Cancel the open children that these ids name (`by` "instance_id") or have ("parent_id"); which they were.
+
+    Waits for their locks. One generation only: what a child has started while its row was waited
+    for, only the next statement sees. Uses the primary key or ix_instance_parent.
+    """
+    return text(f"""
+        WITH to_cancel AS (
+            SELECT instance_id FROM workflow_instances
+            WHERE {by} = ANY(CAST(:ids AS uuid[])) AND parent_waits AND {IS_OPEN}
+            ORDER BY instance_id FOR UPDATE
+        ), moved AS (
+            UPDATE workflow_instances AS i SET version = i.version + 1, last_seq = i.last_seq + 1,
+                log_bytes = i.log_bytes + {REASON_BYTES}, status = 'CANCELLED', worker_id = NULL,
+                available_at = NULL, completed_at = {NOW_MS}
+            FROM to_cancel WHERE i.instance_id = to_cancel.instance_id
+            RETURNING i.instance_id, i.last_seq, i.parent_id
+        ), logged AS (
+            INSERT INTO workflow_instance_logs
+                (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
+            SELECT instance_id, last_seq, '', '', 'INSTANCE_CANCELLED',
+                to_json('{REASON_BEGINS}' || CAST(parent_id AS text) || '{REASON_ENDS}'), 0, {NOW_MS}
+            FROM moved
+        )
+        SELECT instance_id FROM moved
+    """)

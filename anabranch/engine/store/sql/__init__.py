@@ -1,0 +1,1 @@
+"""What every SQL store shares: statements, rows, and the store itself."""

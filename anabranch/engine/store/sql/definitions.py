@@ -1,0 +1,322 @@
+"""Definitions: workflows, their names and their immutable, numbered versions.
+
+The part of a store that saves and finds workflows; `state_manager.SqlStore` inherits it.
+Versions are never changed and never removed: an ended run stays readable with the definition
+that it was pinned to. A deleted workflow only gives up its name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection
+
+from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
+from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
+from anabranch.engine.store.audit import record_audit_event
+from anabranch.engine.store.sql import statements
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.reads import is_uuid
+from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
+
+
+class Definitions(SqlComponent):
+    """The half of `ports.Store` that keeps definitions."""
+
+    async def save_workflow(
+        self,
+        *,
+        tenant_id: str,
+        name: str,
+        title: str | None,
+        definition: Mapping[str, Any],
+        kind: str = "drawn",
+        workflow_id: str | None = None,
+        expected_version: int | None = None,
+        actor: str | None = None,
+    ) -> WorkflowVersion:
+        """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
+
+        Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
+        """
+        if workflow_id is not None and not is_uuid(workflow_id):
+            raise _absent(workflow_id)
+        # Through text and back: what is given to the caller shares nothing with what was given by it.
+        text = orjson.dumps(definition)
+        wanted = WorkflowVersion(
+            workflow_id=workflow_id or str(uuid.uuid4()),
+            tenant_id=tenant_id,
+            name=name,
+            title=title,
+            kind=kind,
+            version=1,
+            definition=orjson.loads(text),
+            created_at=0,
+            updated_at=0,
+        )
+        try:
+            if workflow_id is None:
+                return await self.write(lambda connection: self._create(connection, wanted, text, actor))
+            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version, actor))
+        except DuplicateRefused:
+            raise NameTaken(f"another workflow is already named {name}") from None
+
+    async def get_workflow(
+        self, *, tenant_id: str, workflow: str, version: int | None = None
+    ) -> WorkflowVersion | None:
+        """By id or name; the newest version unless one is named."""
+
+        def find(connection: Connection) -> WorkflowVersion | None:
+            if is_uuid(workflow):
+                found = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow, version=version)
+                found = found or _find_live(
+                    connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow, version=version
+                )
+                if found is not None:
+                    return found
+            own = _find_live(connection, tenant_id=tenant_id, name=workflow, version=version)
+            return own or _find_code(connection, tenant_id=tenant_id, name=workflow, version=version)
+
+        return await self.read(find)
+
+    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """Note what a worker can run: a version of a coded workflow, with the options that it is declared with now."""
+        text = orjson.dumps(definition).decode()
+
+        def register(connection: Connection) -> WorkflowVersion:
+            with self.dialect.transaction(connection):
+                return _register(connection, name, version, text, now=self.dialect.now(connection))
+
+        try:
+            return await self.write(register)
+        except DuplicateRefused:  # another worker has registered it at the same moment: now it is there
+            return await self.write(register)
+
+    async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
+        """The pinned version of an instance, also after the workflow was deleted while runs remain readable."""
+        if not is_uuid(workflow_id):
+            return None
+        query = statements.pinned_version(workflow_id=workflow_id, version=version)
+        values = await self.read(lambda connection: connection.execute(query).one_or_none())
+        return None if values is None else _version(values)
+
+    async def list_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
+    ) -> list[WorkflowEntry]:
+        """The newest version of each, by name, strictly after that one."""
+        query = statements.newest_versions(
+            tenant_id=tenant_id, limit=limit, after=after, with_definitions=with_definitions
+        )
+        rows = await self.read(lambda connection: connection.execute(query).all())
+        return [_entry(row) for row in rows]
+
+    async def list_versions(
+        self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
+    ) -> list[WorkflowEntry]:
+        """The versions of one that is not deleted, newest first, strictly before that one."""
+        if not is_uuid(workflow_id):
+            return []
+        query = statements.versions_of(tenant_id=tenant_id, workflow_id=workflow_id, limit=limit, before=before)
+        rows = await self.read(lambda connection: connection.execute(query).all())
+        return [_entry(row) for row in rows]
+
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Free the name; nothing is created any more. Raises NotFound; without `force` WorkflowHasRuns too."""
+        if not is_uuid(workflow_id):
+            raise _absent(workflow_id)
+
+        def delete(connection: Connection) -> None:
+            with self.dialect.transaction(connection):
+                newest = _lock(connection, tenant_id, workflow_id, against_new_runs=True)
+                runs = {"workflow_id": workflow_id}
+                if not force and connection.execute(statements.OPEN_RUN_OF_WORKFLOW, runs).first() is not None:
+                    raise WorkflowHasRuns(f"workflow {newest.name} has open runs")
+                now = self.dialect.now(connection)
+                connection.execute(statements.update_workflow(workflow_id=workflow_id, deleted_at=now))
+                _record(connection, actor, "workflow.deleted", newest, now=now)
+
+        await self.write(delete)
+
+    async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
+        """(tenant_id, instance_id) of open runs of deleted workflows, or of this one if it is deleted."""
+        query = statements.runs_of_deleted_workflows(of_one=workflow_id is not None)
+        asked = {"limit": limit} if workflow_id is None else {"limit": limit, "workflow_id": workflow_id}
+        rows = await self.read(lambda connection: connection.execute(query, asked).all())
+        return [(tenant_id, instance_id) for tenant_id, instance_id in rows]
+
+    def _create(
+        self, connection: Connection, wanted: WorkflowVersion, text: bytes, actor: str | None
+    ) -> WorkflowVersion:
+        with self.dialect.transaction(connection):
+            _refuse_name_of_code(connection, wanted)
+            now = self.dialect.now(connection)
+            connection.execute(
+                statements.insert_workflow(
+                    workflow_id=wanted.workflow_id,
+                    tenant_id=wanted.tenant_id,
+                    name=wanted.name,
+                    newest_version=1,
+                    created_at=now,
+                )
+            )
+            saved = _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+            _record(connection, actor, "workflow.saved", saved, now=now)
+            return saved
+
+    def _advance(
+        self,
+        connection: Connection,
+        wanted: WorkflowVersion,
+        text: bytes,
+        expected_version: int | None,
+        actor: str | None,
+    ) -> WorkflowVersion:
+        with self.dialect.transaction(connection):
+            newest = _lock(connection, wanted.tenant_id, wanted.workflow_id, against_new_runs=False)
+            if expected_version is not None and newest.version != expected_version:
+                raise VersionMismatch(f"workflow {newest.name} is at version {newest.version}, not {expected_version}")
+            same_head = (newest.name, newest.title, newest.kind) == (wanted.name, wanted.title, wanted.kind)
+            if same_head and orjson.dumps(newest.definition) == text:
+                return newest
+            if newest.name != wanted.name:
+                _refuse_name_of_code(connection, wanted)
+            version = newest.version + 1
+            connection.execute(
+                statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
+            )
+            now = self.dialect.now(connection)
+            saved = _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+            _record(connection, actor, "workflow.saved", saved, now=now)
+            return saved
+
+
+def _write_version(
+    connection: Connection, wanted: WorkflowVersion, text: bytes, *, version: int, created_at: int, now: int
+) -> WorkflowVersion:
+    connection.execute(
+        statements.insert_version(
+            workflow_id=wanted.workflow_id,
+            version=version,
+            name=wanted.name,
+            kind=wanted.kind,
+            title=wanted.title,
+            definition=text.decode(),
+            created_at=now,
+        )
+    )
+    return WorkflowVersion(
+        wanted.workflow_id,
+        wanted.tenant_id,
+        wanted.name,
+        wanted.title,
+        wanted.kind,
+        version,
+        wanted.definition,
+        created_at,
+        now,
+    )
+
+
+def _record(connection: Connection, actor: str | None, action: str, workflow: WorkflowVersion, *, now: int) -> None:
+    record_audit_event(
+        connection,
+        actor,
+        action,
+        tenant_id=workflow.tenant_id,
+        target=workflow.workflow_id,
+        details={"name": workflow.name, "version": workflow.version},
+        now=now,
+    )
+
+
+def _lock(connection: Connection, tenant_id: str, workflow_id: str, *, against_new_runs: bool) -> WorkflowVersion:
+    """The newest version of a live workflow that nobody else can move until the transaction ends."""
+    lock = statements.lock_workflow(tenant_id=tenant_id, workflow_id=workflow_id, against_new_runs=against_new_runs)
+    if connection.execute(lock).one_or_none() is None:
+        raise _absent(workflow_id)
+    # Read only now: a saver that was waited for has moved the number since the lock was asked for.
+    newest = _find_live(connection, tenant_id=tenant_id, workflow_id=workflow_id)
+    assert newest is not None, "a locked workflow has its newest version"
+    return newest
+
+
+def _find_live(
+    connection: Connection,
+    *,
+    tenant_id: str,
+    workflow_id: str | None = None,
+    name: str | None = None,
+    version: int | None = None,
+) -> WorkflowVersion | None:
+    query = statements.live_version(tenant_id=tenant_id, workflow_id=workflow_id, name=name, version=version)
+    values = connection.execute(query).one_or_none()
+    return None if values is None else _version(values)
+
+
+def _find_code(connection: Connection, *, tenant_id: str, name: str, version: int | None) -> WorkflowVersion | None:
+    query = statements.live_code(tenant_id=tenant_id, name=name, version=version)
+    values = connection.execute(query).one_or_none()
+    return None if values is None else _version(values)
+
+
+def _refuse_name_of_code(connection: Connection, wanted: WorkflowVersion) -> None:
+    """Names of coded workflows are nobody's to take, whichever worker runs them."""
+    if _find_live(connection, tenant_id=CODED_TENANT_ID, name=wanted.name) is not None:
+        raise NameTaken(f"{wanted.name} is the name of a coded workflow, which every tenant sees")
+
+
+def _register(connection: Connection, name: str, version: int, text: str, *, now: int) -> WorkflowVersion:
+    newest = _find_live(connection, tenant_id=CODED_TENANT_ID, name=name)
+    workflow_id = str(uuid.uuid4()) if newest is None else newest.workflow_id
+    known = None
+    if newest is None:
+        connection.execute(
+            statements.insert_workflow(
+                workflow_id=workflow_id, tenant_id=CODED_TENANT_ID, name=name, newest_version=version, created_at=now
+            )
+        )
+    else:
+        newest = _lock(connection, CODED_TENANT_ID, workflow_id, against_new_runs=False)
+        known = _find_live(connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow_id, version=version)
+    if known is None:
+        connection.execute(
+            statements.insert_version(
+                workflow_id=workflow_id,
+                version=version,
+                name=name,
+                kind=CODED_KIND,
+                title=None,
+                definition=text,
+                created_at=now,
+            )
+        )
+    elif orjson.dumps(known.definition).decode() != text:
+        connection.execute(statements.update_version(workflow_id=workflow_id, version=version, definition=text))
+    if newest is not None and newest.version < version:
+        connection.execute(statements.update_workflow(workflow_id=workflow_id, newest_version=version))
+    registered = _find_live(connection, tenant_id=CODED_TENANT_ID, workflow_id=workflow_id, version=version)
+    assert registered is not None, "it has just been written"
+    return registered
+
+
+def _version(values: Sequence[Any]) -> WorkflowVersion:
+    workflow_id, tenant_id, name, title, kind, version, definition, created_at, updated_at = values
+    return WorkflowVersion(
+        workflow_id, tenant_id, name, title, kind, version, orjson.loads(definition), created_at, updated_at
+    )
+
+
+def _entry(values: Sequence[Any]) -> WorkflowEntry:
+    workflow_id, _, name, title, kind, version, definition, created_at, updated_at = values
+    graph = None if definition is None else orjson.loads(definition)
+    return WorkflowEntry(workflow_id, name, title, kind, version, created_at, updated_at, graph)
+
+
+def _absent(workflow_id: str) -> NotFound:
+    return NotFound(f"there is no workflow {workflow_id}")

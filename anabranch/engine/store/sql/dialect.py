@@ -1,0 +1,204 @@
+"""What differs between PostgreSQL and SQLite, by name.
+
+`state_manager`, `inquiries` and `definitions` are written against this protocol; `sqlite` and
+`postgresql` are the two that exist. A method given a connection is called in the thread that
+owns it, is one whole transaction, and leaves nothing behind when it raises: it may be called
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlalchemy import Connection, Engine, TextClause
+
+from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Transition
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.input_filters import WantedInput
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.store.sql.faults import Fault
+
+# 10 s: more than a clock is set back by in one step, and than lies between the begin of a transaction and its
+# report of it; little enough that what ended since is counted at every look.
+ENDS_SETTLE_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one commit did: who won, when by the database's clock, and the rest of `transition.Outcome`."""
+
+    won: set[str]
+    now: int
+    existing: dict[str, str]
+    rejected: set[str]
+    woken: dict[str, int] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One row of a claim, and when the lease of another worker on it had run out; None if none had."""
+
+    instance_id: str
+    lapsed_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalEvent:
+    """An event that is appended whoever holds the instance; `ends` closes it in that status.
+
+    A signal that is `awaited` will be consumed at once: the limit of unconsumed ones does not hold it off.
+    """
+
+    tenant_id: str
+    instance_id: str
+    event_type: str
+    payload: str
+    key: str | None = None
+    ends: Status | None = None
+    message: str | None = None
+    """The error's, where it ends with one."""
+    awaited: bool = False
+    log_limit: LogLimit = LOG_LIMIT
+
+
+class Dialect(Protocol):
+    """One kind of database."""
+
+    commits_in_flight_max: int
+    """How many commits may be under way at once, each on its own connection."""
+
+    reading_lanes: int
+    """How many connections there are for what reads, and for what writes without ever waiting for a lock."""
+
+    writing_lanes: int
+    """How many connections there are for what writes, is no commit and may wait for a lock; 0: the database has one
+    writer at a time, so whatever writes must use the commit lanes."""
+
+    among_ids: str
+    """The condition that `instance_id` is one of the parameter `ids`."""
+
+    ended_children: TextClause
+    """Selects id, status and last payload of those of the parameter `ids` that are not open; of what is not there
+    only the id."""
+
+    given_rows: str
+    """What to select from to have the rows of the parameter `given`, a JSON list of lists: each is `p.value`."""
+
+    payload_size: str
+    """How many bytes the payload of a log row `l` has."""
+
+    row_lock: str
+    """The words that make a SELECT lock what it finds and leave out what others have locked; empty where whoever
+    writes is alone anyway."""
+
+    is_remote: bool
+    """True: an absent database may come up by itself, so a start waits for it."""
+
+    place: str
+    """Where the database is, for messages: never with a password."""
+
+    def engine(self, *, commits: bool) -> Engine:
+        """Opens connections; those for commits have what the commit statement needs."""
+
+    def apply_outcome(self, connection: Connection) -> bool:
+        """Find out about the database what the URL does not say; called once, before anything else.
+
+        True: from now on connections are made in another way, so those that there are should be replaced.
+        """
+
+    def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
+        """Around each call of a lane: what every transaction needs and its connection may not have kept."""
+
+    def migration(self, connection: Connection) -> AbstractContextManager[None]:
+        """A transaction for a migration, as long as it may take; keeps other migrators out until it ends."""
+
+    def sever(self, connection: Connection) -> None:
+        """Wake whoever waits for the database on this connection, by an error. Any thread may ask; waits for nobody."""
+
+    def check_writable(self, connection: Connection) -> None:
+        """Return if a commit on this connection would get through; raises DatabaseAway or the driver's error."""
+
+    def transaction(self, connection: Connection) -> AbstractContextManager[None]:
+        """A transaction around several statements that write."""
+
+    def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
+        """A transaction in which several statements read the same moment."""
+
+    def ids(self, instance_ids: Sequence[str]) -> str:
+        """The parameter for `among_ids`; what is no id of this database is left out."""
+
+    def now(self, connection: Connection) -> int:
+        """The database's clock (ms)."""
+
+    def settled_until(self, connection: Connection) -> int:
+        """Until when (ms) everything has ended that ever will: no later commit brings an earlier `completed_at`.
+
+        Asked within `transaction`.
+        """
+
+    def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """That the input of a run has one of these values at this path; `number` tells several filters apart."""
+
+    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
+        """Advance and give creation, in one transaction; `transitions` come in id order."""
+
+    def claim(
+        self,
+        connection: Connection,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None,
+        steal: bool,
+        known_code: Sequence[str] | None,
+        rooms: TenantRooms | None,
+        weight_max: int,
+        large: bool,
+    ) -> list[Taken]:
+        """Raise the version of due instances and give them to the worker."""
+
+    def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
+        """Append to an open instance; the row after it, or None if nothing was written, for whatever reason."""
+
+    def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
+        """Rows and their events, each pair from one snapshot."""
+
+    def read_log(
+        self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> list[Event]:
+        """A page of one log: no further event once their payloads have `bytes_max`."""
+
+    def give_back_space(self, connection: Connection) -> bool:
+        """Give some free pages back to the file system, in a short transaction; True if there are more."""
+
+    def compact(self, connection: Connection) -> None:
+        """Give all of them back, however long that takes and whoever waits for it."""
+
+    def disk_bytes(self, connection: Connection) -> int:
+        """How much of the disk the database takes."""
+
+    def event_list(self, rows: str) -> str:
+        """The statement that answers with the log rows of a SELECT as `rows.events_from` takes them, in seq order."""
+
+    def number_list(self, rows: str) -> str:
+        """The statement that answers with the rows (seq, number) of a SELECT as one JSON list."""
+
+    def locked_turns(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
+        """Which of these transitions need a row that somebody else has locked at this moment; locks nothing."""
+
+    def external_changes_possible(self, connection: Connection) -> bool:
+        """False if certainly no other connection wrote since this was last asked, on the same connection."""
+
+    def fault_of(self, error: Exception) -> Fault:
+        """What an error of the driver means."""
+
+    def is_duplicate(self, error: Exception) -> bool:
+        """True if it is a unique index that refused."""
+
+    def describe(self, error: Exception) -> str:
+        """One line: which database, where, and its own words for what is wrong."""

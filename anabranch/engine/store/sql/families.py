@@ -1,0 +1,57 @@
+"""What a transition means for the parent and the children of its instance: words that every store shares.
+
+Pure. Called by the dialects and by the memory database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from anabranch.engine.ports import Transition
+from anabranch.engine.rules.transitions import concerns_family
+
+REASON_BEGINS = "its parent, run "
+REASON_ENDS = ", does not wait for it any more"
+
+
+# The reason as JSON, with quotation marks around it, and an id of 36 characters in it.
+REASON_BYTES = len(REASON_BEGINS) + 36 + len(REASON_ENDS) + 2
+
+
+def cancel_reason(parent_id: str | None) -> str:
+    """Why a child is cancelled that nobody cancelled by itself."""
+    return f"{REASON_BEGINS}{parent_id}{REASON_ENDS}"
+
+
+def created_children(transitions: Iterable[Transition]) -> list[tuple[Transition, str]]:
+    """The creations that have a parent, with it."""
+    new_runs = (
+        (transition, transition.new_run.parent_id) for transition in transitions if transition.new_run is not None
+    )
+    return [(transition, parent_id) for transition, parent_id in new_runs if parent_id is not None]
+
+
+def woken_parents(transitions: Iterable[Transition], won: set[str]) -> list[str]:
+    """The parents that await what has ended with the transitions that won, in id order."""
+    return sorted(
+        {
+            transition.wakes
+            for transition in transitions
+            if transition.wakes is not None and transition.instance_id in won
+        }
+    )
+
+
+def cancelled_children(transitions: Iterable[Transition], won: set[str]) -> list[str]:
+    """The children that the transitions that won do not wait for any more; they need not exist."""
+    return [
+        child
+        for transition in transitions
+        if transition.cancels and transition.instance_id in won
+        for child in transition.cancels
+    ]
+
+
+def touches_family(transitions: Sequence[Transition]) -> bool:
+    """Is there more to do for this batch than to write its own instances? Nearly never."""
+    return any(map(concerns_family, transitions))

@@ -1,0 +1,155 @@
+"""Purging: what a person has removed at once, instead of waiting for its retention: ended runs, orphans, free space.
+
+The part of a store that `service/purge` asks; `state_manager.SqlStore` inherits it. Like all upkeep it holds the
+watermark while it removes, so that counts stay right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store.audit import record_audit_event
+from anabranch.engine.store.sql import upkeep_statements as statements
+from anabranch.engine.store.sql.upkeep import Upkeep, few_enough
+
+# 1,000 runs a transaction, as a sweep removes them; 20,000 are looked at for them, in some ten milliseconds.
+RUNS_AT_ONCE = 1_000
+RUNS_LOOKED_AT = 20_000
+
+# 10,000 runs a look for orphans: each is looked up in an index.
+LOGS_LOOKED_AT = 10_000
+
+_DAY_MS = 86_400_000
+
+# Before every run.
+FIRST_PLACE = (-1, "00000000-0000-0000-0000-000000000000")
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeFilter:
+    """Which ended runs of a tenant are meant."""
+
+    tenant_id: str
+    ended_before: int
+    """Milliseconds since the epoch."""
+    workflow_id: str | None = None
+    statuses: Sequence[Status] = ()
+    """Empty: whatever they ended with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What one step removed, or (a dry run) would remove."""
+
+    runs: int
+    events: int
+    place: tuple[int, str] | None
+    """Where to go on, in the order of creation; None: there is no more."""
+
+
+class Purging(Upkeep):
+    """The part of a store that removes what a person names."""
+
+    async def purge_runs(
+        self, wanted: PurgeFilter, *, after: tuple[int, str], dry_run: bool, actor: str
+    ) -> Purged | None:
+        """Remove some of the runs that are meant; None: another process is removing or counting at this moment."""
+
+        def purge(connection: Connection) -> Purged | None:
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return None
+                look = {
+                    "tenant_id": wanted.tenant_id,
+                    "created_at": after[0],
+                    "instance_id": after[1],
+                    "looked_at": RUNS_LOOKED_AT,
+                }
+                end = connection.execute(statements.END_OF_LOOK, look).one_or_none()
+                found = connection.execute(
+                    statements.purgeable(
+                        self.dialect.row_lock, by_workflow=wanted.workflow_id is not None, statuses=len(wanted.statuses)
+                    ),
+                    {
+                        **look,
+                        "until": wanted.ended_before,
+                        "workflow_id": wanted.workflow_id,
+                        "limit": RUNS_AT_ONCE,
+                        **{f"status_{number}": status.value for number, status in enumerate(wanted.statuses)},
+                    },
+                ).all()
+                to_cancel = few_enough(found)
+                if to_cancel and not dry_run:
+                    self._remove(connection, to_cancel, counted_until)
+                    record_audit_event(
+                        connection,
+                        actor,
+                        "runs.purged",
+                        tenant_id=wanted.tenant_id,
+                        target=wanted.workflow_id or "",
+                        details={"runs": len(to_cancel)},
+                        now=self.dialect.now(connection),
+                    )
+                if len(to_cancel) < len(found) or len(found) == RUNS_AT_ONCE:
+                    end = to_cancel[-1]
+                return Purged(
+                    len(to_cancel),
+                    sum(row.last_seq for row in to_cancel),
+                    None if end is None else (end.created_at, str(end.instance_id)),
+                )
+
+        return await self.write(purge)
+
+    async def count_expired(self) -> Purged:
+        """How many ended runs of all tenants a sweep would remove, and with how many events."""
+
+        def count(connection: Connection) -> Purged:
+            now, runs, events = self.dialect.now(connection), 0, 0
+            for days in connection.execute(statements.RETENTIONS).scalars().all():
+                asked = {"retention_days": days, "until": now - days * _DAY_MS}
+                some, of_them = connection.execute(statements.COUNT_EXPIRED, asked).one()
+                runs, events = runs + int(some), events + int(of_them)
+            return Purged(runs, events, None)
+
+        return await self.read(count)
+
+    async def orphaned_logs(self, *, after: str) -> tuple[list[str], str | None]:
+        """Which of the next runs that have a log have no row, and where to go on; None: there are no more.
+
+        No statement of ours leaves any behind.
+        """
+        look = {"after": after, "limit": LOGS_LOOKED_AT}
+        found = await self.read(lambda connection: connection.execute(statements.LOGGED_RUNS, look).all())
+        place = str(found[-1][0]) if len(found) == LOGS_LOOKED_AT else None
+        return [str(instance_id) for instance_id, has_row in found if not has_row], place
+
+    async def remove_logs(self, instance_ids: Sequence[str]) -> None:
+        """Remove the logs of runs that have no row."""
+        ids = {"ids": self.dialect.ids(instance_ids)}
+        statement = statements.remove_logs(self.dialect.among_ids)
+        await self.write(lambda connection: connection.execute(statement, ids))
+
+    async def remove_orphaned_versions(self, *, dry_run: bool) -> int:
+        """Remove versions and run counts of workflows that are not there; how many versions there were."""
+
+        def remove(connection: Connection) -> int:
+            with self.dialect.transaction(connection):
+                count = int(connection.execute(statements.COUNT_ORPHANED_VERSIONS).scalar_one())
+                if not dry_run:
+                    connection.execute(statements.ORPHANED_VERSIONS)
+                    connection.execute(statements.ORPHANED_COUNTS)
+                return count
+
+        return await self.write(remove)
+
+    async def compact(self) -> None:
+        """Give all free space back to the file system; whoever commits meanwhile may have to wait."""
+        await self.write(self.dialect.compact)
+
+    async def disk_bytes(self) -> int:
+        """How much of the disk the database takes."""
+        return await self.read(self.dialect.disk_bytes)

@@ -1,0 +1,179 @@
+"""Reading: instances, pages of logs, lists, counts. Nothing here writes.
+
+The part of a store that REST, sockets and the command line ask; `state_manager.SqlStore`
+inherits it. Each answer shows one moment: it is one statement, or pages of a log, which is only
+ever added to.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from anabranch.engine.ports import InstanceRow, Loaded
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.input_filters import InputFilter, read_filters
+from anabranch.engine.rules.stimuli import ChildEnded
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.store.sql import run_listing, statements
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.rows import instance_row
+
+# 1,024 events or 4 MB of payloads a statement: they are joined into one value, which databases bound at 1 GB, and
+# take several times that in memory on their way. Most logs are one page.
+LOG_PAGE_EVENTS = 1_024
+LOG_PAGE_BYTES = 4 * 1_048_576
+
+REMOVED = Payload.trusted("its rows were removed")
+
+
+class Reads(SqlComponent):
+    """The reading half of `ports.Store`."""
+
+    async def now(self) -> int:
+        """The database's clock (ms)."""
+        return await self.read(self.dialect.now)
+
+    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+        """Rows with their events after `after_seq`, each pair from one snapshot; no events of large logs."""
+        return await self.read(lambda connection: self.dialect.load(connection, instance_ids, after_seq=after_seq))
+
+    async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
+        """The row alone. With a tenant, another tenant's reads as absent."""
+        if not is_uuid(instance_id):
+            return None
+        row = await self.read(lambda connection: find_instance(connection, instance_id))
+        return None if row is None or tenant_id not in (None, row.head.tenant_id) else row
+
+    async def find_start(self, *, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
+        """The run that a start with this key made, if it is stored."""
+        key = {"tenant_id": tenant_id, "workflow_name": workflow_name, "idempotency_key": idempotency_key}
+        values = await self.read(lambda connection: connection.execute(statements.INSTANCE_OF_KEY, key).one_or_none())
+        return None if values is None else instance_row(tuple(values))
+
+    async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
+        """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
+        rows = await self.read(
+            lambda connection: connection.execute(
+                self.dialect.ended_children, {"ids": self.dialect.ids(instance_ids)}
+            ).all()
+        )
+        return [
+            ChildEnded(child_id, Status.CANCELLED, REMOVED)
+            if status is None
+            else ChildEnded(child_id, Status(status), Payload.parse(payload))
+            for child_id, status, payload in rows
+        ]
+
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
+        if not is_uuid(root_id):
+            return []
+        parameters = {"root_id": root_id, "limit": limit}
+        rows = await self.read(lambda connection: connection.execute(statements.DESCENDANTS, parameters).all())
+        return [instance_row(tuple(row)) for row in rows]
+
+    async def read_log(
+        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Event]:
+        """At most `limit` events in seq order; no further one once their payloads have `bytes_max`."""
+        if not is_uuid(instance_id):
+            return []
+        events: list[Event] = []
+        left = math.inf if bytes_max is None else bytes_max
+        while len(events) < limit and left > 0:
+            rows, size = min(LOG_PAGE_EVENTS, limit - len(events)), int(min(LOG_PAGE_BYTES, left))
+            found = await self._read_page(instance_id, after_seq=after_seq, limit=rows, bytes_max=size)
+            if not found:
+                break
+            events += found
+            left -= sum(len(event.payload.raw) for event in found)
+            after_seq = found[-1].seq
+        return events
+
+    async def list_instances(
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        before: tuple[int, str] | None = None,
+        workflow_id: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        version: int | None = None,
+        test: bool = False,
+        input_filters: Sequence[InputFilter] = (),
+    ) -> list[InstanceRow]:
+        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until."""
+        wanted = read_filters(input_filters)
+        if not all(one.values for one in wanted) or (workflow_id is not None and not is_uuid(workflow_id)):
+            return []
+        query = run_listing.list_instances(
+            tenant_id=tenant_id,
+            limit=limit,
+            before=before,
+            workflow_id=workflow_id,
+            statuses=[status.value for status in statuses],
+            since=since,
+            until=until,
+            version=version,
+            test=test,
+            inputs=[self.dialect.input_condition(one, number) for number, one in enumerate(wanted)],
+        )
+        rows = await self.read(lambda connection: connection.execute(query).all())
+        return [instance_row(tuple(row)) for row in rows]
+
+    async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """Which (of these) nodes have a NODE_COMPLETED row at the root scope."""
+        return await self._root_nodes(instance_id, EventType.NODE_COMPLETED, node_ids)
+
+    async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """Which (of these) nodes have a NODE_DISPATCHED row at the root scope."""
+        return await self._root_nodes(instance_id, EventType.NODE_DISPATCHED, node_ids)
+
+    async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
+        """Open instances held under a lease that has run out, longest overdue first."""
+        rows = await self.read(
+            lambda connection: connection.execute(
+                statements.STALE_INSTANCES, {"now": self.dialect.now(connection), "limit": limit}
+            ).all()
+        )
+        return [instance_row(tuple(row)) for row in rows]
+
+    async def count_pending(self, *, up_to: int) -> dict[str, int]:
+        """PENDING instances by tenant, due now or later; counting stops when there are `up_to` in all."""
+        limit = {"up_to": up_to}
+        rows = await self.read(lambda connection: connection.execute(statements.COUNT_PENDING, limit).all())
+        return {row[0]: row[1] for row in rows}
+
+    async def _read_page(self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int) -> list[Event]:
+        return await self.read(
+            lambda connection: self.dialect.read_log(
+                connection, instance_id, after_seq=after_seq, limit=limit, bytes_max=bytes_max
+            )
+        )
+
+    async def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:
+        if not is_uuid(instance_id):
+            return set()
+        parameters = {"instance_id": instance_id, "event_type": type_.value}
+        found = await self.read(lambda connection: set(connection.execute(statements.ROOT_NODES, parameters).scalars()))
+        return found.intersection(node_ids) if node_ids else found
+
+
+def is_uuid(text: str) -> bool:
+    """True if this text can be an id at all: anything else is simply not there."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def find_instance(connection: Connection, instance_id: str) -> InstanceRow | None:
+    """The row of an id that is a UUID."""
+    values = connection.execute(statements.INSTANCE, {"instance_id": instance_id}).one_or_none()
+    return None if values is None else instance_row(tuple(values))

@@ -1,0 +1,301 @@
+"""Rows to objects and back: how instances and events travel to a database and return.
+
+Pure. Called by the dialects and by the inquiries. A batch of transitions travels as JSON text with
+the payloads spliced in as they are; a log returns as one JSON text of everything but the
+payloads, and the payloads joined by a separator, so that no payload is encoded or decoded
+more than once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.values import EMPTY, Payload
+from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
+from anabranch.engine.store.sql.faults import DataRefused
+
+INSTANCE_COLUMNS = tuple(column.name for column in workflow_instances.c)
+
+EVENT_COLUMNS = tuple(column.name for column in workflow_instance_logs.c)
+
+EVENT_NOTE_COLUMNS = (
+    "seq",
+    "event_type",
+    "node_id",
+    "scope",
+    "node_attempt",
+    "created_at",
+    "next_handle",
+    "output_variable",
+    "error_message",
+    "arguments",
+)
+"""Everything of an event but its payload, in the order that `events_from` expects."""
+
+# JSON never contains a raw control character, neither in strings nor between tokens, so these
+# two cannot be mistaken for a part of a payload, whoever wrote it.
+PAYLOAD_SEPARATOR = "\x1e"
+LOG_SEPARATOR = "\x1d"
+
+_PAYLOAD_SEPARATOR = PAYLOAD_SEPARATOR.encode()
+
+# An escaped NUL that is not an escaped backslash followed by text. PostgreSQL refuses it;
+# refusing it for every store keeps a database movable from SQLite to PostgreSQL.
+_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def encode_transitions(transitions: Iterable[Transition]) -> str:
+    """The guarded transitions of a batch as a JSON list: guard values and what to write."""
+    return _encode(
+        [
+            {
+                "instance_id": transition.instance_id,
+                "expected_version": transition.expected_version,
+                "held_by": transition.worker_id,
+                "first_seq": transition.events[0].seq if transition.events else None,
+                "events": len(transition.events),
+                "bytes": transition.payload_bytes,
+                "status": transition.status,
+                "ends": transition.status.is_terminal,
+                "releases": transition.release or transition.status.is_terminal,
+                "available_at": None if transition.status.is_terminal else transition.available_at,
+                "not_before": transition.not_before,
+                "started_at": transition.started_at,
+            }
+            for transition in transitions
+        ]
+    )
+
+
+def encode_new_runs(transitions: Iterable[Transition]) -> str:
+    """The creations of a batch as a JSON list of instance rows, keyed by column; `ends` asks for completed_at."""
+    return _encode(
+        [_new_run_row(transition, transition.new_run) for transition in transitions if transition.new_run is not None]
+    )
+
+
+def encode_events(transitions: Iterable[Transition]) -> str:
+    """The events of a batch as a JSON list of log rows, keyed by column."""
+    return _encode(
+        [
+            {
+                "instance_id": transition.instance_id,
+                "seq": event.seq,
+                "node_id": event.node_id,
+                "scope": event.scope,
+                "event_type": event.type,
+                "node_status": event.node_status,
+                "next_handle": event.next_handle,
+                "output_variable": event.output_variable,
+                "payload": orjson.Fragment(event.payload.raw),
+                "error_message": event.error_message,
+                "node_attempt": event.attempt,
+                "created_at": event.created_at,
+                "arguments": event.arguments,
+            }
+            for transition in transitions
+            for event in transition.events
+        ]
+    )
+
+
+def instance_row(values: Sequence[Any]) -> InstanceRow:
+    """An instance from the values of INSTANCE_COLUMNS, in their order."""
+    (
+        instance_id,
+        tenant_id,
+        workflow_id,
+        workflow_name,
+        workflow_version,
+        kind,
+        test,
+        status,
+        version,
+        last_seq,
+        worker_id,
+        available_at,
+        starts_at,
+        deadline_at,
+        retention_days,
+        idempotency_key,
+        parent_id,
+        created_at,
+        started_at,
+        completed_at,
+        parent_node_id,
+        parent_scope,
+        parent_waits,
+        depth,
+        root_id,
+        log_bytes,
+    ) = values
+    head = InstanceHead(
+        instance_id,
+        tenant_id,
+        workflow_id,
+        workflow_name,
+        workflow_version,
+        created_at,
+        starts_at,
+        deadline_at,
+        retention_days,
+        idempotency_key,
+        parent_id,
+        kind,
+        bool(test),
+        parent_node_id,
+        parent_scope,
+        bool(parent_waits),
+        depth,
+        root_id,
+    )
+    return InstanceRow(
+        head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at, log_bytes
+    )
+
+
+def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
+    """Events from their notes (EVENT_NOTE_COLUMNS) and their joined payloads, both in the same order."""
+    if not notes:
+        return []
+    raws = payloads.encode().split(_PAYLOAD_SEPARATOR)
+    return [
+        Event(
+            seq,
+            _EVENT_TYPE[event_type],
+            node_id,
+            scope,
+            attempt,
+            EMPTY if raw == EMPTY.raw else Payload.parse(raw),
+            created_at,
+            next_handle,
+            output_variable,
+            error_message,
+            arguments,
+        )
+        for (
+            seq,
+            event_type,
+            node_id,
+            scope,
+            attempt,
+            created_at,
+            next_handle,
+            output_variable,
+            error_message,
+            arguments,
+        ), raw in zip(notes, raws, strict=True)
+    ]
+
+
+def values_of_transitions(transitions: Iterable[Transition], *, now: int) -> list[Any]:
+    """The guarded transitions of a batch, each as guard values and what to write (`TRANSITION_COLUMNS`)."""
+    values: list[Any] = []
+    for transition in transitions:
+        ends = transition.status.is_terminal
+        values += (
+            transition.instance_id,
+            transition.expected_version,
+            transition.worker_id,
+            transition.events[0].seq if transition.events else None,
+            transition.not_before,
+            len(transition.events),
+            transition.payload_bytes,
+            transition.status.value,
+            ends,
+            ends or transition.release,
+            None if ends else transition.available_at,
+            transition.started_at,
+            now,
+        )
+    return values
+
+
+def values_of_new_runs(transitions: Iterable[Transition], *, now: int) -> list[Any]:
+    """The creations of a batch, each as the values of INSTANCE_COLUMNS."""
+    values: list[Any] = []
+    for transition in transitions:
+        if transition.new_run is not None:
+            row = _new_run_row(transition, transition.new_run)
+            row["completed_at"] = now if row["ends"] else None
+            values += (row[name] for name in INSTANCE_COLUMNS)
+    return values
+
+
+def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
+    """The events of a batch, each as the values of EVENT_COLUMNS."""
+    values: list[Any] = []
+    for transition in transitions:
+        for event in transition.events:
+            raw = event.payload.raw
+            if b"\\u0000" in raw and _NUL_IN_JSON.search(raw):
+                raise DataRefused("text with a NUL character")
+            values += (
+                transition.instance_id,
+                event.seq,
+                event.node_id,
+                event.scope,
+                event.type.value,
+                event.node_status,
+                event.next_handle,
+                event.output_variable,
+                raw.decode(),
+                event.error_message,
+                event.attempt,
+                event.created_at,
+                event.arguments,
+            )
+    return values
+
+
+_STATUS = {status.value: status for status in Status}
+_EVENT_TYPE = {type_.value: type_ for type_ in EventType}
+
+
+def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
+    ends = transition.status.is_terminal
+    return {
+        "instance_id": head.instance_id,
+        "tenant_id": head.tenant_id,
+        "workflow_id": head.workflow_id,
+        "workflow_name": head.workflow_name,
+        "workflow_version": head.workflow_version,
+        "kind": head.kind,
+        "test": head.test,
+        "status": transition.status,
+        "version": 1,
+        "last_seq": len(transition.events),
+        "worker_id": None if ends or transition.release else transition.worker_id,
+        "available_at": None if ends else transition.available_at,
+        "starts_at": head.available_at,
+        "deadline_at": head.deadline_at,
+        "retention_days": head.retention_days,
+        "idempotency_key": head.idempotency_key,
+        "parent_id": head.parent_id,
+        "created_at": head.created_at,
+        "started_at": transition.started_at,
+        "parent_node_id": head.parent_node_id,
+        "parent_scope": head.parent_scope,
+        "parent_waits": head.parent_waits,
+        "depth": head.depth,
+        "root_id": head.root_id,
+        "log_bytes": transition.payload_bytes,
+        "ends": ends,
+        "only_newest": transition.only_newest,
+    }
+
+
+def _encode(rows: list[dict[str, Any]]) -> str:
+    try:
+        text = orjson.dumps(rows)
+        if b"\\u0000" in text and _NUL_IN_JSON.search(text):
+            raise DataRefused("text with a NUL character")
+        return text.decode()
+    except (TypeError, ValueError) as problem:  # a lone surrogate, or payload bytes that are no UTF-8
+        raise DataRefused(f"text that is no valid Unicode ({problem})") from None

@@ -1,0 +1,266 @@
+"""Reading what is shown of one run without reading its log: columns first, payloads only of what is shown.
+
+The part of a store that REST, sockets and the command line ask about one run; `state_manager.SqlStore` inherits it.
+Each answer shows one moment: its statements share a snapshot.
+"""
+
+# Statements are put together from this package's own column names and conditions; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, TextClause, text
+
+from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
+from anabranch.engine.rules.coded.names import latest_row_before
+from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.store.schema import IS_ENDING
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.dialect import Dialect
+from anabranch.engine.store.sql.reads import find_instance, is_uuid
+from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, events_from
+
+
+class Payloads(StrEnum):
+    """Which payloads a statement reads; of the others it says `{}`."""
+
+    ALL = "l.payload"
+    ERRORS = "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED') THEN l.payload ELSE '{}' END"
+
+
+_FROM_LOG = "FROM workflow_instance_logs AS l WHERE l.instance_id = :instance_id"
+
+FIRST_ROWS_OF_NODES = f"""
+    {_FROM_LOG} AND l.seq > :after_seq
+      AND (l.event_type = 'NODE_DISPATCHED' AND l.node_attempt = 1
+           OR l.event_type = 'NODE_SKIPPED' AND l.node_attempt = 0)
+    ORDER BY l.seq LIMIT :limit"""
+"""The row that an activation of a drawn run began with, or was skipped by. Uses the primary key, up to the limit."""
+
+FIRST_ROWS_OF_STEPS = f"""
+    {_FROM_LOG} AND l.seq IN (
+        SELECT min(seq) FROM workflow_instance_logs WHERE instance_id = :instance_id AND node_id <> ''
+        GROUP BY node_id, scope HAVING min(seq) > :after_seq ORDER BY min(seq) LIMIT :limit)"""
+"""The first row of a step of a coded run, of which there are 10,000 at most. Uses the primary key."""
+
+BY_SEQ = """
+    FROM {given} CROSS JOIN workflow_instance_logs AS l
+    WHERE l.instance_id = :instance_id AND l.seq = CAST(p.value ->> 0 AS integer)"""
+"""Rows by their seqs. Uses the primary key."""
+
+ENDINGS_AT = f"""
+    FROM {{given}} CROSS JOIN workflow_instance_logs AS l
+    WHERE l.instance_id = :instance_id AND l.node_id = p.value ->> 0 AND l.scope = p.value ->> 1 AND l.{IS_ENDING}"""
+"""How the activations at some places ended, those that have. Uses ux_log_ending."""
+
+LATEST_AT = f"""
+    {_FROM_LOG} AND l.seq IN (
+        SELECT max(seq) FROM workflow_instance_logs
+        WHERE instance_id = :instance_id AND seq >= :from_seq
+          AND (node_id, scope) IN (SELECT p.value ->> 0, p.value ->> 1 FROM {{given}})
+        GROUP BY node_id, scope)"""
+"""The latest rows of the activations at some places. Goes through the log's columns, since they began."""
+
+NOTES_OF_BODY = f"""
+    {_FROM_LOG} AND (l.event_type = 'SYSTEM_SET' OR l.output_variable LIKE '%:%')
+    ORDER BY l.seq DESC LIMIT 1"""
+"""The latest row of a coded run that is a note or about a step. Uses the primary key, from the end."""
+
+SIGNALS_AND_WAITS = f"""
+    {_FROM_LOG} AND l.seq > :after_seq
+      AND (l.event_type = 'SIGNAL_RECEIVED'
+           OR l.event_type = 'NODE_WAITING' AND l.node_id <> ''
+              AND (l.payload ->> 'event' IS NOT NULL OR l.payload ->> 'events' IS NOT NULL))"""
+"""Signals, and the rows of waits for them. Goes through the columns of the log after that seq."""
+
+
+class RunReader(SqlComponent):
+    """The part of `ports.Store` that shows one run."""
+
+    async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
+        """A row with its input, its end and its first activations, without outputs."""
+        if not is_uuid(instance_id):
+            return None
+
+        def read(connection: Connection) -> RunReading | None:
+            with self.dialect.snapshot(connection):
+                row = find_instance(connection, instance_id)
+                return None if row is None else _run(self.dialect, connection, row, activations_max)
+
+        return await self.read(read)
+
+    async def read_activations(
+        self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> tuple[InstanceRow, ActivationPage] | None:
+        """A row with a page of its activations, with their outputs."""
+        if not is_uuid(instance_id):
+            return None
+
+        def read(connection: Connection) -> tuple[InstanceRow, ActivationPage] | None:
+            with self.dialect.snapshot(connection):
+                row = find_instance(connection, instance_id)
+                if row is None:
+                    return None
+                reader = _Reader(self.dialect, connection, row)
+                return row, reader.activations(after_seq=after_seq, limit=limit, bytes_max=bytes_max)
+
+        return await self.read(read)
+
+    async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
+        """The NODE_COMPLETED rows of these nodes at the root scope, in seq order."""
+        if not is_uuid(instance_id) or not node_ids:
+            return []
+
+        def read(connection: Connection) -> list[Event]:
+            places = [(node_id, "") for node_id in node_ids]
+            parameters = {"instance_id": instance_id, "given": _encoded(places)}
+            return _events(self.dialect, connection, ENDINGS_AT, Payloads.ALL, parameters)
+
+        return [event for event in await self.read(read) if event.type is EventType.NODE_COMPLETED]
+
+    async def read_signal_waits(
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+    ) -> list[Event]:
+        """The rows after a seq that are about signals and waits for them, the ends of these and of `open_waits` too."""
+        if not is_uuid(instance_id):
+            return []
+
+        def read(connection: Connection) -> list[Event]:
+            with self.dialect.snapshot(connection):
+                parameters: dict[str, Any] = {"instance_id": instance_id, "after_seq": after_seq}
+                found = _events(self.dialect, connection, SIGNALS_AND_WAITS, Payloads.ALL, parameters)
+                waits = {*open_waits, *((event.node_id, event.scope) for event in found if event.node_id)}
+                if waits:
+                    parameters = {"instance_id": instance_id, "given": _encoded(sorted(waits))}
+                    ends = _events(self.dialect, connection, ENDINGS_AT, Payloads.ERRORS, parameters)
+                    found += [event for event in ends if event.seq > after_seq]
+                return sorted(found, key=_seq)
+
+        return await self.read(read)
+
+
+class _Reader:
+    """Reads what is shown of one run, on one connection within one snapshot."""
+
+    def __init__(self, dialect: Dialect, connection: Connection, row: InstanceRow) -> None:
+        self._dialect = dialect
+        self._connection = connection
+        self._row = row
+        self._is_coded = row.head.kind == CODED_KIND
+
+    def at(self, *seqs: int) -> list[Event]:
+        """The rows with these seqs, with their payloads."""
+        if not seqs:
+            return []
+        return self.select(BY_SEQ, Payloads.ALL, given=_encoded([(seq,) for seq in seqs]))
+
+    def select(self, rows: str, payloads: Payloads, **parameters: Any) -> list[Event]:
+        """The rows that a FROM clause selects, in seq order."""
+        named = {"instance_id": self._row.head.instance_id, **parameters}
+        return _events(self._dialect, self._connection, rows, payloads, named)
+
+    def note(self) -> Event | None:
+        """What a coded run says of itself, unless it has come to something since."""
+        found = self.select(NOTES_OF_BODY, Payloads.ALL) if self._is_coded else []
+        return found[0] if found and found[0].type is EventType.SYSTEM_SET else None
+
+    def activations(self, *, after_seq: int, limit: int, bytes_max: int = 0) -> ActivationPage:
+        """A page of activations; with `bytes_max` with their outputs, and no further one once these have so many."""
+        first_rows = FIRST_ROWS_OF_STEPS if self._is_coded else FIRST_ROWS_OF_NODES
+        found = self.select(first_rows, Payloads.ERRORS, after_seq=after_seq, limit=limit + 1)
+        firsts = found[:limit]
+        latest = self._latest_rows(firsts)
+        if bytes_max:
+            firsts = self._with_outputs(firsts, latest, bytes_max)
+        events = {event.seq: event for event in firsts}
+        events.update((event.seq, event) for event in map(latest.__getitem__, map(_place, firsts)))
+        next_seq = firsts[-1].seq if len(firsts) < len(found) else None
+        return ActivationPage(sorted(events.values(), key=_seq), self._times(firsts), next_seq)
+
+    def _latest_rows(self, firsts: Sequence[Event]) -> dict[tuple[str, str], Event]:
+        latest = {_place(event): event for event in firsts}
+        if firsts:
+            places = _encoded(list(latest))
+            endings = self.select(ENDINGS_AT, Payloads.ERRORS, given=places)
+            latest.update((_place(event), event) for event in endings)
+            ended = {_place(event) for event in endings}
+            open_ = [event for event in firsts if _place(event) not in ended]
+            if open_:
+                places = _encoded([_place(event) for event in open_])
+                rows = self.select(LATEST_AT, Payloads.ERRORS, given=places, from_seq=open_[0].seq)
+                latest.update((_place(event), event) for event in rows)
+        return latest
+
+    def _with_outputs(
+        self, firsts: Sequence[Event], latest: dict[tuple[str, str], Event], bytes_max: int
+    ) -> list[Event]:
+        """Read the outputs of as many of these as have not too many bytes together, one at least; which they are."""
+        completed = [event.seq for event in latest.values() if event.type is EventType.NODE_COMPLETED]
+        sizes = self._numbers(completed, self._dialect.payload_size)
+        kept: list[Event] = []
+        size = 0
+        for event in firsts:
+            if size >= bytes_max:
+                break
+            kept.append(event)
+            size += sizes.get(latest[_place(event)].seq, 0)
+        wanted = [latest[_place(event)].seq for event in kept]
+        latest.update((_place(event), event) for event in self.at(*(seq for seq in wanted if seq in sizes)))
+        return kept
+
+    def _times(self, firsts: Sequence[Event]) -> dict[int, int]:
+        """When the rows were written that these steps followed: they began then."""
+        rows = {latest_row_before(event.output_variable) for event in firsts} if self._is_coded else set()
+        return self._numbers([row for row in rows if row is not None], "l.created_at")
+
+    def _numbers(self, seqs: Sequence[int], column: str) -> dict[int, int]:
+        """A number of each of these rows, by seq."""
+        if not seqs:
+            return {}
+        parameters = {"instance_id": self._row.head.instance_id, "given": _encoded([(seq,) for seq in seqs])}
+        found = self._connection.execute(_number_list(self._dialect, column), parameters).scalar_one()
+        return {} if found is None else dict(orjson.loads(found))
+
+
+def _run(dialect: Dialect, connection: Connection, row: InstanceRow, activations_max: int) -> RunReading:
+    reader = _Reader(dialect, connection, row)
+    rows = {event.seq: event for event in reader.at(*sorted({1, row.last_seq} if row.status.is_terminal else {1}))}
+    page = reader.activations(after_seq=0, limit=activations_max) if activations_max else NO_ACTIVATIONS
+    end = rows[row.last_seq] if row.status.is_terminal else None
+    return RunReading(row, rows[1], end, None if end is not None else reader.note(), page)
+
+
+def _events(
+    dialect: Dialect, connection: Connection, rows: str, payloads: Payloads, parameters: Mapping[str, Any]
+) -> list[Event]:
+    notes, joined = connection.execute(_event_list(dialect, rows, payloads), parameters).one()
+    return [] if joined is None else events_from(orjson.loads(notes), joined)
+
+
+def _event_list(dialect: Dialect, rows: str, payloads: Payloads) -> TextClause:
+    columns = ", ".join(f"l.{name}" for name in EVENT_NOTE_COLUMNS)
+    selected = f"SELECT {columns}, {payloads} AS payload {rows.format(given=dialect.given_rows)}"
+    return text(dialect.event_list(selected))
+
+
+def _number_list(dialect: Dialect, column: str) -> TextClause:
+    rows = BY_SEQ.format(given=dialect.given_rows)
+    return text(dialect.number_list(f"SELECT l.seq, {column} AS number {rows}"))
+
+
+def _encoded(rows: Sequence[Sequence[Any]]) -> str:
+    return orjson.dumps(rows).decode()
+
+
+def _place(event: Event) -> tuple[str, str]:
+    return (event.node_id, event.scope)
+
+
+def _seq(event: Event) -> int:
+    return event.seq

@@ -1,0 +1,268 @@
+"""The statements that every database understands, each a named function or constant.
+
+Executed by `state_manager`, `inquiries` and `definitions`. What is said differently per
+database lives in `sqlite_statements` and `postgresql_statements`.
+"""
+
+# Statements are put together from this package's own column names and conditions; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+from functools import cache
+
+from sqlalchemy import ColumnElement, Select, TextClause, and_, exists, insert, not_, null, or_, select, text, update
+from sqlalchemy.sql.dml import Insert, Update
+
+from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
+from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
+from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.log_limit import ROW_WEIGHT
+from anabranch.engine.store.schema import (
+    IS_OPEN,
+    IS_PENDING,
+    workflow_versions,
+    workflows,
+)
+from anabranch.engine.store.sql.rows import INSTANCE_COLUMNS
+
+_COLUMNS = ", ".join(INSTANCE_COLUMNS)
+
+SIGNALS_KEPT = f"""
+    SELECT coalesce(sum(CASE
+        WHEN event_type = '{EventType.SIGNAL_RECEIVED}' THEN 1
+        WHEN event_type = '{EventType.NODE_WAITING}' AND payload ->> 'signalSeq' IS NOT NULL THEN -1
+        ELSE 0 END), 0)
+    FROM workflow_instance_logs WHERE instance_id = :instance_id"""
+"""How many signals of an instance no wait has taken: a scan of its log, for long logs only."""
+
+
+LOG_WEIGHT = f"(log_bytes + {ROW_WEIGHT} * CAST(last_seq AS bigint))"
+"""See `InstanceRow.log_weight`."""
+
+IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
+"""The log can be read at once, together with others."""
+
+
+# -- leases ------------------------------------------------------------------------------------
+@cache
+def extend(among_ids: str, row_lock: str) -> TextClause:
+    """Move the end of these leases, where they are still this worker's; which they are.
+
+    Leaves out rows that somebody else has locked: one that waited for them would lose all the
+    others' leases. Whoever asks has to look at what is not among the answer.
+    """
+    return text(f"""
+        UPDATE workflow_instances SET available_at = :available_at
+        WHERE instance_id IN ({_held(among_ids, row_lock)}) RETURNING instance_id
+    """)
+
+
+@cache
+def release(among_ids: str, row_lock: str) -> TextClause:
+    """Give instances of this worker to anybody, now, but not those that somebody else has locked.
+
+    With `among_ids` "TRUE": all of them.
+    """
+    return text(f"""
+        UPDATE workflow_instances SET version = version + 1, worker_id = NULL, available_at = :now
+        WHERE instance_id IN ({_held(among_ids, row_lock)})
+    """)
+
+
+def _held(among_ids: str, row_lock: str) -> str:
+    """The open ones among these instances that a worker holds."""
+    return f"""
+        SELECT instance_id FROM workflow_instances
+        WHERE {among_ids} AND worker_id = :worker_id AND {IS_OPEN} ORDER BY instance_id {row_lock}"""
+
+
+@cache
+def versions(among_ids: str) -> TextClause:
+    """Version and holder of each of these instances, by primary key."""
+    return text(f"SELECT instance_id, version, worker_id FROM workflow_instances WHERE {among_ids}")
+
+
+# -- inquiries ---------------------------------------------------------------------------------
+INSTANCE = text(f"SELECT {_COLUMNS} FROM workflow_instances WHERE instance_id = :instance_id")
+"""One row, by primary key."""
+
+INSTANCE_OF_KEY = text(f"""
+    SELECT {_COLUMNS} FROM workflow_instances
+    WHERE tenant_id = :tenant_id AND workflow_name = :workflow_name AND idempotency_key = :idempotency_key
+""")
+"""The row of the run that a start with this key made. Uses the unique index on keys."""
+
+STALE_INSTANCES = text(f"""
+    SELECT {_COLUMNS} FROM workflow_instances
+    WHERE {IS_OPEN} AND worker_id IS NOT NULL AND available_at <= :now
+    ORDER BY available_at, instance_id LIMIT :limit
+""")
+"""Owned instances whose lease has run out, longest overdue first. Uses ix_instance_available."""
+
+COUNT_PENDING = text(f"""
+    SELECT tenant_id, count(*) FROM (
+        SELECT tenant_id FROM workflow_instances WHERE {IS_PENDING} LIMIT :up_to) AS pending
+    GROUP BY tenant_id
+""")
+"""PENDING instances by tenant, up to a limit in all. Uses ix_instance_pending."""
+
+DESCENDANTS = text(f"""
+    SELECT {_COLUMNS} FROM workflow_instances WHERE root_id = :root_id ORDER BY instance_id LIMIT :limit
+""")
+"""The rows of the runs below a root. Uses ix_instance_root."""
+
+ROOT_NODES = text("""
+    SELECT DISTINCT node_id FROM workflow_instance_logs
+    WHERE instance_id = :instance_id AND event_type = :event_type AND scope = ''
+""")
+"""The nodes of the root scope that have such an event. Uses the primary key."""
+
+SIGNAL_KEY_EXISTS = text(f"""
+    SELECT 1 FROM workflow_instance_logs
+    WHERE instance_id = :instance_id AND event_type = '{EventType.SIGNAL_RECEIVED}' AND payload ->> 'key' = :key
+""")
+"""Whether an instance has a signal with this key. Uses ux_log_signal_key."""
+
+DELETE_TEST_ROW = text("""
+    DELETE FROM workflow_instances
+    WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND test AND completed_at IS NOT NULL
+""")
+"""Remove the row of an ended test run of this tenant; no other row."""
+
+DELETE_LOG = text("DELETE FROM workflow_instance_logs WHERE instance_id = :instance_id")
+"""Remove a log whose instance row goes in the same transaction."""
+
+
+# -- definitions -------------------------------------------------------------------------------
+_VERSION_COLUMNS = (
+    workflow_versions.c.workflow_id,
+    workflows.c.tenant_id,
+    workflow_versions.c.name,
+    workflow_versions.c.title,
+    workflow_versions.c.kind,
+    workflow_versions.c.version,
+    workflow_versions.c.definition,
+    workflows.c.created_at,
+    workflow_versions.c.created_at.label("updated_at"),
+)
+_SAME_WORKFLOW = workflows.c.workflow_id == workflow_versions.c.workflow_id
+_VERSIONS = select(*_VERSION_COLUMNS).join_from(workflow_versions, workflows, _SAME_WORKFLOW)
+_LIVE = workflows.c.deleted_at.is_(None)
+
+
+def _entries(*, with_definitions: bool) -> Select[tuple[object, ...]]:
+    """What lists show of versions. A definition may have megabytes, so it is only read if it is asked for."""
+    definition = workflow_versions.c.definition if with_definitions else null()
+    columns = [definition if column is workflow_versions.c.definition else column for column in _VERSION_COLUMNS]
+    return select(*columns).join_from(workflow_versions, workflows, _SAME_WORKFLOW)
+
+
+def newest_versions(
+    *, tenant_id: str, limit: int, after: str | None, with_definitions: bool
+) -> Select[tuple[object, ...]]:
+    """The newest version of each workflow that a tenant sees, by name, strictly after that one.
+
+    Uses ux_workflow_name.
+    """
+    visible = or_(workflows.c.tenant_id == tenant_id, _is_code_unhidden_for(tenant_id))
+    query = _entries(with_definitions=with_definitions).where(
+        visible, _LIVE, workflow_versions.c.version == workflows.c.newest_version
+    )
+    if after is not None:
+        query = query.where(workflows.c.name > after)
+    return query.order_by(workflows.c.name).limit(limit)
+
+
+def versions_of(*, tenant_id: str, workflow_id: str, limit: int, before: int | None) -> Select[tuple[object, ...]]:
+    """The versions of a workflow that is not deleted, newest first, strictly before that one. Uses the primary keys."""
+    query = _entries(with_definitions=False).where(
+        workflows.c.tenant_id.in_((tenant_id, CODED_TENANT_ID)),
+        _LIVE,
+        workflow_versions.c.workflow_id == workflow_id,
+    )
+    if before is not None:
+        query = query.where(workflow_versions.c.version < before)
+    return query.order_by(workflow_versions.c.version.desc()).limit(limit)
+
+
+def live_code(*, tenant_id: str, name: str, version: int | None) -> Select[tuple[object, ...]]:
+    """One version of a coded workflow by name, unless a workflow of the tenant has it. Uses ux_workflow_name."""
+    number = workflows.c.newest_version if version is None else version
+    return _VERSIONS.where(
+        _is_code_unhidden_for(tenant_id), _LIVE, workflows.c.name == name, workflow_versions.c.version == number
+    )
+
+
+def _is_code_unhidden_for(tenant_id: str) -> ColumnElement[bool]:
+    """Coded workflows belong to everybody; who had the name before one was registered keeps it."""
+    own = workflows.alias("own")
+    hidden = exists().where(own.c.tenant_id == tenant_id, own.c.name == workflows.c.name, own.c.deleted_at.is_(None))
+    return and_(workflows.c.tenant_id == CODED_TENANT_ID, not_(hidden))
+
+
+def live_version(
+    *, tenant_id: str, workflow_id: str | None, name: str | None, version: int | None
+) -> Select[tuple[object, ...]]:
+    """One version of a workflow that is not deleted, by id or by name; the newest without a number."""
+    which = workflows.c.workflow_id == workflow_id if workflow_id is not None else workflows.c.name == name
+    number = workflows.c.newest_version if version is None else version
+    return _VERSIONS.where(workflows.c.tenant_id == tenant_id, _LIVE, which, workflow_versions.c.version == number)
+
+
+def pinned_version(*, workflow_id: str, version: int) -> Select[tuple[object, ...]]:
+    """One version, also of a deleted workflow, by primary key."""
+    return _VERSIONS.where(workflow_versions.c.workflow_id == workflow_id, workflow_versions.c.version == version)
+
+
+def lock_workflow(*, tenant_id: str, workflow_id: str, against_new_runs: bool) -> Select[tuple[object, ...]]:
+    """The number of the newest version, held until the transaction ends: savers come one after the other.
+
+    Births share the row among themselves and with a saver. Only with `against_new_runs` is it
+    held against them, and waits for those under way. On SQLite the write transaction does all
+    that by itself, and the lock is left out.
+    """
+    return (
+        select(workflows.c.newest_version)
+        .where(workflows.c.workflow_id == workflow_id, workflows.c.tenant_id == tenant_id, _LIVE)
+        .with_for_update(key_share=not against_new_runs)
+    )
+
+
+def insert_workflow(**values: object) -> Insert:
+    """A new workflow; ux_workflow_name refuses a name that a live one has."""
+    return insert(workflows).values(**values)
+
+
+def insert_version(**values: object) -> Insert:
+    """A new version of a workflow that is locked."""
+    return insert(workflow_versions).values(**values)
+
+
+def update_version(*, workflow_id: str, version: int, definition: str) -> Update:
+    """The options that a coded workflow is declared with now; drawn versions never change."""
+    which = (workflow_versions.c.workflow_id == workflow_id, workflow_versions.c.version == version)
+    return update(workflow_versions).where(*which).values(definition=definition)
+
+
+def update_workflow(*, workflow_id: str, **values: object) -> Update:
+    """Rename a locked workflow, move it to its newest version, or mark it deleted."""
+    return update(workflows).where(workflows.c.workflow_id == workflow_id).values(**values)
+
+
+OPEN_RUN_OF_WORKFLOW = text(f"""
+    SELECT 1 FROM workflow_instances WHERE {IS_OPEN} AND workflow_id = :workflow_id LIMIT 1
+""")
+"""Whether a workflow has an open run: a scan of the open instances, through ix_instance_available."""
+
+
+@cache
+def runs_of_deleted_workflows(*, of_one: bool) -> TextClause:
+    """Open runs of workflows (with `of_one`: of this one) that are deleted; a scan of the open instances."""
+    which = " AND workflow_id = :workflow_id" if of_one else ""
+    return text(f"""
+        SELECT tenant_id, instance_id FROM workflow_instances
+        WHERE {IS_OPEN}
+          AND workflow_id IN (SELECT workflow_id FROM workflows WHERE deleted_at IS NOT NULL{which})
+        LIMIT :limit
+    """)

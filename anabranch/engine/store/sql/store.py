@@ -1,0 +1,384 @@
+"""The SQL store: commits, claims, leases and what strangers append.
+
+`open_store` makes one; the orchestrator, the service and the command line use it as
+`ports.Store`. It decides nothing about workflows: it writes transitions under their guards, and says
+who won. Reading is in `inquiries`, definitions are in `definitions`, counts and removal in
+`upkeep`; what differs between the databases is in `dialect`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from sqlalchemy import Connection
+
+from anabranch.engine.hints.hint_line import Notices
+from anabranch.engine.ports import (
+    CLAIM_WEIGHT_MAX,
+    Claimed,
+    ExternalResult,
+    InstanceRow,
+    Outcome,
+    TenantRooms,
+    Transition,
+)
+from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, signal_payload
+from anabranch.engine.store.sql import statements
+from anabranch.engine.store.sql.commit_progress import CommitProgress
+from anabranch.engine.store.sql.definitions import Definitions
+from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
+from anabranch.engine.store.sql.families import touches_family
+from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
+from anabranch.engine.store.sql.purging import Purging
+from anabranch.engine.store.sql.reads import Reads, find_instance, is_uuid
+from anabranch.engine.store.sql.revision import check_revision
+from anabranch.engine.store.sql.run_reading import RunReader
+from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
+
+log = logging.getLogger("anabranch.store")
+
+# 30 s: a database that starts together with us (one compose file, one reboot) is up by then.
+CONNECT_WAIT_S = 30.0
+
+# 1 s between tries: soon enough to be on time, rare enough to read the lines.
+CONNECT_PAUSE_S = 1.0
+
+# No run ever keeps so many signals: the databases' 32-bit integers end there, and so do their `seq`s.
+_NO_LIMIT = 2**31 - 1
+
+
+class SqlStore(Reads, RunReader, Definitions, Purging):
+    """A store on a SQL database; see `ports.Store` for what each method promises."""
+
+    def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:
+        super().__init__(dialect)
+        self.commits_in_flight_max = dialect.commits_in_flight_max
+        self._connect_wait_s = connect_wait_s
+        self.families_apart = dialect.writing_lanes > 0
+        self._stranger_wrote_here = False
+        self._notices: Notices | None = None
+        self._progress = CommitProgress()
+
+    # -- life -----------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Open connections and check the schema; an absent database is waited for.
+
+        Raises SchemaMismatch, naming both versions, or StoreUnavailable, naming the place.
+        """
+        self.open_lanes()
+        try:
+            await self._wait_for_database()
+            if await self.read(self.dialect.apply_outcome):
+                self.renew_lanes()
+            await self.read(lambda connection: check_revision(connection, place=self.dialect.place))
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self, *, patience_s: float | None = None) -> None:
+        """Finish what is under way and close everything; may be called twice or before start.
+
+        What is not finished within `patience_s` is left behind.
+        """
+        await self.close_lanes(patience_s=patience_s)
+
+    def tell(self, notices: Notices) -> None:
+        """Tell this one, from now on, what was written that other processes may want to look at."""
+        self._notices = notices
+
+    async def _wait_for_database(self) -> None:
+        give_up_at = time.monotonic() + (self._connect_wait_s if self.dialect.is_remote else 0)
+        while True:
+            try:
+                await self.read(self.dialect.now)
+                return
+            except StoreUnavailable as absent:
+                if time.monotonic() + CONNECT_PAUSE_S > give_up_at:
+                    raise
+                log.warning("waiting for the database: %s", absent.message)
+            await asyncio.sleep(CONNECT_PAUSE_S)
+
+    # -- the hot path ---------------------------------------------------------------------
+    async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
+        """Advance (or give creation to) many instances in one transaction; each wins or loses alone.
+
+        A transition whose data the database does not take is found by halving the batch: its
+        neighbours are then written in several transactions instead of one. So are the neighbours of
+        a transition that needs what somebody else has locked.
+        """
+        # In id order, so that two batches can never wait for each other crosswise.
+        ordered = sorted(transitions, key=lambda transition: transition.instance_id)
+        with self._progress.under_way():
+            outcome = await self._commit(ordered, may_wait=may_wait or touches_family(ordered))
+        if self._notices is not None:
+            self._notices.committed(ordered, outcome)
+        return outcome
+
+    async def check_commits(self) -> None:
+        """Return if commits get through. Raises StoreUnavailable, which says why they do not."""
+        stuck = self._progress.stuck()
+        if stuck is not None:
+            raise StoreUnavailable(stuck)
+        await self.commit_turns(self.dialect.check_writable, may_wait=False)
+
+    async def _commit(self, transitions: Sequence[Transition], *, may_wait: bool) -> Outcome:
+        try:
+            written = await self.commit_turns(
+                lambda connection: self.dialect.commit(connection, transitions), may_wait=may_wait
+            )
+            return Outcome(
+                written.won,
+                written.now,
+                written.existing,
+                rejected=written.rejected,
+                woken=written.woken,
+                cancelled=written.cancelled,
+            )
+        except LocksHeld:
+            return await self._commit_around_locks(transitions, may_wait=may_wait)
+        except DataRefused as refusal:
+            if len(transitions) == 1:
+                return Outcome(set(), await self.now(), refused={transitions[0].instance_id: refusal.message})
+        half = len(transitions) // 2
+        first = await self._commit(transitions[:half], may_wait=may_wait)
+        return _together(first, await self._commit(transitions[half:], may_wait=may_wait))
+
+    async def _commit_around_locks(self, transitions: Sequence[Transition], *, may_wait: bool) -> Outcome:
+        """Commit those that need nothing that is locked; the others are `locked`, all of them if that is not clear."""
+        if not may_wait:  # a creation waits for another one with its key that is just being written
+            locked = {
+                transition.instance_id
+                for transition in transitions
+                if transition.new_run is not None and transition.new_run.idempotency_key
+            }
+        else:
+            locked = await self.write(lambda connection: self.dialect.locked_turns(connection, transitions))
+        free = [transition for transition in transitions if transition.instance_id not in locked]
+        if len(free) in (0, len(transitions)):
+            return Outcome(set(), await self.now(), locked={transition.instance_id for transition in transitions})
+        outcome = await self._commit(free, may_wait=may_wait)
+        return _together(outcome, Outcome(set(), outcome.store_now, locked=locked))
+
+    async def claim(
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
+        rooms: TenantRooms | None = None,
+        weight_max: int = CLAIM_WEIGHT_MAX,
+        large: bool = True,
+    ) -> list[Claimed]:
+        """Take open instances whose `available_at` has come, longest overdue first, and load them."""
+        known = None if known_code is None else [f"{name}:{version}" for name, version in known_code]
+        taken = await self.write_unhindered(
+            lambda connection: self.dialect.claim(
+                connection,
+                worker_id=worker_id,
+                limit=limit,
+                lease_ms=lease_ms,
+                only=only,
+                steal=steal,
+                known_code=known,
+                rooms=rooms,
+                weight_max=weight_max,
+                large=large,
+            )
+        )
+        if not taken:
+            return []
+        # A statement of its own: rows locked by a claim may be newer than the snapshot it began
+        # with, and their logs would then be older than they are.
+        loaded = await self.load([one.instance_id for one in taken])
+        return [
+            Claimed(loaded[one.instance_id], one.lapsed_at is not None, one.lapsed_at)
+            for one in taken
+            if one.instance_id in loaded and loaded[one.instance_id].row.worker_id == worker_id
+        ]
+
+    async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
+        """Give these leases `lease_ms` from the store's now; returns those that got it. No version bump.
+
+        The others are not ours any more, or somebody else has them locked at this moment.
+        """
+        return await self.write_unhindered(self._extension(worker_id, instance_ids, lease_ms))
+
+    def extend_blocking(
+        self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
+    ) -> set[str]:
+        """The same from another thread than the event loop's, which may stand still meanwhile."""
+        return self.write_blocking(self._extension(worker_id, instance_ids, lease_ms), patience_s=patience_s)
+
+    def _extension(
+        self, worker_id: str, instance_ids: Sequence[str], lease_ms: int
+    ) -> Callable[[Connection], set[str]]:
+        def move(connection: Connection) -> set[str]:
+            parameters = {
+                "ids": self.dialect.ids(instance_ids),
+                "worker_id": worker_id,
+                "available_at": self.dialect.now(connection) + lease_ms,
+            }
+            extend = statements.extend(self.dialect.among_ids, self.dialect.row_lock)
+            return set(connection.execute(extend, parameters).scalars())
+
+        return move
+
+    async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
+        """Hand open instances over at once: no worker, available now (all of the worker's when None)."""
+
+        def give_back(connection: Connection) -> int:
+            parameters: dict[str, object] = {"worker_id": worker_id, "now": self.dialect.now(connection)}
+            among_ids = "TRUE"
+            if instance_ids is not None:
+                among_ids, parameters["ids"] = self.dialect.among_ids, self.dialect.ids(instance_ids)
+            return connection.execute(statements.release(among_ids, self.dialect.row_lock), parameters).rowcount
+
+        released = await self.write_unhindered(give_back)
+        if released and self._notices is not None:
+            self._notices.released()
+        return released
+
+    async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+        """(version, worker_id) of each id that exists: one statement, to notice external changes."""
+        parameters = {"ids": self.dialect.ids(instance_ids)}
+        rows = await self.read(
+            lambda connection: connection.execute(statements.versions(self.dialect.among_ids), parameters).all()
+        )
+        return {instance_id: (version, worker_id) for instance_id, version, worker_id in rows}
+
+    async def external_changes_possible(self) -> bool:
+        """False if certainly nothing but our own commits was written since the last call."""
+        stranger_wrote_here, self._stranger_wrote_here = self._stranger_wrote_here, False
+        # Where there is one writing connection, it is asked: only there are all other writers strangers.
+        elsewhere = await self.write_unhindered(self.dialect.external_changes_possible)
+        return elsewhere or stranger_wrote_here
+
+    # -- external stimuli ------------------------------------------------------------------
+    async def append_signal(
+        self,
+        *,
+        tenant_id: str,
+        instance_id: str,
+        event: str,
+        payload: Payload,
+        key: str | None,
+        awaited: bool = False,
+        log_limit: LogLimit = LOG_LIMIT,
+    ) -> ExternalResult:
+        """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional."""
+        raw = signal_payload(event, payload, key).raw.decode()
+        signal = ExternalEvent(
+            tenant_id,
+            instance_id,
+            EventType.SIGNAL_RECEIVED,
+            raw,
+            key=key,
+            awaited=awaited,
+            log_limit=log_limit,
+        )
+        row = None
+        with suppress(DuplicateRefused):  # the same key, sent twice at once: the other one is written
+            row = await self._append(signal, signal=event)
+        if row is not None:
+            return ExternalResult(row, row.last_seq)
+        return await self._explain_refusal(signal)
+
+    async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
+        """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""
+        raw = Payload.trusted(reason).raw.decode()
+        return await self._end(
+            ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, raw, ends=Status.CANCELLED)
+        )
+
+    async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
+        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance whoever holds it and close it; unconditional."""
+        error = log_limit.error()
+        raw = Payload.trusted(error.as_json()).raw.decode()
+        return await self._end(
+            ExternalEvent(
+                tenant_id,
+                instance_id,
+                EventType.INSTANCE_FAILED,
+                raw,
+                ends=Status.FAILED,
+                message=error.message,
+            )
+        )
+
+    async def _end(self, event: ExternalEvent) -> ExternalResult:
+        row = await self._append(event)
+        if row is not None:
+            return ExternalResult(row, row.last_seq)
+        return await self._explain_refusal(event)
+
+    async def _append(self, event: ExternalEvent, *, signal: str | None = None) -> InstanceRow | None:
+        if not is_uuid(event.instance_id):
+            return None
+        self._stranger_wrote_here = True
+        signals_max = _NO_LIMIT if event.awaited else SIGNALS_KEPT_MAX
+        row = await self.write(
+            lambda connection: self.dialect.append_external(connection, event, signals_max=signals_max)
+        )
+        if row is not None and self._notices is not None:
+            self._notices.appended(row, signal=signal)
+        return row
+
+    async def _explain_refusal(self, event: ExternalEvent) -> ExternalResult:
+        """What it means that nothing was appended: no such run, it has ended, the key is taken, too many, no room."""
+        if not is_uuid(event.instance_id):
+            return ExternalResult(None, None)
+
+        def look(connection: Connection) -> tuple[InstanceRow | None, bool]:
+            parameters = {"instance_id": event.instance_id, "key": event.key}
+            repeated = event.key is not None and connection.execute(statements.SIGNAL_KEY_EXISTS, parameters).first()
+            return find_instance(connection, event.instance_id), bool(repeated)
+
+        row, repeated = await self.read(look)
+        if row is None or row.head.tenant_id != event.tenant_id:
+            return ExternalResult(None, None)
+        if repeated or row.status.is_terminal:
+            return ExternalResult(row, None, repeated=repeated)
+        limit, size = event.log_limit, len(event.payload.encode())
+        if limit.is_passed(log_bytes=row.log_bytes + size, rows=row.last_seq + 1):
+            ended = await self.fail_full(tenant_id=event.tenant_id, instance_id=event.instance_id, log_limit=limit)
+            return ExternalResult(ended.row, None)
+        raise TooManySignals(f"run {event.instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
+
+    # -- test runs ------------------------------------------------------------------------
+    async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
+        """Remove the rows of a terminal test run in one transaction. Raises NotFound for any other run."""
+
+        def delete(connection: Connection) -> bool:
+            parameters = {"instance_id": instance_id, "tenant_id": tenant_id}
+            with self.dialect.transaction(connection):
+                if not connection.execute(statements.DELETE_TEST_ROW, parameters).rowcount:
+                    return False
+                connection.execute(statements.DELETE_LOG, {"instance_id": instance_id})
+                return True
+
+        if not is_uuid(instance_id) or not await self.write(delete):
+            raise NotFound(f"there is no ended test run {instance_id}")
+
+
+def _together(first: Outcome, second: Outcome) -> Outcome:
+    """The outcome of a batch that was committed in two parts."""
+    return Outcome(
+        first.won | second.won,
+        second.store_now,
+        {**first.existing, **second.existing},
+        {**first.refused, **second.refused},
+        first.rejected | second.rejected,
+        {**first.woken, **second.woken},
+        first.cancelled | second.cancelled,
+        first.locked | second.locked,
+    )

@@ -1,0 +1,247 @@
+"""Upkeep: counts of runs without counting the table, and the removal of runs whose time is over.
+
+The part of a store that nobody waits for; `state_manager.SqlStore` inherits it, `housekeeping`
+calls it, and lists ask it for counts. What has ended is folded into counter rows up to a
+watermark; a count adds what has ended since, and what is open. The watermark's row is the lock
+that lets one process at a time fold or remove; the others find it locked and go away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection
+
+from anabranch.engine.ports import OpenRuns
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store.audit import record_audit_event, trim_trail
+from anabranch.engine.store.sql import upkeep_statements as statements
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.reads import is_uuid
+from anabranch.engine.store.sql.statements import DELETE_LOG
+from anabranch.errors import NotFound, RunIsOpen
+
+# 10,000 events a transaction: on SQLite every commit waits for it, some 50 ms. A run with a longer log goes alone.
+EVENTS_REMOVED_MAX = 10_000
+
+# 32 MB of payloads a transaction, likewise.
+BYTES_REMOVED_MAX = 32 * 1_048_576
+
+# 30 days: who replaces a workflow under its old name finds its schedules and subscriptions as they were.
+NAMED_KEPT_DAYS = 30
+
+# A day's rows of the audit trail go together: each cut is on record itself, and the trail shall not fill with them.
+AUDIT_CUT_EVERY_MS = 86_400_000
+
+_DAY_MS = 86_400_000
+
+# After whatever has ended: a clock that was set back must not hide a run from a count.
+_END_OF_TIME = 2**62
+
+
+class Upkeep(SqlComponent):
+    """The part of `ports.Store` that counts and removes."""
+
+    async def count_open(self) -> OpenRuns:
+        """The open runs of all tenants, without test runs."""
+        found = await self.read(lambda connection: connection.execute(statements.OPEN_OF_ALL).all())
+        return {(name, kind, Status(status)): runs for name, kind, status, runs in found}
+
+    async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
+        """How many runs of each workflow are in each status; all from one snapshot."""
+
+        def count(connection: Connection) -> dict[str, dict[Status, int]]:
+            of_tenant = {"tenant_id": tenant_id}
+            with self.dialect.snapshot(connection):
+                after = connection.execute(statements.COUNTED_UNTIL).scalar_one_or_none() or 0
+                found = [*connection.execute(statements.COUNTED_RUNS, of_tenant)]
+                found += connection.execute(statements.OPEN_RUNS, of_tenant)
+                stretch = {"after": after, "until": _END_OF_TIME}
+                for days in _retentions(connection):
+                    asked = {**of_tenant, **stretch, "retention_days": days}
+                    found += connection.execute(statements.ENDED_RUNS, asked)
+            counts: dict[str, dict[Status, int]] = defaultdict(lambda: defaultdict(int))
+            for workflow_id, status, runs in found:
+                counts[workflow_id][Status(status)] += runs
+            return {workflow_id: dict(by_status) for workflow_id, by_status in counts.items()}
+
+        return await self.read(count)
+
+    async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
+        """How many runs of each version of a workflow are in each status; looks at each of its runs."""
+        if not is_uuid(workflow_id):
+            return {}
+        asked = {"tenant_id": tenant_id, "workflow_id": workflow_id}
+        found = await self.read(lambda connection: connection.execute(statements.RUNS_BY_VERSION, asked).all())
+        counts: dict[int, dict[Status, int]] = defaultdict(dict)
+        for version, status, runs in found:
+            counts[version][Status(status)] = runs
+        return dict(counts)
+
+    async def fold_counts(self, *, limit: int) -> bool:
+        """Count about that many ended runs for good; True if more can be counted at once."""
+
+        def fold(connection: Connection) -> bool:
+            with self._alone(connection) as after:
+                if after is None:
+                    return False
+                settled = until = self.dialect.settled_until(connection)
+                retentions = _retentions(connection)
+                for days in retentions:
+                    chunk = {"retention_days": days, "after": after, "until": until, "offset": limit - 1}
+                    until = connection.execute(statements.END_OF_CHUNK, chunk).scalar_one_or_none() or until
+                counted = 0
+                for days in retentions:
+                    stretch = {"retention_days": days, "after": after, "until": until}
+                    counted += connection.execute(statements.COUNT_CHUNK, stretch).rowcount
+                if counted or until < settled:
+                    connection.execute(statements.MOVE_COUNTED_UNTIL, {"until": until})
+                return until < settled
+
+        return await self.write(fold)
+
+    async def remove_expired(self, *, limit: int) -> int | None:
+        """Remove at most that many ended runs whose retention is over, with their logs; how many.
+
+        None: another process is removing, or counting, at this moment.
+        """
+
+        def remove(connection: Connection) -> int | None:
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return None
+                to_cancel = self._expired(connection, limit=limit)
+                self._remove(connection, to_cancel, counted_until)
+                return len(to_cancel)
+
+        return await self.write(remove)
+
+    async def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
+        """Remove an ended run of the tenant with its log; False while another process removes or counts."""
+
+        def delete(connection: Connection) -> bool:
+            asked = {"instance_id": instance_id, "tenant_id": tenant_id}
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return False
+                row = connection.execute(statements.RUN_TO_DELETE, asked).one_or_none()
+                if row is None:
+                    raise NotFound(f"there is no run {instance_id}")
+                if row.completed_at is None:
+                    raise RunIsOpen(f"run {instance_id} is {row.status}")
+                if row.open_parent_id is not None:
+                    message = f"run {instance_id} was started by run {row.open_parent_id}, which is open"
+                    raise RunIsOpen(message, hint="Delete it once that run has ended.")
+                connection.execute(statements.DELETE_ENDED_RUN, asked)
+                connection.execute(DELETE_LOG, {"instance_id": instance_id})
+                if row.completed_at <= counted_until:
+                    _uncount(connection, [row])
+                record_audit_event(
+                    connection,
+                    actor,
+                    "run.deleted",
+                    tenant_id=tenant_id,
+                    target=instance_id,
+                    details={"name": row.workflow_name, "version": row.workflow_version, "status": row.status},
+                    now=self.dialect.now(connection),
+                )
+                return True
+
+        if not is_uuid(instance_id):
+            raise NotFound(f"there is no run {instance_id}")
+        return await self.write(delete)
+
+    async def remove_unused_workflows(self, *, limit: int) -> int | None:
+        """Remove at most that many deleted workflows that no run needs, with their versions and what starts them."""
+
+        def remove(connection: Connection) -> int | None:
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return None
+                named_until = self.dialect.now(connection) - NAMED_KEPT_DAYS * _DAY_MS
+                asked = {"limit": limit, "named_until": named_until}
+                unused = connection.execute(statements.UNUSED_WORKFLOWS, asked).all()
+                for workflow_id, tenant_id, name, is_replaced in unused:
+                    named = {"tenant_id": tenant_id, "name": name, "workflow_id": workflow_id}
+                    for statement in () if is_replaced else statements.NAMING_WORKFLOW:
+                        connection.execute(statement, named)
+                    for statement in statements.OF_WORKFLOW:
+                        connection.execute(statement, {"workflow_id": workflow_id})
+                return len(unused)
+
+        return await self.write(remove)
+
+    async def trim_audit(self, *, retention_days: int, limit: int) -> int:
+        """Remove at most that many rows of the audit trail that are older, and record in it where it was cut."""
+
+        def trim(connection: Connection) -> int:
+            with self._alone(connection) as counted_until:
+                if counted_until is None:
+                    return 0
+                now = self.dialect.now(connection)
+                return trim_trail(
+                    connection, before=now - retention_days * _DAY_MS, every_ms=AUDIT_CUT_EVERY_MS, limit=limit, now=now
+                )
+
+        return await self.write(trim)
+
+    async def give_back_space(self) -> bool:
+        """Give a little of what removed rows have left back to the file system; True if there is more."""
+        return await self.write(self.dialect.give_back_space)
+
+    def _remove(self, connection: Connection, to_cancel: Sequence[Any], counted_until: int) -> None:
+        """Remove these ended runs with their logs, and take them out of the counters."""
+        if to_cancel:
+            ids = {"ids": self.dialect.ids([row.instance_id for row in to_cancel])}
+            connection.execute(statements.remove_runs(self.dialect.among_ids), ids)
+            connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
+            _uncount(connection, [row for row in to_cancel if row.completed_at <= counted_until])
+
+    @contextmanager
+    def _alone(self, connection: Connection) -> Iterator[int | None]:
+        """A transaction with the watermark locked: up to when is counted, or None if another process holds it."""
+        with self.dialect.transaction(connection):
+            if connection.execute(statements.COUNTED_UNTIL).first() is None:
+                connection.execute(statements.BEGIN_COUNTING)
+            lock = statements.lock_counting(self.dialect.row_lock)
+            yield connection.execute(lock).scalar_one_or_none()
+
+    def _expired(self, connection: Connection, *, limit: int) -> Sequence[Any]:
+        """The rows to remove now: at most `limit`, and not many more events than EVENTS_REMOVED_MAX."""
+        now = self.dialect.now(connection)
+        found: list[Any] = []
+        for days in _retentions(connection):
+            asked = {"retention_days": days, "until": now - days * _DAY_MS, "limit": limit - len(found)}
+            found += connection.execute(statements.expired(self.dialect.row_lock), asked)
+            if len(found) >= limit:
+                break
+        return few_enough(found)
+
+
+def _retentions(connection: Connection) -> Sequence[int]:
+    return connection.execute(statements.RETENTIONS).scalars().all()
+
+
+def few_enough(found: Sequence[Any]) -> Sequence[Any]:
+    """The first of these runs, with not many more events and bytes than may be removed at once."""
+    events = size = 0
+    for place, row in enumerate(found):
+        events += row.last_seq
+        size += row.log_bytes
+        if events >= EVENTS_REMOVED_MAX or size >= BYTES_REMOVED_MAX:
+            return found[: place + 1]
+    return found
+
+
+def _uncount(connection: Connection, removed: Sequence[Any]) -> None:
+    """Take runs that the counters have counted out of them."""
+    counted = Counter(
+        (row.tenant_id, row.workflow_id, row.status) for row in removed if row.workflow_id is not None and not row.test
+    )
+    for (tenant_id, workflow_id, status), runs in counted.items():
+        counter = {"tenant_id": tenant_id, "workflow_id": workflow_id, "status": status}
+        connection.execute(statements.UNCOUNT, {**counter, "runs": runs})
+        connection.execute(statements.DROP_EMPTY_COUNT, counter)

@@ -1,0 +1,510 @@
+"""SQLite: one file, one writer thread, a handful of statements a batch.
+
+Called by `state_manager`, `inquiries` and `definitions` through `dialect.Dialect`. Several
+processes may share the file; the database's own lock and the leases keep them apart.
+
+Every step of a statement gives up Python's interpreter lock, and a busy main thread returns
+it only after 5 ms. So a batch is a few statements with one row of answer at most, whatever
+its size: with `executemany` a batch of 400 events took 950 ms beside a busy thread, in one
+statement 28 ms.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
+from sqlalchemy import event as engine_events
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Transition
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.input_filters import WantedInput
+from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written
+from anabranch.engine.store.sql.families import cancelled_children, woken_parents
+from anabranch.engine.store.sql.faults import DataRefused, Fault
+from anabranch.engine.store.sql.input_conditions import sqlite_condition
+from anabranch.engine.store.sql.rows import (
+    EVENT_COLUMNS,
+    INSTANCE_COLUMNS,
+    LOG_SEPARATOR,
+    events_from,
+    instance_row,
+    values_of_events,
+    values_of_new_runs,
+    values_of_transitions,
+)
+from anabranch.engine.store.sql.transactions import transaction
+from anabranch.engine.store.sqlite import statements
+
+# 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
+# somebody forgot (a shell with an open transaction), and should be told.
+BUSY_TIMEOUT_MS = 10_000
+
+# 8 MB of page cache a connection: the inner pages of the indexes of a million log rows. Leaves come from
+# the operating system's cache; with 64 MB a worker that sleeps held three times as much for nothing.
+CACHE_KIB = 8_192
+
+# 1,024 rows a statement: with 25 columns still below the 32,766 parameters that SQLite takes.
+ROWS_PER_STATEMENT = 1_024
+
+# 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB. Each is 4 MB at most.
+LOGS_PER_STATEMENT = 32
+
+# 1 MB a step: some ten milliseconds, in which commits wait.
+PAGES_GIVEN_BACK = 256
+
+# 100 ms for readers to finish with the log; it is emptied the next time otherwise.
+CHECKPOINT_WAIT_MS = 100
+
+# What `PRAGMA auto_vacuum` answers for a file that can be made shorter in steps.
+INCREMENTAL_VACUUM = 2
+
+_UNAVAILABLE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOLFS,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+_REFUSED = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}
+_DUPLICATE = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+
+_Hindered = tuple[str, str | None, bool]
+"""A creation that cannot be: its id, who holds its key, and whether its workflow is gone."""
+
+
+class SqliteDialect:
+    """A SQLite file."""
+
+    commits_in_flight_max = 1
+    reading_lanes = 2
+    writing_lanes = 0
+    row_lock = ""
+    given_rows = "json_each(:given) AS p"
+    payload_size = "length(CAST(l.payload AS BLOB))"
+    is_remote = False
+    among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
+    ended_children = statements.ENDED_CHILDREN
+
+    def __init__(self, url: URL, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+        self._url = url
+        self._busy_timeout_ms = busy_timeout_ms
+        self.path = Path(url.database or "").absolute()
+        self.place = f"SQLite database {self.path}"
+
+    def engine(self, *, commits: bool) -> Engine:
+        """See `Dialect.engine`; both kinds are alike here."""
+        engine = create_engine(
+            self._url,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            connect_args={"check_same_thread": False, "timeout": self._busy_timeout_ms / 1000},
+        )
+        engine_events.listen(engine, "connect", _prepare_connection)
+        return engine
+
+    def apply_outcome(self, connection: Connection) -> bool:
+        """See `Dialect.apply_outcome`: there is nothing to find out about a file."""
+        return False
+
+    def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
+        """See `Dialect.whole`: a connection keeps what is set on it."""
+        return nullcontext()
+
+    def migration(self, connection: Connection) -> AbstractContextManager[None]:
+        """See `Dialect.migration`: a write transaction keeps everybody out."""
+        return self.transaction(connection)
+
+    def sever(self, connection: Connection) -> None:
+        """See `Dialect.sever`; only who waits for the file's lock goes on to wait, `BUSY_TIMEOUT_MS` at most."""
+        driver = connection.connection.driver_connection
+        if isinstance(driver, sqlite3.Connection):
+            driver.interrupt()
+
+    def check_writable(self, connection: Connection) -> None:
+        """See `Dialect.check_writable`: takes the write lock, and gives it back."""
+        with self.transaction(connection):
+            pass
+
+    def reader(self) -> Engine:
+        """An engine that neither makes the file nor changes it: it may be another program's."""
+        url = f"{self.path.as_uri()}?mode=rw"  # not `ro`: a write-ahead log needs its index beside it, even to be read
+
+        def connect() -> sqlite3.Connection:
+            timeout_s = self._busy_timeout_ms / 1000
+            return sqlite3.connect(url, uri=True, timeout=timeout_s, check_same_thread=False, isolation_level=None)
+
+        return create_engine("sqlite://", poolclass=NullPool, isolation_level="AUTOCOMMIT", creator=connect)
+
+    def transaction(self, connection: Connection) -> AbstractContextManager[None]:
+        """A write transaction: the lock is taken at once, so nothing read in it can go stale."""
+        return transaction(connection, "BEGIN IMMEDIATE", driver_error=sqlite3.Error)
+
+    def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
+        """See `Dialect.snapshot`; the write-ahead log keeps the moment of the first read."""
+        return transaction(connection, "BEGIN", driver_error=sqlite3.Error)
+
+    def ids(self, instance_ids: Sequence[str]) -> str:
+        """See `Dialect.ids`; every text is an id here."""
+        return orjson.dumps(list(instance_ids)).decode()
+
+    def now(self, connection: Connection) -> int:
+        """The machine's clock: everybody who shares the file shares it."""
+        return time.time_ns() // 1_000_000
+
+    def settled_until(self, connection: Connection) -> int:
+        """See `Dialect.settled_until`: who has the write lock waits for nobody, only the clock may be set back."""
+        return self.now(connection) - ENDS_SETTLE_MS
+
+    def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
+        """See `Dialect.input_condition`."""
+        return sqlite_condition(wanted, number)
+
+    def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
+        """See `Dialect.commit`: read the guards under the write lock, then write the winners."""
+        new_runs = [transition for transition in transitions if transition.new_run is not None]
+        steps = [transition for transition in transitions if transition.new_run is None]
+        existing: dict[str, str] = {}
+        rejected: set[str] = set()
+        try:
+            events = values_of_events(transitions)
+            with self.transaction(connection):
+                now = self.now(connection)
+                won = _advance(connection, steps, now)
+                if new_runs:
+                    hindered = _conflicting(connection, new_runs)
+                    rejected = {instance_id for instance_id, _, is_orphan in hindered if is_orphan}
+                    won |= _create_run(connection, new_runs, hindered, existing, now)
+                if len(won) < len(transitions):
+                    events = values_of_events(transition for transition in transitions if transition.instance_id in won)
+                _write(connection, statements.append_events, events, len(EVENT_COLUMNS))
+                woken = _wake(connection, woken_parents(transitions, won), now)
+                cancelled = _cancel(connection, "instance_id", cancelled_children(transitions, won), now)
+        except UnicodeError as problem:
+            raise DataRefused(f"text that is no valid Unicode ({problem})") from None
+        return Written(won, now, existing, rejected, woken, cancelled)
+
+    def claim(
+        self,
+        connection: Connection,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None,
+        steal: bool,
+        known_code: Sequence[str] | None,
+        rooms: TenantRooms | None,
+        weight_max: int,
+        large: bool,
+    ) -> list[Taken]:
+        """See `Dialect.claim`."""
+        with self.transaction(connection):
+            now = self.now(connection)
+            due = statements.claimable(
+                only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None, large=large
+            )
+            parameters: dict[str, Any] = {"worker_id": worker_id, "now": now, "limit": limit, "weight_max": weight_max}
+            if only is not None:
+                parameters["ids"] = self.ids(only)
+            if known_code is not None:
+                parameters["known_code"] = orjson.dumps(known_code).decode()
+            if rooms is not None:
+                # As pairs, not as an object: a path of SQLite's would read a tenant's name as a place.
+                parameters |= {"room": rooms.each, "rooms": orjson.dumps(list(rooms.of.items())).decode()}
+            taken = [Taken(*row) for row in _one_list(connection, due, **parameters)]
+            if taken:
+                ids = self.ids([one.instance_id for one in taken])
+                connection.execute(
+                    statements.TAKE, {"ids": ids, "worker_id": worker_id, "available_at": now + lease_ms}
+                )
+        return taken
+
+    def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
+        """See `Dialect.append_external`."""
+        with self.transaction(connection):
+            now = self.now(connection)
+            move = statements.advance_external(ends=event.ends)
+            parameters: dict[str, Any] = {
+                "instance_id": event.instance_id,
+                "tenant_id": event.tenant_id,
+                "now": now,
+                "bytes": len(event.payload.encode()),
+            }
+            if event.ends is None:
+                parameters |= {
+                    "key": event.key,
+                    "signals_max": signals_max,
+                    "bytes_max": event.log_limit.bytes_max,
+                    "rows_max": event.log_limit.rows_max,
+                }
+            values = connection.execute(move, parameters).one_or_none()
+            if values is None:
+                return None
+            row = instance_row(tuple(values))
+            connection.execute(
+                statements.APPEND_EVENT,
+                {
+                    "instance_id": event.instance_id,
+                    "seq": row.last_seq,
+                    "event_type": event.event_type,
+                    "payload": event.payload,
+                    "message": event.message,
+                    "now": now,
+                },
+            )
+            if event.ends:
+                if row.head.parent_id is not None and row.head.parent_waits:
+                    _wake(connection, [row.head.parent_id], now)
+                _cancel(connection, "parent_id", [event.instance_id], now)
+        return row
+
+    def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
+        """See `Dialect.load`: some logs a statement, each statement one row."""
+        found: dict[str, Loaded] = {}
+        for start in range(0, len(instance_ids), LOGS_PER_STATEMENT):
+            ids = self.ids(instance_ids[start : start + LOGS_PER_STATEMENT])
+            heads, logs = connection.execute(statements.LOAD, {"ids": ids, "after_seq": after_seq}).one()
+            if logs is None:
+                continue
+            for values, payloads in zip(orjson.loads(heads), logs.split(LOG_SEPARATOR), strict=True):
+                row = instance_row(values[:-1])
+                found[row.head.instance_id] = Loaded(row, events_from(values[-1], payloads))
+        return found
+
+    def read_log(
+        self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> list[Event]:
+        """See `Dialect.read_log`."""
+        page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
+        notes, payloads = connection.execute(statements.READ_LOG, page).one()
+        return events_from(orjson.loads(notes), payloads or "")
+
+    def give_back_space(self, connection: Connection) -> bool:
+        """See `Dialect.give_back_space`; the pages at the end of the file are moved into the holes.
+
+        Files from before incremental vacuum have no map of their pages, and keep them until `compact`.
+        """
+        driver = _driver(connection)
+        free = _number(driver, "PRAGMA freelist_count")
+        if free and _number(driver, "PRAGMA auto_vacuum") == INCREMENTAL_VACUUM:
+            # As a script: each step of a statement would give up the interpreter lock, and there is one for each page.
+            driver.executescript(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})")
+            if 0 < _number(driver, "PRAGMA freelist_count") < free:
+                return True
+        self._truncate_log(driver)
+        return False
+
+    def compact(self, connection: Connection) -> None:
+        """See `Dialect.compact`. A file without incremental vacuum is written anew, which gives it that, too."""
+        driver = _driver(connection)
+        if _number(driver, "PRAGMA auto_vacuum") != INCREMENTAL_VACUUM:
+            driver.executescript("PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
+        while self.give_back_space(connection):
+            pass
+
+    def disk_bytes(self, connection: Connection) -> int:
+        """The file and its write-ahead log."""
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def _truncate_log(self, driver: sqlite3.Connection) -> None:
+        """Write the log into the file, which gets shorter by that, and empty it, unless somebody reads from it."""
+        driver.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
+        try:
+            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
+
+    def event_list(self, rows: str) -> str:
+        """See `Dialect.event_list`."""
+        return statements.event_list(rows)
+
+    def number_list(self, rows: str) -> str:
+        """See `Dialect.number_list`."""
+        return f"SELECT json_group_array(json_array(seq, number)) FROM ({rows})"  # noqa: S608  # our own statements
+
+    def locked_turns(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
+        """See `Dialect.locked_turns`: whoever has the write lock waits for no rows."""
+        return set()
+
+    def external_changes_possible(self, connection: Connection) -> bool:
+        """Compares `data_version`, which moves when any other connection has committed."""
+        version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        before = connection.info.get("data_version")  # of this very connection: a new one starts anew
+        connection.info["data_version"] = version
+        return bool(before != version)
+
+    def fault_of(self, error: Exception) -> Fault:
+        """By SQLite's primary result code."""
+        code = _result_code(error)
+        primary = None if code is None else code & 0xFF
+        if primary in _UNAVAILABLE:
+            return Fault.UNAVAILABLE
+        if primary in _REFUSED or "malformed JSON" in str(error):
+            return Fault.REFUSED
+        return Fault.BUG
+
+    def is_duplicate(self, error: Exception) -> bool:
+        """True for a primary key or a unique index."""
+        return _result_code(error) in _DUPLICATE
+
+    def describe(self, error: Exception) -> str:
+        """The file and SQLite's words."""
+        words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+        return f"{self.place}: {words}"
+
+
+def _prepare_connection(connection: sqlite3.Connection, _record: object) -> None:
+    # auto_vacuum takes effect only before the first table, so it comes before anything that writes the header.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    # FULL: an acknowledged commit survives a power cut; NORMAL would lose the last ones in WAL mode.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection), "the dialect opened it"
+    return driver
+
+
+def _number(driver: sqlite3.Connection, pragma: str) -> int:
+    return int(driver.execute(pragma).fetchone()[0])
+
+
+def _one_list(connection: Connection, statement: TextClause, **parameters: Any) -> list[Any]:
+    answer: list[Any] = orjson.loads(connection.execute(statement, parameters).scalar_one())
+    return answer
+
+
+def _advance(connection: Connection, steps: Sequence[Transition], now: int) -> set[str]:
+    """Move the transitions whose guards hold. Almost always all of them do; only else is it asked which."""
+    if not steps:
+        return set()
+    columns = len(statements.TRANSITION_COLUMNS)
+    transitions = values_of_transitions(steps, now=now)
+    connection.exec_driver_sql("SAVEPOINT advance")
+    if _write(connection, statements.advance, transitions, columns) == len(steps):
+        return {transition.instance_id for transition in steps}
+    connection.exec_driver_sql("ROLLBACK TO advance")
+    won: set[str] = set()
+    for part, rows in _parts(transitions, columns):
+        won.update(orjson.loads(connection.exec_driver_sql(statements.guards_held(rows), tuple(part)).scalar_one()))
+    winners = values_of_transitions((transition for transition in steps if transition.instance_id in won), now=now)
+    _write(connection, statements.advance, winners, columns)
+    return won
+
+
+def _conflicting(connection: Connection, new_runs: Sequence[Transition]) -> list[_Hindered]:
+    keys = [
+        [
+            head.instance_id,
+            head.tenant_id,
+            head.workflow_name,
+            head.idempotency_key,
+            head.workflow_id,
+            head.parent_id,
+            head.parent_node_id,
+            head.parent_scope,
+            head.workflow_version if only_newest else None,
+        ]
+        for head, only_newest in ((transition.new_run, transition.only_newest) for transition in new_runs)
+        if head is not None
+    ]
+    return _one_list(connection, statements.BIRTHS_HINDERED, new_runs=orjson.dumps(keys).decode())
+
+
+def _create_run(
+    connection: Connection,
+    new_runs: Sequence[Transition],
+    hindered: list[_Hindered],
+    existing: dict[str, str],
+    now: int,
+) -> set[str]:
+    """Insert the creations that nothing hinders; notes in `existing` who has a key that is taken."""
+    won = _new_runs(new_runs, hindered, existing)
+    rows = values_of_new_runs((transition for transition in new_runs if transition.instance_id in won), now=now)
+    _write(connection, statements.create_run, rows, len(INSTANCE_COLUMNS))
+    return won
+
+
+def _new_runs(new_runs: Sequence[Transition], hindered: list[_Hindered], existing: dict[str, str]) -> set[str]:
+    """The creations that neither the tables nor the batch hinder; notes who has a taken key."""
+    hindered_ids = {instance_id for instance_id, _, _ in hindered}
+    holders = {instance_id: holder for instance_id, holder, _ in hindered if holder is not None}
+    keys: dict[tuple[str, str, str], str] = {}
+    won: set[str] = set()
+    for transition in new_runs:
+        head = transition.new_run
+        assert head is not None, "only creations are given"
+        holder = holders.get(transition.instance_id)
+        if holder is None and head.idempotency_key is not None:
+            key = (head.tenant_id, head.workflow_name, head.idempotency_key)
+            holder = keys.get(key)
+            if holder is None and transition.instance_id not in hindered_ids:
+                keys[key] = transition.instance_id
+        if holder is not None:
+            existing[transition.instance_id] = holder
+        elif transition.instance_id not in hindered_ids:
+            won.add(transition.instance_id)
+    return won
+
+
+def _wake(connection: Connection, parents: Sequence[str], now: int) -> dict[str, int]:
+    """Raise the versions of open parents whose children have ended; returns these versions."""
+    if not parents:
+        return {}
+    asked = {"ids": orjson.dumps(parents).decode(), "now": now}
+    return {row[0]: row[1] for row in connection.execute(statements.WAKE, asked)}
+
+
+def _cancel(connection: Connection, by: str, ids: Sequence[str], now: int) -> set[str]:
+    """Cancel the open children that these ids name, or have, with all that they await; returns who was."""
+    if not ids:
+        return set()
+    cancelled: list[str] = _one_list(connection, statements.to_cancel(by), ids=orjson.dumps(ids).decode())
+    if cancelled:
+        parameters = {"ids": orjson.dumps(cancelled).decode(), "now": now}
+        connection.execute(statements.CANCEL_LOG, parameters)
+        connection.execute(statements.CANCEL_ROWS, parameters)
+    return set(cancelled)
+
+
+def _write(connection: Connection, statement: Callable[[int], str], values: list[Any], columns: int) -> int:
+    """Execute a batch statement for all rows; returns how many it wrote."""
+    parts = _parts(values, columns)
+    return sum(connection.exec_driver_sql(statement(rows), tuple(part)).rowcount for part, rows in parts)
+
+
+def _parts(values: list[Any], columns: int) -> Iterator[tuple[list[Any], int]]:
+    """The values of at most ROWS_PER_STATEMENT rows at a time, filled up with NULLs to a power of two of rows.
+
+    So there are few different statements, and the driver's cache has all of them compiled.
+    """
+    for start in range(0, len(values), ROWS_PER_STATEMENT * columns):
+        part = values[start : start + ROWS_PER_STATEMENT * columns]
+        rows = 1 << (len(part) // columns - 1).bit_length()
+        yield part + [None] * (rows * columns - len(part)), rows
+
+
+def _result_code(error: Exception) -> int | None:
+    original = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(original, "sqlite_errorcode", None)

@@ -1,0 +1,305 @@
+"""The statements that only SQLite has, each with the index it relies on.
+
+Executed by `sqlite`, always in its writer's transaction where they write. Whole batches are
+bound at once and answers go as one JSON value: see there why. A batch statement exists for
+each power of two of rows; rows that are not needed are all NULL and match nothing.
+"""
+
+# Statements are put together from this package's own column names and conditions; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+from functools import cache
+
+from sqlalchemy import TextClause, text
+
+from anabranch.engine.ports import CODE_GRACE_MS
+from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.events import Status
+from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
+from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
+from anabranch.engine.store.sql.rows import (
+    EVENT_COLUMNS,
+    EVENT_NOTE_COLUMNS,
+    INSTANCE_COLUMNS,
+    LOG_SEPARATOR,
+    PAYLOAD_SEPARATOR,
+)
+from anabranch.engine.store.sql.statements import IS_WHOLE, LOG_WEIGHT, SIGNALS_KEPT
+
+_COLUMNS = ", ".join(INSTANCE_COLUMNS)
+_NOTE = ", ".join(EVENT_NOTE_COLUMNS)
+
+
+TRANSITION_COLUMNS = (
+    "id",
+    "expected_version",
+    "held_by",
+    "first_seq",
+    "not_before",
+    "events",
+    "bytes",
+    "new_status",
+    "ends",
+    "releases",
+    "new_available_at",
+    "new_started_at",
+    "now",
+)
+"""A transition as `advance` and `guards_held` take it."""
+
+_GUARD = f"""
+    instance_id = id
+    AND version = expected_version
+    AND worker_id IS held_by
+    AND {IS_OPEN}
+    AND last_seq + 1 = coalesce(first_seq, last_seq + 1)
+    AND coalesce(not_before, 0) <= now"""
+
+
+@cache
+def advance(rows: int) -> str:
+    """Move the instances of so many transitions whose guards hold, each looked up by primary key.
+
+    It begins with UPDATE, not WITH: only then does the driver count the rows.
+    """
+    return f"""
+        UPDATE workflow_instances SET
+            version = version + 1,
+            last_seq = last_seq + events,
+            log_bytes = log_bytes + bytes,
+            status = new_status,
+            worker_id = CASE WHEN releases THEN NULL ELSE worker_id END,
+            available_at = CASE WHEN releases THEN new_available_at ELSE coalesce(new_available_at, available_at) END,
+            started_at = coalesce(started_at, new_started_at),
+            completed_at = CASE WHEN ends THEN now END
+        FROM ({_turns(rows)}) WHERE {_GUARD}"""
+
+
+@cache
+def guards_held(rows: int) -> str:
+    """The ids of so many transitions whose guards hold, as one JSON list. CROSS JOIN keeps the turns outside."""
+    return f"""
+        SELECT json_group_array(id) FROM ({_turns(rows)}) CROSS JOIN workflow_instances WHERE {_GUARD}"""
+
+
+@cache
+def create_run(rows: int) -> str:
+    """Insert so many creations that are known to be new."""
+    return f"""
+        INSERT INTO workflow_instances ({_COLUMNS})
+        SELECT * FROM ({_values(len(INSTANCE_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
+
+
+@cache
+def append_events(rows: int) -> str:
+    """Append so many events of winners; a row that a unique index forbids undoes the transaction."""
+    return f"""
+        INSERT INTO workflow_instance_logs ({", ".join(EVENT_COLUMNS)})
+        SELECT * FROM ({_values(len(EVENT_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
+
+
+def _turns(rows: int) -> str:
+    names = ", ".join(f"column{number} AS {name}" for number, name in enumerate(TRANSITION_COLUMNS, start=1))
+    return f"SELECT {names} FROM ({_values(len(TRANSITION_COLUMNS), rows)})"
+
+
+def _values(columns: int, rows: int) -> str:
+    row = f"({', '.join('?' * columns)})"
+    return f"VALUES {', '.join([row] * rows)}"
+
+
+BIRTHS_HINDERED = text(f"""
+    SELECT json_group_array(json_array(id, holder, present IS NULL AND holder IS NULL)) FROM (
+        SELECT b.value ->> 0 AS id,
+               (SELECT k.instance_id FROM workflow_instances AS k
+                WHERE k.tenant_id = b.value ->> 1 AND k.workflow_name = b.value ->> 2
+                  AND k.idempotency_key = b.value ->> 3 AND k.idempotency_key IS NOT NULL) AS holder,
+               (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.value ->> 0) AS present,
+               (b.value ->> 4 IS NULL OR EXISTS (
+                   SELECT 1 FROM workflows AS w
+                   WHERE w.workflow_id = b.value ->> 4 AND w.deleted_at IS NULL
+                     AND w.newest_version = coalesce(b.value ->> 8, w.newest_version)))
+               AND (b.value ->> 5 IS NULL OR EXISTS (
+                   SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.value ->> 5 AND p.{IS_OPEN}))
+               AND (b.value ->> 5 IS NULL OR NOT EXISTS (
+                   SELECT 1 FROM workflow_instance_logs AS l
+                   WHERE l.instance_id = b.value ->> 5 AND l.node_id = b.value ->> 6 AND l.scope = b.value ->> 7
+                     AND l.{IS_ENDING})) AS living
+        FROM json_each(:new_runs) AS b)
+    WHERE holder IS NOT NULL OR present IS NOT NULL OR NOT living
+""")
+"""The creations (id, tenant, name, key, workflow, parent with node and scope, version if it must be the newest)
+that cannot be.
+
+With who holds their key, and whether they are orphans: those that are new, but whose workflow is
+gone or has moved on, whose parent has ended, or whose parent's activation has. Uses ux_instance_idempotency,
+ux_log_ending and the primary keys.
+"""
+
+WAKE = text(f"""
+    UPDATE workflow_instances SET version = version + 1,
+        available_at = CASE WHEN worker_id IS NULL THEN min(coalesce(available_at, :now), :now) ELSE available_at END
+    WHERE instance_id IN (SELECT value FROM json_each(:ids)) AND {IS_OPEN}
+    RETURNING instance_id, version
+""")
+"""Let these parents be looked at, because a child of theirs has ended; their versions now. By primary key."""
+
+CANCEL_LOG = text(f"""
+    INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, payload, node_attempt, created_at)
+    SELECT instance_id, last_seq + 1, '', '', 'INSTANCE_CANCELLED',
+        json_quote('{REASON_BEGINS}' || parent_id || '{REASON_ENDS}'), 0, :now
+    FROM workflow_instances WHERE instance_id IN (SELECT value FROM json_each(:ids))
+""")
+"""The last event of children that are not awaited any more."""
+
+CANCEL_ROWS = text(f"""
+    UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1,
+        log_bytes = log_bytes + {REASON_BYTES},
+        status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = :now
+    WHERE instance_id IN (SELECT value FROM json_each(:ids))
+""")
+"""Close them, after that."""
+
+ENDED_CHILDREN = text(f"""
+    SELECT asked.value, i.status, l.payload
+    FROM json_each(:ids) AS asked
+    LEFT JOIN workflow_instances AS i ON i.instance_id = asked.value
+    LEFT JOIN workflow_instance_logs AS l ON l.instance_id = i.instance_id AND l.seq = i.last_seq
+    WHERE i.instance_id IS NULL OR NOT i.{IS_OPEN}
+""")
+"""See `Dialect.ended_children`. Uses both primary keys."""
+
+APPEND_EVENT = text("""
+    INSERT INTO workflow_instance_logs
+        (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at)
+    VALUES (:instance_id, :seq, '', '', :event_type, :payload, :message, 0, :now)
+""")
+"""Append a stranger's event under the seq that its move has just taken."""
+
+TAKE = text(f"""
+    UPDATE workflow_instances SET version = version + 1, worker_id = :worker_id, available_at = :available_at
+    WHERE instance_id IN (SELECT value FROM json_each(:ids)) AND {IS_OPEN}
+""")
+"""Give claimed instances to their worker, by primary key."""
+
+LOAD = text(f"""
+    SELECT json_group_array(json_array({_COLUMNS}, json(notes))),
+           group_concat(payloads, '{LOG_SEPARATOR}')
+    FROM (
+        SELECT i.*,
+               (SELECT json_group_array(json_array({_NOTE})) FROM (
+                    SELECT * FROM workflow_instance_logs AS l
+                    WHERE {IS_WHOLE} AND l.instance_id = i.instance_id AND l.seq > :after_seq ORDER BY seq)) AS notes,
+               (SELECT coalesce(group_concat(payload, '{PAYLOAD_SEPARATOR}'), '') FROM (
+                    SELECT payload FROM workflow_instance_logs AS l
+                    WHERE {IS_WHOLE} AND l.instance_id = i.instance_id AND l.seq > :after_seq ORDER BY seq)) AS payloads
+        FROM json_each(:ids) AS wanted CROSS JOIN workflow_instances AS i
+        WHERE i.instance_id = wanted.value
+    )
+""")
+"""Rows with their logs as one row: heads and notes in JSON, payloads joined. Uses both primary keys."""
+
+
+def event_list(rows: str) -> str:
+    """The log rows of a SELECT as one row, in seq order: notes in JSON, payloads joined."""
+    return f"""
+        SELECT json_group_array(json_array({_NOTE})), group_concat(payload, '{PAYLOAD_SEPARATOR}')
+        FROM (SELECT * FROM ({rows}) ORDER BY seq)
+    """
+
+
+READ_LOG = text(
+    event_list("""
+        SELECT * FROM workflow_instance_logs
+        WHERE instance_id = :instance_id AND seq > :after_seq AND seq <= (
+            SELECT max(seq) FROM (
+                SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before FROM (
+                    SELECT seq, length(CAST(payload AS BLOB)) AS size FROM workflow_instance_logs
+                    WHERE instance_id = :instance_id AND seq > :after_seq ORDER BY seq LIMIT :limit))
+            WHERE before < :bytes_max)
+    """)
+)
+"""One page of a log, in seq order; it ends early where its payloads have enough bytes. Uses the primary key."""
+
+
+@cache
+def to_cancel(by: str) -> TextClause:
+    """The open children that these ids name (`by` "instance_id") or have ("parent_id"), with all that they await.
+
+    As one JSON list. Uses the primary key and ix_instance_parent.
+    """
+    return text(f"""
+        WITH RECURSIVE to_cancel(id) AS (
+            SELECT i.instance_id FROM json_each(:ids) AS asked CROSS JOIN workflow_instances AS i
+            WHERE i.{by} = asked.value AND i.parent_waits AND i.{IS_OPEN}
+            UNION
+            SELECT i.instance_id FROM to_cancel CROSS JOIN workflow_instances AS i
+            WHERE i.parent_id = to_cancel.id AND i.parent_waits AND i.{IS_OPEN}
+        ) SELECT json_group_array(id) FROM to_cancel
+    """)
+
+
+@cache
+def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> TextClause:
+    """Open instances that are due (with `steal` also held ones), longest overdue first, up to a weight of their logs.
+
+    Uses ix_instance_available, or the primary key and ix_instance_root when only some families
+    are asked for. With `rooms` no more of a tenant than there is room for. The write lock is already held, so nobody
+    else is claiming them.
+    """
+    due = "available_at <= :now" + (" OR worker_id IS NOT NULL" if steal else "")
+    ids = "(SELECT value FROM json_each(:ids))"
+    among = f"AND (instance_id IN {ids} OR root_id IN {ids})" if only else ""
+    if knows:
+        mine = "workflow_name || ':' || workflow_version IN (SELECT value FROM json_each(:known_code))"
+        among += f" AND (kind <> '{CODED_KIND}' OR {mine} OR available_at <= :now - {CODE_GRACE_MS})"
+    if not large:
+        among += f" AND {IS_WHOLE}"
+    within = "TRUE"
+    if rooms:
+        room_of = "SELECT value ->> 1 FROM json_each(:rooms) WHERE value ->> 0 = tenant_id"
+        among += " AND tenant_id NOT IN (SELECT value ->> 0 FROM json_each(:rooms) WHERE value ->> 1 = 0)"
+        within = f"of_tenant <= coalesce(({room_of}), :room)"
+    return text(f"""
+        SELECT json_group_array(json_array(instance_id, lapsed_at)) FROM (
+          SELECT *, sum(weight) OVER (ORDER BY available_at, instance_id) - weight AS before FROM (
+            SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY available_at, instance_id) AS of_tenant FROM (
+              SELECT instance_id, tenant_id, available_at, {LOG_WEIGHT} AS weight,
+                CASE WHEN worker_id <> :worker_id AND available_at <= :now THEN available_at END AS lapsed_at
+              FROM workflow_instances
+              WHERE {IS_OPEN} AND ({due}) {among}
+              ORDER BY available_at, instance_id LIMIT :limit))
+          WHERE {within} ORDER BY available_at, instance_id)
+        WHERE before < :weight_max
+    """)
+
+
+@cache
+def advance_external(*, ends: Status | None) -> TextClause:
+    """Take the next seq of an open instance whoever holds it; returns its row, or nothing.
+
+    A signal (it does not end the run) whose key is in the log already, that meets too many kept ones, or
+    that the log has no room for, moves nothing; kept ones are only counted where the log is long enough to hold that
+    many.
+    Uses the primary keys and ux_log_signal_key.
+    """
+    if ends:
+        change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = :now"
+        condition = ""
+    else:
+        change = """
+            available_at = CASE WHEN worker_id IS NULL THEN min(coalesce(available_at, :now), :now)
+                                ELSE available_at END"""
+        condition = f"""
+            AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
+                            WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
+            AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)
+            AND log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"""
+    return text(f"""
+        UPDATE workflow_instances
+        SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes, {change}
+        WHERE instance_id = :instance_id AND tenant_id = :tenant_id AND {IS_OPEN} {condition}
+        RETURNING {_COLUMNS}
+    """)

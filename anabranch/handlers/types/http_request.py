@@ -1,0 +1,215 @@
+"""`httpRequest`: sends one HTTP request and gives its answer as a value.
+
+The request leaves through the port `HttpSender`; what may be reached is decided behind it. Here a
+config becomes a request, and an answer an output or a failure that says whether to try again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Set
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from urllib.parse import urlencode
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.errors import NodeFailure
+from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
+from anabranch.handlers.types.http_answer import body_of, excerpt, reason_of, retry_after_ms
+from anabranch.handlers.types.http_port import HttpAnswer
+
+# An hour: the node's own timeout bounds a request, this only ends what a node without one left behind.
+REQUEST_S_MAX = 3_600.0
+
+# Statuses that tell us to come again.
+_RETRIED_BELOW_500 = frozenset({408, 425, 429})
+
+Scalar: TypeAlias = str | int | float | bool | None
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+Method = Annotated[
+    Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
+    BeforeValidator(lambda method: method.upper() if isinstance(method, str) else method),
+    WithJsonSchema({"type": "string", "enum": [*METHODS, *(method.lower() for method in METHODS)]}),
+]
+
+
+class HttpSender(Protocol):
+    """How a request leaves the machine."""
+
+    async def fetch(
+        self,
+        *,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float,
+        follow_redirects: bool = True,
+        private_headers: Set[str] = frozenset(),
+        private_body: bool = False,
+    ) -> HttpAnswer:
+        """The answer, whatever its status. What is private goes to no other origin than the URL's."""
+
+
+class BasicAuth(NodeConfig):
+    """A user name and a password."""
+
+    type: Literal["basic"]
+    username: str
+    password: str
+
+
+class BearerAuth(NodeConfig):
+    """A token."""
+
+    type: Literal["bearer"]
+    token: str
+
+
+class KeyAuth(NodeConfig):
+    """A key in a header or in the query."""
+
+    type: Literal["header", "query"]
+    name: str = Field(min_length=1)
+    value: str
+
+
+class HttpRequestConfig(NodeConfig):
+    """What to send, and what to take for success."""
+
+    method: Method = "GET"
+    url: str = Field(min_length=1)
+    headers: dict[str, Scalar] = Field(default_factory=dict)
+    """Null leaves a header out."""
+    query: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
+    """Added to the URL's own; a list repeats the name, null leaves it out."""
+    json_value: Any = Field(None, alias="json")
+    """The body, as JSON."""
+    body: str | None = None
+    """The body, as text."""
+    auth: BasicAuth | BearerAuth | KeyAuth | None = None
+    follow_redirects: bool = Field(True, alias="followRedirects")
+    ok_statuses: list[Annotated[int, Field(ge=100, le=599)]] | None = Field(None, alias="okStatuses")
+    """Statuses of 400 and more that are no failure."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_body(cls, written: dict[str, Any]) -> dict[str, Any]:
+        if "json" in written and written.get("body") is not None:
+            raise ValueError("give either json or body")
+        return written
+
+
+def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
+    """The type, on a way out and a place to read secrets."""
+
+    async def execute(config: HttpRequestConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+        headers, private_headers = _headers(config, helpers)
+        body = _body(config)
+        answer = await sender.fetch(
+            method=config.method,
+            url=_url(config),
+            headers=headers,
+            body=body,
+            timeout_s=REQUEST_S_MAX,
+            follow_redirects=config.follow_redirects,
+            private_headers=private_headers,
+            private_body=body is not None and _is_private(body.decode(), helpers),
+        )
+        _refuse_failure(config, answer, helpers)
+        return HandlerResult(
+            {
+                "status": answer.status,
+                "headers": dict(answer.headers),
+                "body": await body_of(answer.headers, answer.body),
+            }
+        )
+
+    return HandlerSpec(
+        type="httpRequest", title="HTTP request", config=HttpRequestConfig, execute=execute, secrets=secrets
+    )
+
+
+def _url(config: HttpRequestConfig) -> str:
+    pairs = [(name, _text(each)) for name, value in config.query.items() for each in _values(value)]
+    if isinstance(config.auth, KeyAuth) and config.auth.type == "query":
+        pairs.append((config.auth.name, config.auth.value))
+    if not pairs:
+        return config.url
+    # Put behind the URL as it was written: reading it is for the guard alone.
+    address, _, _ = config.url.partition("#")
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(pairs)}"
+
+
+def _values(value: Scalar | list[Scalar]) -> list[Scalar]:
+    return [each for each in (value if isinstance(value, list) else [value]) if each is not None]
+
+
+def _text(value: Scalar) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _headers(config: HttpRequestConfig, helpers: Helpers) -> tuple[dict[str, str], frozenset[str]]:
+    """The headers, and the lower-case names of those that are nobody else's business."""
+    headers = {name: _text(value) for name, value in config.headers.items() if value is not None}
+    given = {name.lower() for name in headers}
+    private = {name.lower() for name, value in headers.items() if _is_private(value, helpers)}
+    defaults = {"Idempotency-Key": helpers.idempotency_key}
+    if "json_value" in config.model_fields_set:
+        defaults |= {"Content-Type": "application/json", "Accept": "application/json, */*;q=0.5"}
+    elif config.body is not None:
+        defaults["Content-Type"] = "text/plain; charset=utf-8"
+    for name, value in defaults.items():
+        if name.lower() not in given:
+            headers[name] = value
+    authorization = _authorization(config)
+    if authorization is not None:
+        name, value = authorization
+        if name.lower() in given:
+            raise NodeFailure(
+                "NODE_CONFIG_INVALID",
+                f"auth and headers both give the header {name}",
+                type_name="ConfigInvalid",
+                retryable=False,
+            )
+        headers[name] = value
+        private.add(name.lower())
+    return headers, frozenset(private)
+
+
+def _authorization(config: HttpRequestConfig) -> tuple[str, str] | None:
+    match config.auth:
+        case BasicAuth(username=username, password=password):
+            return "Authorization", "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+        case BearerAuth(token=token):
+            return "Authorization", f"Bearer {token}"
+        case KeyAuth(type="header", name=name, value=value):
+            return name, value
+    return None
+
+
+def _is_private(text: str, helpers: Helpers) -> bool:
+    """Is there a secret in it?"""
+    return helpers.mask(text) != text
+
+
+def _body(config: HttpRequestConfig) -> bytes | None:
+    if "json_value" in config.model_fields_set:
+        return json.dumps(config.json_value, ensure_ascii=False, separators=(",", ":")).encode()
+    return None if config.body is None else config.body.encode()
+
+
+def _refuse_failure(config: HttpRequestConfig, answer: HttpAnswer, helpers: Helpers) -> None:
+    status = answer.status
+    if status < 400 or status in (config.ok_statuses or ()):
+        return
+    retried = status >= 500 or status in _RETRIED_BELOW_500
+    raise NodeFailure(
+        "HTTP_STATUS",
+        f"{config.method} was answered with {status}{reason_of(status)}{excerpt(answer.body)}",
+        type_name="HttpStatus",
+        retryable=retried,
+        retry_after_ms=retry_after_ms(answer.headers, helpers.now_ms) if retried else None,
+    )

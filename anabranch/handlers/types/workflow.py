@@ -1,0 +1,62 @@
+"""`workflow`: starts another workflow, and waits for its end unless it is told not to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from pydantic import Field
+
+from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.rules.stimuli import AwaitsChild
+from anabranch.engine.rules.waits.child_ids import WORKFLOW_TYPE
+from anabranch.handlers.spec import HandlerSpec, NodeConfig
+
+# 64 characters, as a name may have; ids are shorter.
+WORKFLOW_CHARACTERS_MAX = 64
+
+
+class Children(Protocol):
+    """Starts the children of activations."""
+
+    async def start(
+        self, helpers: Helpers, *, workflow: str, version: int | None, input_: Any, parent_waits: bool
+    ) -> str:
+        """The id of the one run that this activation starts; it is durable when this returns, in whatever attempt.
+
+        Raises NonRetryable where another try cannot help, StoreUnavailable where it may.
+        """
+
+
+class WorkflowConfig(NodeConfig):
+    """What to start."""
+
+    workflow: str = Field(min_length=1, max_length=WORKFLOW_CHARACTERS_MAX)
+    """Its id or name, in the tenant of the run."""
+    input: Any = Field(default_factory=dict)
+    version: int | None = Field(default=None, ge=1)
+    """Without it the newest at the time of the start; either is pinned then."""
+    wait: bool = True
+    """False: the node completes with the child's id, and the two have no more to do with each other."""
+
+
+def workflow_spec(children: Children) -> HandlerSpec:
+    """The type, with what starts its runs."""
+
+    async def execute(config: WorkflowConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
+        child_id = await children.start(
+            helpers,
+            workflow=config.workflow,
+            version=config.version,
+            input_=config.input,
+            parent_waits=config.wait,
+        )
+        return AwaitsChild(child_id) if config.wait else HandlerResult({"instanceID": child_id})
+
+    return HandlerSpec(
+        type=WORKFLOW_TYPE,
+        title="Workflow",
+        config=WorkflowConfig,
+        execute=execute,
+        unbounded=lambda config: config.get("wait") is not False,  # what is started may wait for ever
+    )

@@ -1,0 +1,225 @@
+"""The forms of runs: how they are started, listed, read and shaped. See `models`."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
+
+from anabranch.engine.rules.events import Status
+from anabranch.request_checks import WHOLE_NUMBER_MAX
+from anabranch.rest.models.base import Answer, DayOrInstant, Instant, Key, Page, Query, Request, Waiting
+from anabranch.rest.models.workflows import Graph
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+AnyCaseStatus = Annotated[
+    Status,
+    BeforeValidator(_upper),
+    WithJsonSchema({"type": "string", "enum": [*Status, *(status.lower() for status in Status)]}),
+]
+"""A status, in capitals or not."""
+
+
+class RunPage(Page):
+    """A page of runs."""
+
+    status: list[AnyCaseStatus] = Field(default_factory=list, description="Only these; may be repeated.")
+    since: DayOrInstant | None = Field(None, description="Created then or later; a date begins in UTC.")
+    until: DayOrInstant | None = Field(None, description="Created before then; a date begins in UTC.")
+    version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Only runs of this version.")
+    test: bool = Field(False, description="The test runs instead of the others.")
+
+
+class Deletion(Query):
+    """What is deleted."""
+
+    purge: bool = Field(
+        False, description="Remove an ended run and its log, now. Needs the role `editor`; an open run is 409."
+    )
+
+
+class SeqPage(Page):
+    """A page of what ascends by `seq`."""
+
+    after: int = Field(0, ge=0, le=2**53, description="Only what has a larger `seq`; a cursor says it by itself.")
+
+
+class WidgetQuery(Waiting):
+    """How a run's output is to be shaped."""
+
+    type: Literal["table", "chart", "metric", "text", "json"]
+    config: str | None = Field(None, description="A JSON object: path, columns, x, series, format.")
+
+
+class StartRun(Request):
+    """What a run is started with."""
+
+    input: Any = Field(default_factory=dict, description="Any JSON value of at most 1 MB.")
+    version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX)
+    idempotencyKey: Key | None = None
+    retentionDays: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX)
+    availableAt: Instant | None = None
+    deadlineAt: Instant | None = None
+
+
+class StartTestRun(Graph):
+    """An unsaved graph and the input of its test run."""
+
+    input: Any = Field(default_factory=dict, description="Any JSON value of at most 1 MB.")
+
+
+class CancelRun(Request):
+    """Why a run is cancelled."""
+
+    reason: str = Field("cancelled over REST", max_length=4_096)
+
+
+class RunState(Answer):
+    """A run and its status."""
+
+    instanceID: str
+    status: Status
+
+
+class StartedRun(RunState):
+    """A run that was started; output and error only where its end was waited for, and null while it is open."""
+
+    output: Any = None
+    error: Any = None
+
+
+class StartedTestRun(Answer):
+    """A test run that was started; the further fields only where its end was waited for."""
+
+    instanceID: str
+    status: Status | None = None
+    output: Any = None
+    error: Any = None
+
+
+class RunSummary(Answer):
+    """A run in a list."""
+
+    instanceID: str
+    workflowID: str | None
+    name: str
+    version: int
+    kind: Literal["drawn", "coded"]
+    test: bool
+    status: Status
+    parentID: str | None
+    worker: str | None = Field(None, description="Who advances it; null while nobody does.")
+    retentionDays: int
+    createdAt: AwareDatetime
+    availableAt: AwareDatetime
+    deadlineAt: AwareDatetime | None
+    startedAt: AwareDatetime | None
+    completedAt: AwareDatetime | None
+
+
+class NodeState(Answer):
+    """An activation of a node."""
+
+    nodeID: str
+    scope: str
+    status: Literal["running", "waiting", "retrying", "success", "error", "skipped", "cancelled"]
+    attempt: int
+    startedAt: AwareDatetime | None
+    endedAt: AwareDatetime | None
+    error: Any
+
+
+class Step(NodeState):
+    """An activation with its output."""
+
+    output: Any
+    seq: int
+
+
+class TracedNode(Answer):
+    """A step in the graph of a coded run, or where the body began, or where branches met."""
+
+    id: str
+    nodeID: str
+    scope: str
+    type: str
+
+
+class TracedEdge(Answer):
+    """What followed from what."""
+
+    upstreamNodeID: str
+    downstreamNodeID: str
+
+
+class TracedGraph(Answer):
+    """The graph that a coded run has traced so far; its first 1,000 steps."""
+
+    nodes: list[TracedNode]
+    edges: list[TracedEdge]
+
+
+class Run(RunSummary):
+    """One run."""
+
+    input: Any
+    output: Any
+    error: Any
+    note: Any
+    nodes: list[NodeState]
+    graph: TracedGraph | None = Field(None, description="Of coded runs only.")
+
+
+class LogEntry(Answer):
+    """An event of a run's log."""
+
+    seq: int
+    nodeID: str
+    scope: str
+    eventType: str
+    nodeStatus: str | None
+    nextHandle: str | None
+    outputVariable: str | None
+    nodeAttempt: int
+    payload: Any
+    errorMessage: str | None
+    createdAt: AwareDatetime
+
+
+class RunList(Answer):
+    """A page of runs, newest first."""
+
+    items: list[RunSummary]
+    nextCursor: str | None
+
+
+class LogPage(Answer):
+    """A page of a log."""
+
+    items: list[LogEntry]
+    nextCursor: str | None
+
+
+class StepPage(Answer):
+    """A page of activations."""
+
+    items: list[Step]
+    nextCursor: str | None
+
+
+class Delivered(Answer):
+    """What became of a signal."""
+
+    delivered: bool
+
+
+class Widget(Answer):
+    """A run's output, shaped."""
+
+    instanceID: str
+    status: Status

@@ -1,0 +1,125 @@
+"""What a route is: its method and path, the role it needs, what it takes, what it answers, and the deed itself.
+
+The `*_routes.py` files declare them, `application` serves them, `openapi` describes them: one table
+for all three, so that nothing is served which is not described, and nothing without a decision about
+who may. A route that needs no role says `PUBLIC`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias
+
+from multidict import CIMultiDictProxy, MultiDictProxy
+from pydantic import BaseModel
+
+from anabranch.errors import AnabranchError
+from anabranch.service.access import Principal, Role
+from anabranch.service.app_services import AppServices
+
+
+class _Public(Enum):
+    PUBLIC = "public"
+
+
+PUBLIC: Final = _Public.PUBLIC
+"""Who calls it needs no key."""
+
+Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: a JSON value, or bytes of another kind."""
+
+    body: Any = None
+    """A JSON value; bytes are sent as they are, with `content_type`."""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+
+
+@dataclass(slots=True)
+class Call:
+    """One request to a route, authenticated, authorised and parsed."""
+
+    services: AppServices
+    principal: Principal
+    path: Mapping[str, str]
+    """The parameters of the path, decoded."""
+    query: Any
+    """An instance of the route's `query` model."""
+    body: Any
+    """An instance of the route's `body` model, or the JSON value itself for `AnyJson` and `Checked`; None without."""
+    headers: CIMultiDictProxy[str]
+    raw_query: MultiDictProxy[str]
+    is_gone: Callable[[], bool]
+    """Has the client hung up?"""
+
+    @property
+    def tenant_id(self) -> str:
+        """Whose things the caller may see."""
+        return self.principal.tenant_id
+
+    @property
+    def actor(self) -> str:
+        """Who did it, for the audit log."""
+        return self.principal.key_id
+
+
+@dataclass(frozen=True, slots=True)
+class AnyJson:
+    """A body that may be any JSON value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A body that the service checks by itself, with its own problems; `model` only describes it."""
+
+    model: type[BaseModel]
+
+
+Body: TypeAlias = type[BaseModel] | AnyJson | Checked | None
+
+
+class NoQuery(BaseModel, extra="forbid"):
+    """A route without query parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header that a route reads."""
+
+    name: str
+    description: str
+    length_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path."""
+
+    method: Method
+    path: str
+    """With parameters in braces, as OpenAPI and aiohttp write them."""
+    serve: Callable[[Call], Awaitable[Reply]]
+    summary: str
+    """One sentence; `serve`'s docstring says more."""
+    needs: Role | _Public
+    answers: Mapping[int, type[BaseModel] | None]
+    """The successful answers by status; None: no body."""
+    body: Body = None
+    body_required: bool = True
+    """False: without a body, `Call.body` is None."""
+    query: type[BaseModel] = NoQuery
+    open_query: str | None = None
+    """Query parameters that begin so are left to the route: they have names of their own."""
+    headers: Sequence[Header] = ()
+    errors: Sequence[type[AnabranchError]] = ()
+    """What it refuses with, beyond what every route may."""
+    tag: str = "runs"
+    aliases: Sequence[str] = ()
+    """Further paths of the same."""
+    answers_media: str = "application/json"

@@ -1,0 +1,365 @@
+"""Routes of runs: start, list, read, cancel, signal. All about one run exist under its workflow, too."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from multidict import MultiDictProxy
+
+from anabranch.errors import (
+    BadJson,
+    InvalidInput,
+    InvalidRequest,
+    InvalidWorkflow,
+    NotFound,
+    NotPermitted,
+    RunIsOpen,
+    RunIsTerminal,
+    ShuttingDown,
+    StoreUnavailable,
+    TooManyPending,
+    TooManySignals,
+    ValueNotStorable,
+)
+from anabranch.json_input import parse_json
+from anabranch.request_checks import KEY_CHARACTERS_MAX
+from anabranch.rest.bodies import checked, one_problem
+from anabranch.rest.failures import RETRY_AFTER_S
+from anabranch.rest.lists import page_of
+from anabranch.rest.models.base import Waiting
+from anabranch.rest.models.runs import (
+    CancelRun,
+    Deletion,
+    Delivered,
+    LogPage,
+    Run,
+    RunList,
+    RunPage,
+    RunState,
+    SeqPage,
+    StartedRun,
+    StartedTestRun,
+    StartRun,
+    StartTestRun,
+    StepPage,
+    Widget,
+    WidgetQuery,
+)
+from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.service.access import Role
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
+
+_INPUT_PREFIX = "input."
+
+_SIGNAL_KEY = Header(
+    "Idempotency-Key", "A repeated key is delivered once, and answered as the first was.", KEY_CHARACTERS_MAX
+)
+
+
+async def start_run(call: Call) -> Reply:
+    """201 and durable; 200 with the first run where the idempotency key was used before.
+
+    With `wait` the answer comes when the run has ended or the time is over, and has output and error, too.
+    """
+    call.services.readiness.refuse_if_stopping()
+    workflow = call.path["workflow"]
+    try:
+        asked = checked(call.body, StartRun)
+    except InvalidRequest:
+        # Whatever the body of a repeat is: a client that has changed its mind, or its version, finds its run.
+        key = call.body.get("idempotencyKey")
+        started = await call.services.workflows.find_first_run(
+            workflow, key if isinstance(key, str) else None, tenant_id=call.tenant_id
+        )
+        if started is None:
+            raise
+    else:
+        started = await call.services.workflows.execute_workflow(
+            workflow,
+            asked.input,
+            tenant_id=call.tenant_id,
+            version=asked.version,
+            idempotency_key=asked.idempotencyKey,
+            retention_days=asked.retentionDays,
+            available_at=asked.availableAt,
+            deadline_at=asked.deadlineAt,
+        )
+    run = {"instanceID": started.instance_id, "status": started.status.value}
+    headers = {"Location": f"/v1/runs/{started.instance_id}"}
+    return await _after_wait(call, run, 201 if started.created else 200, headers)
+
+
+async def list_runs(call: Call) -> Reply:
+    """`input.a.b=v` lists only runs whose input has the value `v`, read as JSON or as text, at that path."""
+    query: RunPage = call.query
+    found = await call.services.workflows.list_runs(
+        tenant_id=call.tenant_id,
+        limit=query.limit + 1,
+        workflow=call.path.get("workflow"),
+        statuses=query.status,
+        since=query.since,
+        until=query.until,
+        version=query.version,
+        before=read_run_cursor(query.cursor),
+        test=query.test,
+        input_filters=_input_filters(call.raw_query),
+    )
+    shown, next_cursor = cut(found, query.limit, run_cursor)
+    return Reply(page_of(shown, next_cursor))
+
+
+async def list_runs_of_workflow(call: Call) -> Reply:
+    """`input.a.b=v` filters by the value `v`, read as JSON or as text, at that path of a run's input."""
+    return await list_runs(call)
+
+
+async def get_run(call: Call) -> Reply:
+    """A run with its input, outcome and first 1,000 activations."""
+    instance_id = await _run_id(call)
+    headers = await _wait(call, instance_id)
+    run = await call.services.workflows.get_run(instance_id, tenant_id=call.tenant_id)
+    return Reply(run, headers=headers)
+
+
+async def get_log(call: Call) -> Reply:
+    """The events in log order."""
+    instance_id, page = await _run_id(call), call.query
+    events, next_seq = await call.services.workflows.get_log_page(
+        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "log")
+    )
+    return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
+
+
+async def get_steps(call: Call) -> Reply:
+    """Every activation, in the order of its first event."""
+    instance_id, page = await _run_id(call), call.query
+    steps, next_seq = await call.services.workflows.get_steps_page(
+        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "steps")
+    )
+    return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
+
+
+async def cancel_run(call: Call) -> Reply:
+    """Returns once CANCELLED is committed."""
+    asked: CancelRun = call.body or CancelRun.model_validate({})
+    instance_id = await _run_id(call)
+    status = await call.services.workflows.cancel_run(instance_id, tenant_id=call.tenant_id, reason=asked.reason)
+    return Reply({"instanceID": instance_id, "status": status.value})
+
+
+async def delete_run(call: Call) -> Reply:
+    """The same as cancel: what has run stays readable. With `purge` an ended run is removed: 204."""
+    query: Deletion = call.query
+    if not query.purge:
+        return await cancel_run(call)
+    if not call.principal.role.may(Role.EDITOR):
+        raise NotPermitted(f"to remove a run needs the role {Role.EDITOR}, and the key has {call.principal.role}")
+    await call.services.workflows.delete_run(await _run_id(call), tenant_id=call.tenant_id, actor=call.actor)
+    return Reply(status=204)
+
+
+async def send_signal(call: Call) -> Reply:
+    """202; the signal is kept until something waits for it."""
+    delivered = await call.services.workflows.send_signal(
+        await _run_id(call),
+        call.path["event"],
+        call.body,
+        tenant_id=call.tenant_id,
+        key=call.headers.get("Idempotency-Key"),
+    )
+    return Reply({"delivered": delivered}, 202)
+
+
+async def get_widget(call: Call) -> Reply:
+    """A run's output so far, shaped for a widget."""
+    query: WidgetQuery = call.query
+    try:
+        config = {} if query.config is None else parse_json(query.config, what="config")
+    except (BadJson, ValueNotStorable) as refusal:
+        raise one_problem(refusal.message, "/config", hint=refusal.advice) from None
+    instance_id = await _run_id(call)
+    headers = await _wait(call, instance_id)
+    widget = await call.services.workflows.get_run_status_for_widget(
+        instance_id, widget_type=query.type, widget_config=config, tenant_id=call.tenant_id
+    )
+    return Reply(widget, headers=headers)
+
+
+async def start_test_run(call: Call) -> Reply:
+    """A run of an unsaved graph, kept for a day."""
+    call.services.readiness.refuse_if_stopping()
+    document = dict(call.body)
+    input_ = document.pop("input", {})
+    instance_id = await call.services.workflows.test_workflow(document, input_, tenant_id=call.tenant_id)
+    return await _after_wait(call, {"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
+
+
+async def stop_test_run(call: Call) -> Reply:
+    """Cancelled, and its rows removed."""
+    await call.services.workflows.stop_test_workflow(call.path["instanceID"], tenant_id=call.tenant_id)
+    return Reply(status=204)
+
+
+async def _wait(call: Call, instance_id: str) -> dict[str, str]:
+    """Wait for the end of a run as the query asks. Headers that say so where as many requests wait as may."""
+    wait_s = call.query.wait
+    if wait_s is None:
+        return {}
+    has_waited = await call.services.waits.until_ended(
+        instance_id, tenant_id=call.tenant_id, wait_s=wait_s, is_gone=call.is_gone
+    )
+    return {} if has_waited else {"Retry-After": str(RETRY_AFTER_S[429])}
+
+
+async def _after_wait(call: Call, run: dict[str, Any], status: int, headers: dict[str, str]) -> Reply:
+    """The answer to a start: at once, or with the outcome once its end was waited for."""
+    if call.query.wait is None:
+        return Reply(run, status, headers)
+    headers |= await _wait(call, run["instanceID"])
+    with suppress(NotFound, StoreUnavailable):  # it has been started, whatever happens to it afterwards
+        run |= await call.services.workflows.get_outcome(run["instanceID"], tenant_id=call.tenant_id)
+    return Reply(run, status, headers)
+
+
+async def _run_id(call: Call) -> str:
+    """The run that the path names; under a workflow's path it must be one of that workflow's. Raises NotFound."""
+    instance_id = call.path["instanceID"]
+    workflow = call.path.get("workflow")
+    if workflow is not None:
+        row = await call.services.workflows.get_run_status(instance_id, tenant_id=call.tenant_id)
+        if workflow not in (row.head.workflow_id, row.head.workflow_name):
+            raise NotFound(f"workflow {workflow!r} has no run {instance_id}")
+    return instance_id
+
+
+def _input_filters(query: MultiDictProxy[str]) -> list[tuple[tuple[str, ...], str]]:
+    found = [
+        (tuple(name.removeprefix(_INPUT_PREFIX).split(".")), value)
+        for name, value in query.items()
+        if name.startswith(_INPUT_PREFIX)
+    ]
+    for path, _ in found:
+        if not all(path):
+            raise one_problem(f"input.{'.'.join(path)} has an empty part", "/input")
+    return found
+
+
+def _after_seq(page: SeqPage, kind: str) -> int:
+    return page.after if page.cursor is None else read_number(read_cursor(kind, page.cursor, parts=1)[0])
+
+
+def _of_run(path: str) -> tuple[str, str]:
+    """A path below one run, and the same below its workflow."""
+    return f"/v1/runs/{{instanceID}}{path}", f"/v1/workflows/{{workflow}}/runs/{{instanceID}}{path}"
+
+
+def _about_run(method: Any, path: str, serve: Any, summary: str, needs: Role, answers: Any, **further: Any) -> Route:
+    first, second = _of_run(path)
+    errors = (NotFound, *further.pop("errors", ()))
+    return Route(method, first, serve, summary, needs, answers, aliases=(second,), errors=errors, **further)
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/workflows/{workflow}/runs",
+        start_run,
+        "Start a run.",
+        Role.OPERATOR,
+        {201: StartedRun, 200: StartedRun},
+        body=Checked(StartRun),
+        query=Waiting,
+        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
+    ),
+    Route(
+        "GET",
+        "/v1/workflows/{workflow}/runs",
+        list_runs_of_workflow,
+        "List the runs of a workflow, newest first.",
+        Role.VIEWER,
+        {200: RunList},
+        query=RunPage,
+        open_query=_INPUT_PREFIX,
+        errors=(NotFound,),
+    ),
+    Route(
+        "GET",
+        "/v1/runs",
+        list_runs,
+        "List the runs of all workflows, newest first.",
+        Role.VIEWER,
+        {200: RunList},
+        query=RunPage,
+        open_query=_INPUT_PREFIX,
+    ),
+    _about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=Waiting),
+    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=SeqPage),
+    _about_run(
+        "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=SeqPage
+    ),
+    _about_run(
+        "GET",
+        "/widget",
+        get_widget,
+        "Read the output of a run, shaped for a widget.",
+        Role.VIEWER,
+        {200: Widget},
+        query=WidgetQuery,
+    ),
+    _about_run(
+        "POST",
+        "/cancel",
+        cancel_run,
+        "Cancel a run.",
+        Role.OPERATOR,
+        {200: RunState},
+        body=CancelRun,
+        body_required=False,
+        errors=(RunIsTerminal,),
+    ),
+    _about_run(
+        "DELETE",
+        "",
+        delete_run,
+        "Cancel a run; its log stays. Or remove one that has ended.",
+        Role.OPERATOR,
+        {200: RunState, 204: None},
+        body=CancelRun,
+        body_required=False,
+        query=Deletion,
+        errors=(RunIsOpen, RunIsTerminal),
+    ),
+    _about_run(
+        "POST",
+        "/signals/{event}",
+        send_signal,
+        "Send a signal to a run; the body is its payload.",
+        Role.OPERATOR,
+        {202: Delivered},
+        body=AnyJson(),
+        body_required=False,
+        headers=(_SIGNAL_KEY,),
+        errors=(RunIsTerminal, TooManySignals, InvalidInput),
+    ),
+    Route(
+        "POST",
+        "/v1/test-runs",
+        start_test_run,
+        "Run a graph without saving it.",
+        Role.EDITOR,
+        {201: StartedTestRun},
+        body=Checked(StartTestRun),
+        query=Waiting,
+        errors=(InvalidWorkflow, InvalidInput, TooManyPending, ShuttingDown),
+    ),
+    Route(
+        "DELETE",
+        "/v1/test-runs/{instanceID}",
+        stop_test_run,
+        "Cancel a test run and remove it.",
+        Role.EDITOR,
+        {204: None},
+        errors=(NotFound,),
+    ),
+)

@@ -1,0 +1,228 @@
+"""Routes of definitions: save, read, list, delete, validate. `{workflow}` is an id or a name."""
+
+from __future__ import annotations
+
+import re
+
+from anabranch.errors import (
+    InvalidWorkflow,
+    NameTaken,
+    NotFound,
+    VersionMismatch,
+    WorkflowHasRuns,
+    WorkflowIsCoded,
+)
+from anabranch.rest.lists import page_of
+from anabranch.rest.models.base import AnyDocument
+from anabranch.rest.models.workflows import (
+    ChangedWorkflow,
+    DrawnWorkflow,
+    Forced,
+    OfVersion,
+    SavedWorkflow,
+    Saving,
+    Verdict,
+    VersionList,
+    VersionPage,
+    Workflow,
+    WorkflowDocument,
+    WorkflowList,
+    WorkflowPage,
+)
+from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
+from anabranch.service.access import Role
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
+from anabranch.service.definitions.workflow_view import saved_summary
+
+_IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
+
+
+async def create_workflow(call: Call) -> Reply:
+    """201, also where the same document was saved before: that is another workflow."""
+    saved, report = await call.services.workflows.create_workflow(call.body, tenant_id=call.tenant_id, actor=call.actor)
+    return Reply(
+        saved_summary(saved, report),
+        201,
+        {"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": _etag(saved.version)},
+    )
+
+
+async def update_workflow(call: Call) -> Reply:
+    """The next version; equal to the newest, that one again.
+
+    Top-level fields that the body leaves out keep their value, null removes one; with `replace` the body is
+    the whole document. `workflowID` and `kind` must be those of the workflow, if they are given.
+    """
+    saved, report = await call.services.workflows.update_workflow(
+        call.path["workflow"],
+        call.body,
+        tenant_id=call.tenant_id,
+        expected_version=_expected_version(call.headers.get("If-Match")),
+        replace=call.query.replace,
+        actor=call.actor,
+    )
+    return Reply(saved_summary(saved, report), 200, {"ETag": _etag(saved.version)})
+
+
+async def list_workflows(call: Call) -> Reply:
+    """Drawn and coded, by name."""
+    query: WorkflowPage = call.query
+    found = await call.services.workflows.get_all_workflows(
+        tenant_id=call.tenant_id,
+        limit=query.limit + 1,
+        after=None if query.cursor is None else read_cursor("workflows", query.cursor, parts=1)[0],
+        include_graph=query.include == "graph",
+    )
+    shown, next_cursor = cut(found, query.limit, lambda item: make_cursor("workflows", item["name"]))
+    return Reply(page_of(shown, next_cursor))
+
+
+async def get_workflow(call: Call) -> Reply:
+    """One workflow with its graph; the newest version unless one is named."""
+    found = await call.services.workflows.get_workflow_details(
+        call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
+    )
+    return Reply(found, headers={"ETag": _etag(found["version"])})
+
+
+async def get_workflow_document(call: Call) -> Reply:
+    """The document as it was sent, fields of other tools included; what a `PUT` with `replace` takes."""
+    found = await call.services.workflows.get_drawn_workflow(
+        call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
+    )
+    return Reply(found.definition, headers={"ETag": _etag(found.version)})
+
+
+async def list_versions(call: Call) -> Reply:
+    """Every version, newest first."""
+    query: VersionPage = call.query
+    found = await call.services.workflows.get_workflow_versions(
+        call.path["workflow"],
+        tenant_id=call.tenant_id,
+        limit=query.limit + 1,
+        before=None if query.cursor is None else read_number(read_cursor("versions", query.cursor, parts=1)[0]),
+        include_run_counts=query.include == "runCounts",
+    )
+    shown, next_cursor = cut(found, query.limit, lambda item: make_cursor("versions", item["version"]))
+    return Reply(page_of(shown, next_cursor))
+
+
+async def delete_workflow(call: Call) -> Reply:
+    """The name is free; ended runs stay readable by their ids."""
+    await call.services.workflows.delete_workflow(
+        call.path["workflow"], tenant_id=call.tenant_id, force=call.query.force, actor=call.actor
+    )
+    return Reply(status=204)
+
+
+async def validate_workflow(call: Call) -> Reply:
+    """Every problem of a graph; nothing is saved."""
+    report = await call.services.workflows.check_workflow(call.body, tenant_id=call.tenant_id)
+    return Reply(report.as_json())
+
+
+def _etag(version: int) -> str:
+    return f'"{version}"'
+
+
+def _expected_version(if_match: str | None) -> int | None:
+    """The version that a client read; 0, which no version has, for anything that is not one ETag of ours.
+
+    Told by the save, not here: what is wrong with the document comes first.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    written = re.fullmatch(r'(?:W/)?"?([0-9]{1,9})"?', if_match.strip())
+    return 0 if written is None else int(written[1])
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/workflows",
+        list_workflows,
+        "List the workflows, by name.",
+        Role.VIEWER,
+        {200: WorkflowList},
+        query=WorkflowPage,
+        tag="workflows",
+    ),
+    Route(
+        "POST",
+        "/v1/workflows",
+        create_workflow,
+        "Save a new drawn workflow.",
+        Role.EDITOR,
+        {201: SavedWorkflow},
+        body=Checked(DrawnWorkflow),
+        errors=(InvalidWorkflow, NameTaken),
+        tag="workflows",
+    ),
+    Route(
+        "GET",
+        "/v1/workflows/{workflow}",
+        get_workflow,
+        "Read a workflow.",
+        Role.VIEWER,
+        {200: Workflow},
+        query=OfVersion,
+        errors=(NotFound,),
+        tag="workflows",
+    ),
+    Route(
+        "PUT",
+        "/v1/workflows/{workflow}",
+        update_workflow,
+        "Save the next version of a drawn workflow.",
+        Role.EDITOR,
+        {200: SavedWorkflow},
+        body=Checked(ChangedWorkflow),
+        query=Saving,
+        headers=(_IF_MATCH,),
+        errors=(NotFound, InvalidWorkflow, NameTaken, VersionMismatch, WorkflowIsCoded),
+        tag="workflows",
+    ),
+    Route(
+        "DELETE",
+        "/v1/workflows/{workflow}",
+        delete_workflow,
+        "Delete a workflow; its name is free again.",
+        Role.EDITOR,
+        {204: None},
+        query=Forced,
+        errors=(NotFound, WorkflowHasRuns, WorkflowIsCoded),
+        tag="workflows",
+    ),
+    Route(
+        "GET",
+        "/v1/workflows/{workflow}/document",
+        get_workflow_document,
+        "Read the document of a drawn workflow as it was saved.",
+        Role.VIEWER,
+        {200: WorkflowDocument},
+        query=OfVersion,
+        errors=(NotFound, WorkflowIsCoded),
+        tag="workflows",
+    ),
+    Route(
+        "GET",
+        "/v1/workflows/{workflow}/versions",
+        list_versions,
+        "List the versions of a workflow, newest first.",
+        Role.VIEWER,
+        {200: VersionList},
+        query=VersionPage,
+        errors=(NotFound,),
+        tag="workflows",
+    ),
+    Route(
+        "POST",
+        "/v1/validate",
+        validate_workflow,
+        "Check a graph without saving it.",
+        Role.VIEWER,
+        {200: Verdict},
+        body=Checked(AnyDocument),
+        tag="workflows",
+    ),
+)

@@ -1,0 +1,1 @@
+"""The verbs of workflow definitions, and how they look from outside."""

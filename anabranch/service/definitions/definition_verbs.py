@@ -1,0 +1,306 @@
+"""The verbs of definitions: validate, save in versions, read, remove.
+
+The lowest floor of the façade: `inquiry_verbs` stands on it. Whatever is saved has been validated
+here, and the versions that starts ask for are read once for all who ask at the same moment. What an
+`actor` (the id of a key, or `cli`) saves and deletes is in the audit trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.graph.document import derive_name
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.validate import Report, validate
+from anabranch.errors import (
+    InvalidRequest,
+    InvalidWorkflow,
+    NameTaken,
+    NotFound,
+    VersionMismatch,
+    WorkflowIsCoded,
+)
+from anabranch.service.definitions.checks import Checks
+from anabranch.service.definitions.references import References
+from anabranch.service.definitions.workflow_documents import check_identity, is_same, updated, without_server_fields
+from anabranch.service.definitions.workflow_view import shown_counts, version_summary, workflow_summary
+from anabranch.service.runs.input_checks import is_storable
+from anabranch.service.runs.run_counts import RunCounts
+from anabranch.service.runs.shared_reads import SharedReads
+
+# 5 tries to save under a name: each further one means that somebody else took or freed the
+# name in the same moment, once more.
+SAVE_TRIES_MAX = 5
+
+# 20 tries to change a version: each further one means that somebody else has saved the next one meanwhile.
+UPDATE_TRIES_MAX = 20
+
+
+class DefinitionVerbs:
+    """Workflows and their versions."""
+
+    def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
+        """Without `references` what workflows refer to is not looked up before they run."""
+        self.checks = Checks()
+        self._engine = engine
+        self._references = references
+        self._store = engine.store
+        self._node_types = node_types
+        self._versions = SharedReads(self._read_version)
+        self._run_counts = RunCounts(store=engine.store, clock=engine.clock)
+
+    def validate(self, document: Any) -> Report:
+        """Every problem of a drawn workflow, and what is known of its bounds. Never raises."""
+        return validate(document, self._node_types)
+
+    async def check_workflow(self, document: Any, *, tenant_id: str) -> Report:
+        """The same, also of the workflows, queries and secrets that it names.
+
+        Raises TooManyChecks, StoreUnavailable.
+        """
+        report = await self.checks.run(tenant_id, self.validate, document)
+        if self._references is None:
+            return report
+        return await self._references.checked(document, report, tenant_id=tenant_id)
+
+    async def create_workflow(
+        self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
+    ) -> tuple[WorkflowVersion, Report]:
+        """Save a new workflow as version 1. Raises InvalidWorkflow, NameTaken (a derived name gets `-2` instead)."""
+        report = await self._refuse_invalid(document, tenant_id)
+        document = without_server_fields(document)
+        wanted = document.get("name")
+        if wanted is not None:
+            return await self._save(document, wanted, tenant_id=tenant_id, actor=actor), report
+
+        async def save_under_a_free_name() -> WorkflowVersion:
+            name = await self._free_name(derive_name(document.get("title") or ""), tenant_id)
+            return await self._save(document, name, tenant_id=tenant_id, actor=actor)
+
+        return await _despite_rivals(save_under_a_free_name), report
+
+    async def update_workflow(
+        self,
+        workflow: str,
+        document: Mapping[str, Any],
+        *,
+        tenant_id: str,
+        expected_version: int | None = None,
+        replace: bool = False,
+        actor: str | None = None,
+    ) -> tuple[WorkflowVersion, Report]:
+        """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too.
+
+        Top-level fields that the document leaves out keep their value and null clears one, so that whoever
+        knows a few fields does not lose the others; with `replace` the document is the whole of it.
+        """
+        update = partial(
+            self._update_once,
+            workflow,
+            document,
+            tenant_id=tenant_id,
+            expected_version=expected_version,
+            replace=replace,
+            actor=actor,
+        )
+        for _ in range(UPDATE_TRIES_MAX - 1):
+            try:
+                return await update()
+            except VersionMismatch:
+                if expected_version is not None:
+                    raise
+        return await update()
+
+    async def _update_once(
+        self,
+        workflow: str,
+        document: Mapping[str, Any],
+        *,
+        tenant_id: str,
+        expected_version: int | None,
+        replace: bool,
+        actor: str | None,
+    ) -> tuple[WorkflowVersion, Report]:
+        known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        _refuse_code(known)
+        check_identity(document, workflow_id=known.workflow_id, kind=known.kind)
+        given = without_server_fields(document)
+        wanted = given if replace else updated(known.definition, given)
+        report = await self._refuse_invalid(wanted, tenant_id)
+        if expected_version not in (None, known.version):
+            raise VersionMismatch(f"workflow {known.name} is at version {known.version}, not {expected_version}")
+        saved = await self._save(
+            wanted,
+            wanted.get("name") or known.name,
+            tenant_id=tenant_id,
+            known=known,
+            # What was left out is that of the version which was read: nobody else's save may come in between.
+            expected_version=expected_version if replace else known.version,
+            actor=actor,
+        )
+        return saved, report
+
+    async def save_workflow(
+        self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
+    ) -> tuple[WorkflowVersion, Report]:
+        """Save a file under its name, as a whole: new, the next version, or the newest again if nothing changed."""
+        report = await self._refuse_invalid(document, tenant_id)
+        document = without_server_fields(document)
+        name = document.get("name") or derive_name(document.get("title") or "")
+
+        async def save_under_this_name() -> WorkflowVersion:
+            known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
+            if known is not None and known.kind == CODED_KIND:
+                known = None  # not the tenant's to go on with: saving under its name is refused as taken
+            return await self._save(document, name, tenant_id=tenant_id, known=known, actor=actor)
+
+        return await _despite_rivals(save_under_this_name), report
+
+    async def get_all_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, include_graph: bool = False
+    ) -> list[dict[str, Any]]:
+        """The newest version of every workflow, by name, strictly after the name `after`, with its run counts.
+
+        A workflow that is there throughout the paging and keeps its name is listed exactly once.
+        Counts lag at most 5 s. Raises InvalidRequest for an `after` that can be no name.
+        """
+        if after is not None and not is_storable(after):
+            raise InvalidRequest("the place to go on after is no name", hint="Take it from the page before.")
+        entries = await self._store.list_workflows(
+            tenant_id=tenant_id, limit=limit, after=after, with_definitions=include_graph
+        )
+        counts = await self._run_counts.of(tenant_id)
+        return [
+            workflow_summary(entry, counts.get(entry.workflow_id, {}), include_graph=include_graph) for entry in entries
+        ]
+
+    async def get_workflow_details(
+        self, workflow: str, *, tenant_id: str, version: int | None = None
+    ) -> dict[str, Any]:
+        """One workflow as lists show it, with its graph. Raises NotFound."""
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        counts = await self._run_counts.of(tenant_id)
+        return workflow_summary(found, counts.get(found.workflow_id, {}), include_graph=True)
+
+    async def get_drawn_workflow(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
+        """One drawn workflow; its definition is the document as it was saved, with its name.
+
+        Raises NotFound, WorkflowIsCoded.
+        """
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        if found.kind == CODED_KIND:
+            raise WorkflowIsCoded(f"workflow {found.name} is code, and has no document")
+        return found
+
+    async def get_workflow_versions(
+        self,
+        workflow: str,
+        *,
+        tenant_id: str,
+        limit: int,
+        before: int | None = None,
+        include_run_counts: bool = False,
+    ) -> list[dict[str, Any]]:
+        """The versions of a workflow, newest first, strictly before number `before`. Raises NotFound.
+
+        Run counts are those of the tenant's own runs; to count them costs a look at each stored run.
+        """
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        versions = await self._store.list_versions(
+            tenant_id=tenant_id, workflow_id=found.workflow_id, limit=limit, before=before
+        )
+        if not include_run_counts:
+            return [version_summary(version) for version in versions]
+        counts = await self._run_counts.by_version(tenant_id, found.workflow_id)
+        return [
+            {**version_summary(version), "runCounts": shown_counts(counts.get(version.version, {}))}
+            for version in versions
+        ]
+
+    async def get_workflow_by_id(self, workflow: str, *, tenant_id: str, version: int | None = None) -> WorkflowVersion:
+        """One workflow by id or name. Raises NotFound."""
+        found = await self._versions.get((tenant_id, workflow, version)) if is_storable(workflow) else None
+        if found is None:
+            of_version = "" if version is None else f" in version {version}"
+            raise NotFound(f"there is no workflow {workflow!r}{of_version}")
+        return found
+
+    async def delete_workflow(
+        self, workflow: str, *, tenant_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """Remove a workflow and free its name; ended runs stay readable by id. Raises NotFound, StoreUnavailable.
+
+        Raises WorkflowHasRuns while runs are open. With `force` all of them are cancelled when this
+        returns. The workflow goes first, so that no start slips through; whatever a crash or
+        an outage leaves running then, the next sweep of a worker cancels.
+        """
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        _refuse_code(found)
+        await self._store.delete_workflow(tenant_id=tenant_id, workflow_id=found.workflow_id, force=force, actor=actor)
+        if force:
+            await cancel_runs_of_deleted_workflows(self._store, workflow_id=found.workflow_id)
+
+    # -- within ---------------------------------------------------------------------------
+    async def _refuse_invalid(self, document: Any, tenant_id: str) -> Report:
+        report = await self.check_workflow(document, tenant_id=tenant_id)
+        if report.errors:
+            first = report.errors[0]
+            others = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
+            raise InvalidWorkflow(f"{first.message}{others}", details=[error.as_json() for error in report.errors])
+        return report
+
+    async def _save(
+        self,
+        document: Mapping[str, Any],
+        name: str,
+        *,
+        tenant_id: str,
+        known: WorkflowVersion | None = None,
+        expected_version: int | None = None,
+        actor: str | None,
+    ) -> WorkflowVersion:
+        """Save a document without fields of the server as a new workflow, or as the next version of a known one."""
+        definition = {**document, "name": name}
+        if known is not None and is_same(known.definition, definition):
+            definition = dict(known.definition)
+        return await self._store.save_workflow(
+            tenant_id=tenant_id,
+            name=name,
+            title=definition.get("title"),
+            definition=definition,
+            workflow_id=None if known is None else known.workflow_id,
+            expected_version=expected_version,
+            actor=actor,
+        )
+
+    async def _free_name(self, derived: str, tenant_id: str) -> str:
+        name, number = derived, 2
+        while await self._store.get_workflow(tenant_id=tenant_id, workflow=name) is not None:
+            name = f"{derived[: 63 - len(str(number))]}-{number}"
+            number += 1
+        return name
+
+    async def _read_version(self, key: tuple[str, str, int | None]) -> WorkflowVersion | None:
+        tenant_id, workflow, version = key
+        return await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
+
+
+def _refuse_code(known: WorkflowVersion) -> None:
+    if known.kind == CODED_KIND:
+        raise WorkflowIsCoded(f"workflow {known.name} is code: workers register what they run")
+
+
+async def _despite_rivals(save: Callable[[], Awaitable[WorkflowVersion]]) -> WorkflowVersion:
+    """Save, and look again if the name was taken, or the workflow removed, between the look and the save."""
+    for _ in range(SAVE_TRIES_MAX - 1):
+        try:
+            return await save()
+        except (NameTaken, NotFound):
+            continue
+    return await save()

@@ -1,0 +1,123 @@
+"""What a workflow refers to outside itself: other workflows, saved queries, secrets. Are they there?
+
+Called by the façade when a workflow is validated or saved. Looked up in the tenant of who saves:
+another tenant's things read as absent, here as when the node runs. A name may come to be later (two
+workflows that start each other must be saved one after the other), so an absent one is a warning; an
+id is given by us and never comes to be, so an absent one is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from anabranch.engine.ports import Store
+from anabranch.engine.records.saved_queries import SavedQueries
+from anabranch.engine.records.sealed_secrets import SecretRows
+from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
+from anabranch.engine.rules.graph.validate import Report
+from anabranch.engine.rules.waits.child_ids import WORKFLOW_TYPE
+
+DATA_QUERY_TYPE = "dataQuery"
+
+# An expression's text is looked through, not parsed: at worst a name inside a literal is warned about.
+_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_SECRET = re.compile(r"\bsecret\.([A-Za-z_][A-Za-z0-9_]{0,63})")
+
+Kind = Literal["workflow", "data query", "secret"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One mention of something outside the workflow."""
+
+    kind: Kind
+    key: str
+    """An id or a name."""
+    node_id: str
+    pointer: str
+
+
+class References:
+    """Looks up what workflows refer to."""
+
+    def __init__(self, *, workflows: Store, queries: SavedQueries, secrets: SecretRows) -> None:
+        self._workflows = workflows
+        self._queries = queries
+        self._secrets = secrets
+
+    async def checked(self, document: Any, report: Report, *, tenant_id: str) -> Report:
+        """The report with what is said of references; of a document that is refused already, nothing more."""
+        if report.errors:
+            return report
+        errors: list[Problem] = []
+        warnings: list[Problem] = []
+        there: dict[tuple[Kind, str], bool] = {}
+        for reference in references_in(document):
+            key = (reference.kind, reference.key)
+            if key not in there:
+                there[key] = await self._is_there(reference, tenant_id)
+            if not there[key] and reference.key != document.get("name"):
+                (errors if _is_id(reference.key) else warnings).append(_problem(reference))
+        return replace(report, errors=(*report.errors, *errors), warnings=(*report.warnings, *warnings))
+
+    async def _is_there(self, reference: Reference, tenant_id: str) -> bool:
+        match reference.kind:
+            case "workflow":
+                found = await self._workflows.get_workflow(tenant_id=tenant_id, workflow=reference.key)
+                return found is not None
+            case "data query":
+                return await self._queries.find_query(reference.key, tenant_id=tenant_id) is not None
+            case "secret":
+                return bool(await self._secrets.get_secrets(tenant_id=tenant_id, names=[reference.key]))
+
+
+def references_in(document: Mapping[str, Any]) -> Iterator[Reference]:
+    """Every mention in a valid document, in its order. A mention that a template makes up is known only at run."""
+    for number, node in enumerate(document["nodes"]):
+        config = node.get("config") or {}
+        place = (node["id"], pointer_to("nodes", number, "config"))
+        for type_name, field, kind in _FIELDS:
+            key = config.get(field)
+            if node["type"] == type_name and isinstance(key, str) and "{{" not in key:
+                yield Reference(kind, key, place[0], f"{place[1]}/{field}")
+        for text in _texts(config):
+            for expression in _EXPRESSION.findall(text):
+                for name in _SECRET.findall(expression):
+                    yield Reference("secret", name, *place)
+
+
+_FIELDS: tuple[tuple[str, str, Kind], ...] = (
+    (WORKFLOW_TYPE, "workflow", "workflow"),
+    (DATA_QUERY_TYPE, "dataQueryID", "data query"),
+)
+
+
+def _texts(root: Any) -> Iterator[str]:
+    stack = [root]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+
+
+def _is_id(key: str) -> bool:
+    try:
+        return str(uuid.UUID(key)) == key.lower()
+    except ValueError:
+        return False
+
+
+def _problem(reference: Reference) -> Problem:
+    message = f"there is no {reference.kind} {quoted(reference.key)}"
+    if _is_id(reference.key):
+        return Problem("REFERENCE_NOT_FOUND", message, reference.pointer, reference.node_id)
+    hint = "Saved all the same; the node fails as long as it is not there."
+    return Problem("REFERENCE_MISSING", message, reference.pointer, reference.node_id, hint=hint)

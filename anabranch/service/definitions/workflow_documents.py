@@ -1,0 +1,95 @@
+"""Documents of drawn workflows as they are stored: what of a request belongs to one, and what a save changes.
+
+Pure. Called by `definition_verbs` before a save and by `testing_verbs`. Fields that are unknown here are
+stored and given back unchanged, key order included; fields that only the server gives are never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from anabranch.engine.rules.graph.known_fields import (
+    IDENTITY_FIELDS,
+    SERVER_FIELDS,
+    WORKFLOW_FIELDS,
+    did_you_mean,
+    is_extension,
+)
+from anabranch.errors import InvalidRequest
+
+INPUT_FIELD = "input"
+"""Beside the graph of a test run: the run's input."""
+
+
+def without_server_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document without what answers of the server add to it."""
+    return {field: value for field, value in document.items() if field not in SERVER_FIELDS}
+
+
+def check_identity(document: Mapping[str, Any], *, workflow_id: str, kind: str) -> None:
+    """Refuse a document that was read from another workflow. Raises InvalidRequest."""
+    expected = {"workflowID": workflow_id, "kind": kind}
+    problems = [
+        {
+            "code": "DIFFERENT_WORKFLOW",
+            "pointer": f"/{field}",
+            "message": f"{field} of this workflow is {expected[field]!r}, not {document[field]!r:.80}",
+        }
+        for field in sorted(IDENTITY_FIELDS & document.keys())
+        if document[field] not in (None, expected[field])
+    ]
+    if problems:
+        raise InvalidRequest(
+            "; ".join(problem["message"] for problem in problems),
+            hint="Save it under the workflow that it was read from, or leave these fields out.",
+            details=problems,
+        )
+
+
+def updated(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored document with the given top-level fields: absent ones keep their value, null ones are removed.
+
+    Where every stored field is given, the order is that of `given`; otherwise that of `stored`.
+    """
+    order = [*given] if stored.keys() <= given.keys() else [*stored, *(field for field in given if field not in stored)]
+    merged = {**stored, **given}
+    # A null that was stored is somebody's value, and stays.
+    return {field: merged[field] for field in order if merged[field] is not None or stored.get(field, ...) is None}
+
+
+def is_same(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Do two documents say the same? The order of top-level fields is no difference, nor is null instead of absent.
+
+    Absent edges are an empty list, as answers have them. Below the top level every difference in the JSON text counts.
+    """
+    return _texts(stored) == _texts(wanted)
+
+
+def check_test_fields(document: Mapping[str, Any]) -> None:
+    """Refuse a test run with options that there are not. Raises InvalidRequest, naming each."""
+    known = WORKFLOW_FIELDS | {INPUT_FIELD}
+    problems = [
+        {
+            "code": "EXTRA_FORBIDDEN",
+            "pointer": f"/{field.replace('~', '~0').replace('/', '~1')}",
+            "message": " ".join(
+                part for part in (f"a test run has no option {field[:64]!r}.", did_you_mean(field, known)) if part
+            ),
+        }
+        for field in document
+        if field not in known and not is_extension(field)
+    ]
+    if problems:
+        raise InvalidRequest(
+            "; ".join(problem["message"] for problem in problems[:3]),
+            hint="A test run takes nodes, edges, workflowOptions and input.",
+            details=problems,
+        )
+
+
+def _texts(document: Mapping[str, Any]) -> dict[str, bytes]:
+    fields = {**without_server_fields(document), "edges": document.get("edges") or []}
+    return {field: orjson.dumps(value) for field, value in fields.items() if value is not None}

@@ -1,0 +1,1 @@
+"""The verbs of runs, and how runs look from outside."""

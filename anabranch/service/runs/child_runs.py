@@ -1,0 +1,74 @@
+"""Runs that are started by nodes of other runs.
+
+The composition root hands this to the `workflow` type as its `Children`, and connects it with the
+engine and the façade once they exist (which need the node types first).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.engine.handling import Helpers
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.stimuli import Started
+from anabranch.engine.rules.waits.child_ids import child_id
+from anabranch.errors import InvalidInput, NonRetryable, NotFound
+from anabranch.service.runs.input_checks import input_payload
+from anabranch.service.runs.run_heads import child_head
+from anabranch.service.workflow_service import WorkflowService
+
+# 16 runs above a run: deeper is a workflow that starts itself without end.
+DEPTH_MAX = 16
+
+
+class ChildRuns:
+    """Starts one child per activation, however often it is asked."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._service: WorkflowService | None = None
+
+    def connect(self, engine: Engine, service: WorkflowService) -> None:
+        """Start runs in this engine from now on."""
+        self._engine, self._service = engine, service
+
+    async def start(
+        self, helpers: Helpers, *, workflow: str, version: int | None, input_: Any, parent_waits: bool
+    ) -> str:
+        """The id of the one run that this activation starts; it is durable when this returns, in whatever attempt.
+
+        Raises NonRetryable (DEPTH_LIMIT, NOT_FOUND, INVALID_INPUT), StoreUnavailable.
+        """
+        assert self._engine is not None and self._service is not None, "connect comes before any run"
+        parent = self._engine.orchestrator.head_of(helpers.instance_id)
+        if parent is None:
+            raise NonRetryable(f"run {helpers.instance_id} is not advanced here any more")  # nobody reads this
+        if parent.depth >= DEPTH_MAX:
+            message = f"{DEPTH_MAX} runs are above this one already: does the workflow start itself?"
+            raise NonRetryable(message, code="DEPTH_LIMIT")
+        instance_id = child_id(helpers.instance_id, helpers.node_id, helpers.scope)
+        if await self._engine.store.get_instance(instance_id) is not None:
+            return instance_id  # an earlier attempt, or one before a crash, has started it
+        try:
+            found = await self._service.get_workflow_by_id(workflow, tenant_id=helpers.tenant_id, version=version)
+            plan = await self._engine.plans.plan(found.workflow_id, found.version)
+            payload = await input_payload(
+                input_, plan, self._service.checks, tenant_id=helpers.tenant_id, bounded=False
+            )
+            head = child_head(
+                found,
+                plan,
+                now=self._engine.clock.now(),
+                retention_days_max=self._service.retention_days_max,
+                instance_id=instance_id,
+                parent=parent,
+                node_id=helpers.node_id,
+                scope=helpers.scope,
+                parent_waits=parent_waits,
+            )
+            # No limit of PENDING runs here: work that is under way is not refused halfway.
+            started = Started(payload, begin=self._engine.may_hold(head))
+            await self._engine.orchestrator.create_run(head, plan, started)
+        except (NotFound, InvalidInput) as refusal:
+            raise NonRetryable(refusal.message, code=refusal.code) from refusal
+        return instance_id

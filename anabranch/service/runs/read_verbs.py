@@ -1,0 +1,184 @@
+"""The verbs that ask about runs: lists, one run, its steps, its log. They change nothing.
+
+The middle floor of the façade, on top of `definition_verbs`; `run_verbs` stands on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.engine.log_pages import log_pages
+from anabranch.engine.ports import InputFilter, InstanceRow, RunReading
+from anabranch.engine.rules.drawn.state import InstanceHead, merged_ends
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.graph.plan import Plan
+from anabranch.errors import InvalidRequest, NotFound
+from anabranch.service.definitions.definition_verbs import DefinitionVerbs
+from anabranch.service.runs.input_checks import check_input_filters, is_run_id
+from anabranch.service.runs.run_view import (
+    NODES_SHOWN_MAX,
+    activations,
+    log_entry,
+    run_details,
+    run_outcome,
+    run_summary,
+)
+from anabranch.service.widgets.shapes import shape
+
+# 4 MB of payloads a page of a log or of activations; one that has more of them ends early.
+PAGE_BYTES_MAX = 4 * 1_048_576
+
+_STEPS_PAGE = 1_000
+
+
+class ReadVerbs(DefinitionVerbs):
+    """Runs as they are read."""
+
+    async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""
+        return run_details(await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX))
+
+    async def get_run_status(self, instance_id: str, *, tenant_id: str) -> InstanceRow:
+        """The row alone. Raises NotFound."""
+        row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
+        if row is None:
+            raise no_run(instance_id)
+        return row
+
+    async def get_outcome(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """A run's id and status, and its output and error, which are null while it is open. Raises NotFound."""
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        last: Sequence[Event] = []
+        if row.status.is_terminal:
+            last = await self._store.read_log(instance_id, after_seq=row.last_seq - 1, limit=1)
+        return run_outcome(row, last)
+
+    async def list_runs(
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        workflow: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        version: int | None = None,
+        before: tuple[int, str] | None = None,
+        test: bool = False,
+        input_filters: Sequence[InputFilter] = (),
+    ) -> list[dict[str, Any]]:
+        """Runs by (createdAt, instanceID) descending, strictly before that cursor; test runs only with `test`.
+
+        An input filter (path, text) is met by the value at the path that equals the text read as JSON,
+        or is that text. A run that matches throughout the paging is listed exactly once. Raises
+        NotFound for an unknown workflow, InvalidRequest for too many or too deep filters or no cursor.
+        """
+        if before is not None and not is_run_id(before[1]):
+            raise InvalidRequest("the place to go on after is that of no run", hint="Take it from the page before.")
+        check_input_filters(input_filters)
+        workflow_id = None
+        if workflow is not None:
+            workflow_id = (await self.get_workflow_by_id(workflow, tenant_id=tenant_id)).workflow_id
+        rows = await self._store.list_instances(
+            tenant_id=tenant_id,
+            limit=limit,
+            before=before,
+            workflow_id=workflow_id,
+            statuses=statuses,
+            since=since,
+            until=until,
+            version=version,
+            test=test,
+            input_filters=input_filters,
+        )
+        return [run_summary(row) for row in rows]
+
+    async def get_log(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[dict[str, Any]]:
+        """All events after `after_seq`, in log order. Raises NotFound."""
+        return [
+            log_entry(event) for event in await self.get_events(instance_id, tenant_id=tenant_id, after_seq=after_seq)
+        ]
+
+    async def get_log_page(
+        self, instance_id: str, *, tenant_id: str, limit: int, after_seq: int = 0
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """At most `limit` events after `after_seq`, and the seq to go on after; None: there are no more now.
+
+        Reads no more of the log than that, and ends early once their payloads have `PAGE_BYTES_MAX`. Raises NotFound.
+        """
+        await self.get_run_status(instance_id, tenant_id=tenant_id)
+        events = await self._store.read_log(instance_id, after_seq=after_seq, limit=limit + 1, bytes_max=PAGE_BYTES_MAX)
+        page = [log_entry(event) for event in events[:limit]]
+        is_last = len(events) <= limit and sum(len(event.payload.raw) for event in events) < PAGE_BYTES_MAX
+        return page, None if is_last else page[-1]["seq"]
+
+    async def get_events(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[Event]:
+        """The same as stored events. Raises NotFound."""
+        await self.get_run_status(instance_id, tenant_id=tenant_id)
+        pages = log_pages(self._store, instance_id, after_seq=after_seq)
+        return [event async for page in pages for event in page]
+
+    async def get_steps(self, instance_id: str, *, tenant_id: str) -> list[dict[str, Any]]:
+        """Every activation with timings, output and error, read page by page. Raises NotFound."""
+        steps: list[dict[str, Any]] = []
+        after_seq: int | None = 0
+        while after_seq is not None:
+            page, after_seq = await self.get_steps_page(
+                instance_id, tenant_id=tenant_id, limit=_STEPS_PAGE, after_seq=after_seq
+            )
+            steps += page
+        return steps
+
+    async def get_steps_page(
+        self, instance_id: str, *, tenant_id: str, limit: int, after_seq: int = 0
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """At most `limit` activations whose first event is after `after_seq`, and where to go on after; None: the end.
+
+        Ends early once their outputs have `PAGE_BYTES_MAX`. Raises NotFound.
+        """
+        found = (
+            await self._store.read_activations(instance_id, after_seq=after_seq, limit=limit, bytes_max=PAGE_BYTES_MAX)
+            if is_run_id(instance_id)
+            else None
+        )
+        if found is None or found[0].head.tenant_id != tenant_id:
+            raise no_run(instance_id)
+        row, page = found
+        return activations(page, row.status), page.next_seq
+
+    async def get_run_status_for_widget(
+        self, instance_id: str, widget_type: str, widget_config: Mapping[str, Any] | None, *, tenant_id: str
+    ) -> dict[str, Any]:
+        """A run's status with its output, so far or at its end, shaped for a widget (see `widgets.shape`).
+
+        Raises NotFound, and InvalidRequest with JSON pointers for a type or config that makes no sense.
+        """
+        found = await self._read(instance_id, tenant_id, activations_max=0)
+        run = run_details(found)
+        if found.row.status is not Status.COMPLETED:
+            run["output"] = await self._output_so_far(found.row.head)
+        return shape(run, widget_type, widget_config)
+
+    # -- within ---------------------------------------------------------------------------
+    async def _read(self, instance_id: str, tenant_id: str, *, activations_max: int) -> RunReading:
+        found = (
+            await self._store.read_run(instance_id, activations_max=activations_max) if is_run_id(instance_id) else None
+        )
+        if found is None or found.row.head.tenant_id != tenant_id:
+            raise no_run(instance_id)
+        return found
+
+    async def _output_so_far(self, head: InstanceHead) -> Any:
+        """What the End nodes that were reached at the root of a drawn run collected."""
+        plan = await self._engine.plans.plan_of(head)
+        if not isinstance(plan, Plan):
+            return None
+        ends = {node.id: node.end_name for node in plan.root.nodes if node.is_end}
+        reached = await self._store.read_outputs(head.instance_id, list(ends))
+        return merged_ends([(ends[event.node_id], event.payload.value) for event in reached])
+
+
+def no_run(instance_id: str) -> NotFound:
+    """The refusal of an id that no run of the tenant has."""
+    return NotFound(f"there is no run {instance_id}", hint="`anabranch runs list` shows the runs.")

@@ -1,0 +1,121 @@
+"""What a run is created with: its head, made from a version of a workflow and from what was asked for.
+
+Pure but for the dice of new ids. Called by the façade and by `child_runs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.plans import TEST_VERSION
+from anabranch.engine.ports import InstanceHead, WorkflowVersion
+from anabranch.engine.rules.graph.document import derive_name
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.states import AnyPlan
+from anabranch.errors import InvalidRequest
+from anabranch.service.runs.input_checks import new_run_id
+
+# A day, whatever the workflow says of runs in earnest: who tries a drawing looks at the run at once, or makes another.
+TEST_RETENTION_DAYS = 1
+
+# What the test of a workflow without name and title is called.
+TEST_NAME = "test"
+
+_DAY_MS = 86_400_000
+
+
+def root_head(
+    found: WorkflowVersion,
+    plan: AnyPlan,
+    *,
+    tenant_id: str,
+    instance_id: str,
+    now: int,
+    retention_days_max: int,
+    idempotency_key: str | None,
+    retention_days: int | None,
+    available_at: int | None,
+    deadline_at: int | None,
+) -> InstanceHead:
+    """The head of a run that somebody outside starts. Raises InvalidRequest."""
+    begins_at = max(now, available_at or now)  # a past availableAt means now
+    if deadline_at is not None and available_at is not None and deadline_at <= available_at:
+        message = f"deadlineAt ({to_iso(deadline_at)}) is not after availableAt ({to_iso(available_at)})"
+        raise InvalidRequest(message, details=[{"code": "INVALID_VALUE", "pointer": "/deadlineAt", "message": message}])
+    if retention_days is None:
+        retention_days = _retention_days(plan)
+    return InstanceHead(
+        instance_id=instance_id,
+        tenant_id=tenant_id,
+        workflow_id=found.workflow_id,
+        workflow_name=found.name,
+        workflow_version=found.version,
+        created_at=now,
+        available_at=begins_at,
+        deadline_at=_deadline(plan, begins_at) if deadline_at is None else deadline_at,
+        retention_days=min(retention_days, retention_days_max),
+        idempotency_key=idempotency_key,
+        kind=found.kind,
+    )
+
+
+def test_head(document: Mapping[str, Any], plan: AnyPlan, *, tenant_id: str, now: int) -> InstanceHead:
+    """The head of a test run of a definition that is not stored."""
+    return InstanceHead(
+        instance_id=new_run_id(now),
+        tenant_id=tenant_id,
+        workflow_id=None,
+        workflow_name=document.get("name") or derive_name(document.get("title") or TEST_NAME),
+        workflow_version=TEST_VERSION,
+        created_at=now,
+        available_at=now,
+        deadline_at=_deadline(plan, now),
+        retention_days=TEST_RETENTION_DAYS,
+        test=True,
+    )
+
+
+def child_head(
+    found: WorkflowVersion,
+    plan: AnyPlan,
+    *,
+    now: int,
+    retention_days_max: int,
+    instance_id: str,
+    parent: InstanceHead,
+    node_id: str,
+    scope: str,
+    parent_waits: bool,
+) -> InstanceHead:
+    """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's.
+
+    But a test run's children are kept no longer than test runs.
+    """
+    return InstanceHead(
+        instance_id=instance_id,
+        tenant_id=parent.tenant_id,
+        workflow_id=found.workflow_id,
+        workflow_name=found.name,
+        workflow_version=found.version,
+        created_at=now,
+        available_at=now,
+        deadline_at=_deadline(plan, now),
+        retention_days=TEST_RETENTION_DAYS if parent.test else min(max(1, _retention_days(plan)), retention_days_max),
+        parent_id=parent.instance_id,
+        kind=found.kind,
+        test=parent.test,
+        parent_node_id=node_id,
+        parent_scope=scope,
+        parent_waits=parent_waits,
+        depth=parent.depth + 1,
+        root_id=parent.root_id or parent.instance_id,
+    )
+
+
+def _deadline(plan: AnyPlan, begins_at: int) -> int | None:
+    return None if plan.deadline_ms is None else begins_at + plan.deadline_ms
+
+
+def _retention_days(plan: AnyPlan) -> int:
+    return 30 if plan.retention_ms is None else -(-plan.retention_ms // _DAY_MS)

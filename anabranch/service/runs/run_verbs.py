@@ -1,0 +1,293 @@
+"""The verbs that move runs: start, signal, cancel.
+
+The upper floor of the façade, on top of `inquiry_verbs`. Each returns once what was asked for is
+durable; what the engine of this process holds goes through it, everything else through the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ports import InstanceRow, WorkflowVersion
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.states import AnyPlan
+from anabranch.engine.rules.stimuli import CancelRequested, SignalSent, Started
+from anabranch.errors import (
+    InvalidInput,
+    InvalidRequest,
+    NotFound,
+    RunIsTerminal,
+    StoreUnavailable,
+    TooManyPending,
+    TooManySignals,
+    UnknownWorkflow,
+    ValueNotStorable,
+)
+from anabranch.request_checks import check_key, check_start, check_start_key, is_reserved
+from anabranch.service.definitions.references import References
+from anabranch.service.runs.input_checks import checked_payload, input_payload, is_key, is_run_id, new_run_id
+from anabranch.service.runs.newest_versions import NewestVersions
+from anabranch.service.runs.pending_limit import PendingLimit
+from anabranch.service.runs.read_verbs import ReadVerbs, no_run
+from anabranch.service.runs.run_heads import root_head
+from anabranch.service.runs.signal_answers import SignalAnswers
+
+# 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.
+DELETE_TRIES_MAX = 20
+DELETE_PAUSE_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A start's answer; `created` is False if the idempotency key met an earlier run."""
+
+    instance_id: str
+    status: Status
+    created: bool
+
+
+class RunVerbs(ReadVerbs):
+    """Runs as they are started and stopped."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        node_types: NodeTypes,
+        retention_days_max: int,
+        pending_max: int,
+        pending_per_tenant_max: int | None = None,
+        references: References | None = None,
+    ) -> None:
+        super().__init__(engine=engine, node_types=node_types, references=references)
+        self.retention_days_max = retention_days_max
+        self._arrivals = SignalAnswers(engine.store)
+        self._newest = NewestVersions()
+        self._pending_limit = PendingLimit(
+            store=engine.store, clock=engine.clock, runs_max=pending_max, runs_per_tenant_max=pending_per_tenant_max
+        )
+
+    def check_can_run(self, *, kind: str, workflow: str, version: int) -> None:
+        """For who runs nothing else: raise UnknownWorkflow for a run that would wait here for its code for ever."""
+        if not self._engine.can_run(kind=kind, workflow=workflow, version=version):
+            raise UnknownWorkflow(
+                f"{workflow} in version {version} is a Python function, and no imported code declares it",
+                hint=f"Pass `--import FILE` with the file that declares version {version}.",
+            )
+
+    async def execute_workflow(
+        self,
+        workflow: str,
+        input_: Any,
+        *,
+        tenant_id: str,
+        version: int | None = None,
+        idempotency_key: str | None = None,
+        retention_days: int | None = None,
+        available_at: int | None = None,
+        deadline_at: int | None = None,
+    ) -> StartedRun:
+        """Start a run; it is durable when this returns. Times are milliseconds since the epoch.
+
+        A key that was used before gives the first run, also where the rest of the request would be refused.
+        Raises NotFound, InvalidInput, InvalidRequest (for reserved keys, too), TooManyPending, StoreUnavailable.
+        """
+        if idempotency_key is not None:
+            check_start_key(idempotency_key)
+        return await self._start_asked(
+            workflow,
+            input_,
+            tenant_id=tenant_id,
+            version=version,
+            idempotency_key=idempotency_key,
+            retention_days=retention_days,
+            available_at=available_at,
+            deadline_at=deadline_at,
+        )
+
+    async def start_triggered_run(
+        self, workflow: str, input_: Any, *, tenant_id: str, version: int | None = None, idempotency_key: str
+    ) -> StartedRun:
+        """The same for schedules and topics, under one of the keys that are reserved for them."""
+        assert is_reserved(idempotency_key), "the key of a trigger is one that nobody else can take"
+        return await self._start_asked(
+            workflow, input_, tenant_id=tenant_id, version=version, idempotency_key=idempotency_key
+        )
+
+    async def _start_asked(
+        self,
+        workflow: str,
+        input_: Any,
+        *,
+        tenant_id: str,
+        version: int | None,
+        idempotency_key: str | None,
+        retention_days: int | None = None,
+        available_at: int | None = None,
+        deadline_at: int | None = None,
+    ) -> StartedRun:
+        now = self._engine.clock.now()
+        start = partial(
+            self._start,
+            tenant_id=tenant_id,
+            input_=input_,
+            make_head=partial(
+                root_head,
+                tenant_id=tenant_id,
+                # One id for both attempts: a first one that is written in spite of its answer is met by the second.
+                instance_id=new_run_id(now),
+                now=now,
+                retention_days_max=self.retention_days_max,
+                idempotency_key=idempotency_key,
+                retention_days=retention_days,
+                available_at=available_at,
+                deadline_at=deadline_at,
+            ),
+        )
+        try:
+            check_start(version=version, retention_days=retention_days)
+            return await self._start_version(workflow, version, start, tenant_id=tenant_id)
+        except (NotFound, InvalidInput, InvalidRequest, TooManyPending):
+            # Looked up here and not before: a start with a new key, which is nearly every one, pays nothing for it.
+            first = await self.find_first_run(workflow, idempotency_key, tenant_id=tenant_id)
+            if first is None:
+                raise
+            return first
+
+    async def find_first_run(self, workflow: str, idempotency_key: str | None, *, tenant_id: str) -> StartedRun | None:
+        """The run that was started with this key, in whatever state; None while there is none."""
+        if idempotency_key is None or not is_key(idempotency_key):
+            return None
+        try:
+            found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        except NotFound:
+            return None
+        first = await self._store.find_start(
+            tenant_id=tenant_id, workflow_name=found.name, idempotency_key=idempotency_key
+        )
+        return None if first is None else StartedRun(first.head.instance_id, first.status, created=False)
+
+    async def _start_version(
+        self, workflow: str, version: int | None, start: Callable[..., Awaitable[StartedRun]], *, tenant_id: str
+    ) -> StartedRun:
+        """Start the version that is asked for, or the newest, which need not be read where it is known already."""
+        known = self._newest.get(tenant_id, workflow) if version is None else None
+        if known is not None:
+            # Only a run that was created says that what we know is still so. Any other answer is given by what is read.
+            with suppress(NotFound, InvalidInput, InvalidRequest, TooManyPending):
+                started = await start(known, only_newest=True)
+                if started.created:
+                    return started
+        found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
+        if version is None and found.tenant_id == tenant_id:  # a coded one has options that change with its code
+            self._newest.note(tenant_id, workflow, found)
+        return await start(found, only_newest=False)
+
+    async def _start(
+        self,
+        found: WorkflowVersion,
+        *,
+        only_newest: bool,
+        tenant_id: str,
+        input_: Any,
+        make_head: Callable[[WorkflowVersion, AnyPlan], InstanceHead],
+    ) -> StartedRun:
+        plan = await self._engine.plans.plan(found.workflow_id, found.version)
+        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
+        head = make_head(found, plan)
+        hold = self._engine.may_hold(head)
+        if not hold or head.available_at > head.created_at:
+            await self._pending_limit.take_place(head.tenant_id)
+        started = Started(payload, begin=hold, only_newest=only_newest)
+        new_run = await self._engine.orchestrator.create_run(head, plan, started)
+        status = new_run.status
+        if not new_run.created:
+            existing = await self._store.get_instance(new_run.instance_id, tenant_id=head.tenant_id)
+            status = status if existing is None else existing.status
+        return StartedRun(new_run.instance_id, status, new_run.created)
+
+    async def cancel_run(self, instance_id: str, *, tenant_id: str, reason: str) -> Status:
+        """Return once CANCELLED is committed. Raises NotFound, InvalidInput; RunIsTerminal if it ended otherwise."""
+        checked_payload(reason, "the reason")
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if not row.status.is_terminal:
+            answer = await self._engine.orchestrator.ask(instance_id, CancelRequested(reason))
+            if not answer.held or not answer.status.is_terminal:
+                await self._store.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
+            row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.status is not Status.CANCELLED:
+            raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
+        return row.status
+
+    async def delete_run(self, instance_id: str, *, tenant_id: str, actor: str | None = None) -> None:
+        """Remove an ended run with its log, before its retention is over; what it has started stays.
+
+        Raises NotFound; RunIsOpen for an open run, and for one whose open parent may still ask how it ended.
+        """
+        if not is_run_id(instance_id):
+            raise no_run(instance_id)
+        for _ in range(DELETE_TRIES_MAX):
+            if await self._store.delete_run(tenant_id=tenant_id, instance_id=instance_id, actor=actor):
+                return
+            await self._engine.clock.sleep(DELETE_PAUSE_MS)
+        raise StoreUnavailable("runs are being counted or removed by another process", hint="Try again in a moment.")
+
+    async def send_signal(
+        self, instance_id: str, event: str, payload: Any, *, tenant_id: str, key: str | None = None
+    ) -> bool:
+        """Keep a signal until it is consumed; True if a fitting wait was open.
+
+        A repeated key is answered as the first was, also when the run has ended since: the first may well have
+        ended it, and its answer been lost on the way.
+        Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
+        """
+        check_key(event, "an event's name")
+        if key is not None:
+            check_key(key, "a signal's key")
+        body = checked_payload(payload, "the signal's payload")
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.status.is_terminal:
+            return await self._first_answer(row, key)
+        answer = await self._engine.orchestrator.ask(instance_id, SignalSent(event, body, key))
+        if answer.refused == ValueNotStorable.code:
+            raise InvalidInput("the database does not take the signal's payload")
+        if answer.refused is not None:
+            raise TooManySignals(f"run {instance_id} keeps as many unconsumed signals as it may")
+        if answer.held:
+            if answer.delivered is None:
+                return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
+            return answer.delivered
+        append = partial(
+            self._store.append_signal,
+            tenant_id=tenant_id,
+            instance_id=instance_id,
+            event=event,
+            payload=body,
+            key=key,
+            log_limit=self._engine.options.log_limit,
+        )
+        try:
+            result = await append()
+        except TooManySignals:
+            # The one that the run waits for gets through, however many others lie there: else it would wait for ever.
+            if not await self._arrivals.is_awaited(row, event, body):
+                raise
+            result = await append(awaited=True)
+        if result.seq is None:  # a repeated key, or a run that has ended meanwhile
+            return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
+        return await self._arrivals.was_delivered(row, result.seq)
+
+    # -- within ---------------------------------------------------------------------------
+    async def _first_answer(self, row: InstanceRow, key: str | None) -> bool:
+        """What the first signal with this key was answered, now that the run has ended. Raises RunIsTerminal."""
+        answer = None if key is None else await self._arrivals.first_answer(row, key)
+        if answer is None:
+            raise RunIsTerminal(f"run {row.head.instance_id} is {row.status.value} already")
+        return answer

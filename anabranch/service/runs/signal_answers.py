@@ -1,0 +1,77 @@
+"""How signals met the waits of their runs, for those that this process did not decide itself.
+
+Called by the façade after it has written a signal past the engine, and for repeated keys. The waits that are open
+decide it, and what was promised to them: only the rows about signals and waits are read, and what came of each is
+remembered: of many signals to one run each row is read once, not once for every later signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waits.signal_waits import SignalWaits
+
+# 16 runs: whoever sends many signals sends them to few runs at a time.
+RUNS_MAX = 16
+
+
+@dataclass(slots=True)
+class _Folded:
+    waits: SignalWaits
+    delivered: dict[int, bool] = field(default_factory=dict)
+    """By the signal's `seq`: was a fitting wait open when it arrived?"""
+    transition: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class SignalAnswers:
+    """The signals of the runs that were asked for last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._folded: OrderedDict[str, _Folded] = OrderedDict()
+
+    async def was_delivered(self, row: InstanceRow, seq: int) -> bool:
+        """Was a fitting wait open when the signal at `seq` arrived? It is in the log."""
+        folded = self._folded_of(row)
+        async with folded.transition:
+            if seq not in folded.delivered:
+                await self._read_on(row, folded)
+            return folded.delivered[seq]
+
+    async def is_awaited(self, row: InstanceRow, event: str, payload: Payload) -> bool:
+        """Is a wait open that such a signal fits, and that no earlier one is promised to?"""
+        folded = self._folded_of(row)
+        async with folded.transition:
+            await self._read_on(row, folded)
+            return folded.waits.oldest_wait(event, payload) is not None
+
+    async def first_answer(self, row: InstanceRow, key: str) -> bool | None:
+        """What the first signal with this key was answered; None if there is none in the log."""
+        folded = self._folded_of(row)
+        async with folded.transition:
+            if key not in folded.waits.signal_answers:
+                await self._read_on(row, folded)
+            return folded.waits.signal_answers.get(key)
+
+    def _folded_of(self, row: InstanceRow) -> _Folded:
+        instance_id = row.head.instance_id
+        folded = self._folded.setdefault(instance_id, _Folded(SignalWaits(row.head)))
+        self._folded.move_to_end(instance_id)
+        if len(self._folded) > RUNS_MAX:
+            self._folded.popitem(last=False)
+        return folded
+
+    async def _read_on(self, row: InstanceRow, folded: _Folded) -> None:
+        waits = folded.waits
+        rows = await self._store.read_signal_waits(
+            row.head.instance_id, after_seq=waits.last_seq, open_waits=list(waits.open)
+        )
+        for event in rows:
+            if event.type is EventType.SIGNAL_RECEIVED:
+                folded.delivered[event.seq] = waits.meets_wait(event)
+            waits.evolve(event)

@@ -1,0 +1,257 @@
+"""The broadcaster: who watches which run, and where the news of it come from.
+
+An observer of the engine: what this process commits it hears at once, and it costs next to nothing
+where nobody watches. What others commit it finds in the log: when rows before an event are missing,
+when a hint says so, and by a look at the versions of the watched runs every half second. The log is
+the truth, hints only shorten the wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from anabranch.engine.log_pages import log_pages
+from anabranch.engine.ports import ChangeHints, Store
+from anabranch.engine.rules.events import Event, Status
+from anabranch.errors import NotFound, StoreUnavailable
+from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client, Membership
+from anabranch.sockets.messages import Message, Update
+from anabranch.sockets.progress import RunProgress
+from anabranch.sockets.rooms import BATCH_S, SINGLE_UPDATES_PER_S, Room, Timer
+
+logger = logging.getLogger("anabranch.sockets")
+
+# 500 ms, as long as the engine takes to notice what others did: watchers see it within the same second.
+LOOK_S = 0.5
+
+# 4 reads at once: a thousand watched runs that move elsewhere must not take all connections to the database.
+READS_AT_ONCE = 4
+
+
+class SleepingTimer(Timer, Protocol):
+    """A timer that can also be awaited."""
+
+    async def sleep(self, delay_s: float) -> None:
+        """Return after so long."""
+
+
+class Broadcaster:
+    """All rooms of one process. `holds` says whether the engine here advances a run."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        holds: Callable[[str], bool],
+        timer: SleepingTimer,
+        hints: ChangeHints | None = None,
+    ) -> None:
+        self._store = store
+        self._holds = holds
+        self._timer = timer
+        self._hints = hints
+        self._components: dict[str, Room] = {}
+        self._openings: dict[Room, asyncio.Task[None]] = {}
+        self._readers: dict[Room, asyncio.Task[None]] = {}
+        self._unread: set[Room] = set()
+        """Rooms whose log holds more than they know; read, or tried again at the next look."""
+        self._reads = asyncio.Semaphore(READS_AT_ONCE)
+        self._looks: asyncio.Task[None] | None = None
+
+    @property
+    def rooms_count(self) -> int:
+        """How many runs are watched."""
+        return len(self._components)
+
+    async def start(self) -> None:
+        """Begin to look for what others commit."""
+        if self._hints is not None:
+            self._hints.subscribe(self.changed)
+        self._looks = asyncio.create_task(self._look_forever(), name="socket-looks")
+
+    async def stop(self) -> None:
+        """Look no more; may be called twice, or before start."""
+        tasks = [*self._openings.values(), *self._readers.values()]
+        looks, self._looks = self._looks, None
+        if looks is not None:
+            tasks.append(looks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- news -----------------------------------------------------------------------------
+    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
+        """The engine announces what it has written."""
+        room = self._components.get(instance_id)
+        if room is not None:
+            room.committed(events, status)
+
+    def changed(self, instance_id: str) -> None:
+        """Somebody else may have written to this run: read on, unless our engine does it anyway."""
+        room = self._components.get(instance_id)
+        if room is not None and not room.progress.is_over and not self._holds(instance_id):
+            self._read_on(room)
+
+    async def look(self) -> None:
+        """Find out which watched runs others have moved. Raises StoreUnavailable."""
+        for room in list(self._unread):
+            self._read_on(room)
+        watched = {
+            instance_id: room
+            for instance_id, room in self._components.items()
+            if room.is_open and not room.progress.is_over and not self._holds(instance_id)
+        }
+        if not watched:
+            return
+        stored = await self._store.versions(list(watched))
+        for instance_id, room in watched.items():
+            version, _ = stored.get(instance_id, (None, None))
+            if version is None or version != room.version:
+                self._read_on(room)
+
+    # -- watching -------------------------------------------------------------------------
+    async def join(self, client: Client, instance_id: str, *, since: int | None = None) -> dict[str, Any]:
+        """Let a client watch a run: how things stand, and from then on every update, once and in order.
+
+        With `since` the updates after that seq are sent, too, before all others; a snapshot in
+        their place where they are more than 1,000. A run that has ended is left by itself after
+        its last update. Whether the client may see it has been checked. Raises NotFound, StoreUnavailable.
+        """
+        room = self._enter(instance_id)
+        try:
+            await self._opened(room)
+            # Nothing is awaited from here to the membership: no update falls between it and the snapshot.
+            progress = room.progress
+            known, status = progress.snapshot(), progress.status
+            replays = since is not None and since < progress.seq
+            membership = room.admit(client, holds_back=replays)
+            if since is not None and replays:
+                await self._replay(membership, known["seq"], status, since=since)
+            elif status.is_terminal:
+                room.release(membership)
+            return known
+        finally:
+            room.guests -= 1
+            self._close_if_empty(room)
+
+    def leave(self, client: Client, instance_id: str) -> None:
+        """End a client's watch; harmless if there is none."""
+        membership = client.memberships.get(instance_id)
+        if membership is not None:
+            membership.room.release(membership)
+
+    # -- rooms ----------------------------------------------------------------------------
+    def _enter(self, instance_id: str) -> Room:
+        room = self._components.get(instance_id)
+        if room is None:
+            room = self._components[instance_id] = Room(
+                instance_id, timer=self._timer, needs_tail=self._read_on, emptied=self._close_if_empty
+            )
+            if self._hints is not None:
+                self._hints.watch(instance_id)
+        room.guests += 1
+        return room
+
+    async def _opened(self, room: Room) -> None:
+        """Return when the room knows its run, which many may wait for together."""
+        if room.is_open:
+            return
+        opening = self._openings.get(room)
+        if opening is None:
+            opening = self._openings[room] = asyncio.create_task(self._open(room))
+            opening.add_done_callback(lambda task: self._opening_done(room, task))
+        # Shielded: a client that goes away must not take the answer from the others.
+        await asyncio.shield(opening)
+
+    async def _open(self, room: Room) -> None:
+        progress = RunProgress(room.instance_id)
+        async with self._reads:
+            row = await self._store.get_instance(room.instance_id)
+            if row is not None:
+                async for page in log_pages(self._store, room.instance_id, up_to=row.last_seq):
+                    progress.take(page, None)
+        if row is None or progress.seq < row.last_seq:
+            raise NotFound(f"there is no run {room.instance_id}")
+        progress.take((), row.status)
+        room.progress = progress
+        room.open_at(row.version)
+
+    def _opening_done(self, room: Room, task: asyncio.Task[None]) -> None:
+        del self._openings[room]
+        if not task.cancelled():
+            task.exception()  # whoever still waits for it gets it; if nobody does, it is nobody's
+
+    def _close_if_empty(self, room: Room) -> None:
+        if not room.is_empty or self._components.get(room.instance_id) is not room:
+            return
+        del self._components[room.instance_id]
+        self._unread.discard(room)
+        if self._hints is not None:
+            self._hints.unwatch(room.instance_id)
+
+    # -- reading --------------------------------------------------------------------------
+    def _read_on(self, room: Room) -> None:
+        """Read what the log has after what the room knows, soon and once."""
+        self._unread.add(room)
+        if room.is_open and room not in self._readers:
+            reader = self._readers[room] = asyncio.create_task(self._read_tails(room))
+            reader.add_done_callback(lambda task: self._readers.pop(room, None))
+
+    async def _read_tails(self, room: Room) -> None:
+        while room in self._unread and self._components.get(room.instance_id) is room:
+            self._unread.discard(room)
+            try:
+                await self._read_tail(room)
+            except StoreUnavailable as failure:
+                logger.info("%s", failure.message, extra={"instance_id": room.instance_id})
+                self._unread.add(room)  # until the next look
+                return
+            except Exception:
+                logger.exception("a watched run could not be read", extra={"instance_id": room.instance_id})
+                return
+            await self._timer.sleep(BATCH_S)  # hints may come faster than anybody can watch
+
+    async def _read_tail(self, room: Room) -> None:
+        instance_id, after_seq = room.instance_id, room.progress.seq
+        async with self._reads:
+            row = await self._store.get_instance(instance_id)
+            if row is not None:
+                async for page in log_pages(self._store, instance_id, after_seq=after_seq, up_to=row.last_seq):
+                    room.take_rows(page, of=row.last_seq - after_seq)
+        if row is None:
+            room.run_removed()
+        else:
+            room.take_row(row)
+
+    async def _replay(self, membership: Membership, seq: int, status: Status, *, since: int) -> None:
+        """Send a new member what it has missed, up to the `seq` of its snapshot; what came since follows."""
+        instance_id = membership.room.instance_id
+        progress, missed = RunProgress(instance_id), list[Update]()
+        try:
+            async with self._reads:
+                async for page in log_pages(self._store, instance_id, up_to=seq):
+                    missed += (update for update in progress.take(page, None) if update.seq > since)
+                    if len(missed) > UPDATES_BEHIND_MAX:
+                        break  # a snapshot is sent instead
+        except StoreUnavailable:
+            membership.room.release(membership)
+            raise
+        missed += (update for update in progress.take((), status) if update.seq > since)
+        membership.is_behind = len(missed) > UPDATES_BEHIND_MAX
+        singly = len(missed) <= SINGLE_UPDATES_PER_S
+        messages = list(map(Message.of, missed)) if singly else Message.batches(instance_id, missed)
+        # At the next turn of the event loop: the answer to the join is on its way by then.
+        self._timer.call_later(0.0, lambda: membership.resume(messages))
+
+    async def _look_forever(self) -> None:
+        while True:
+            await self._timer.sleep(LOOK_S)
+            try:
+                await self.look()
+            except StoreUnavailable as failure:
+                logger.info("watched runs cannot be looked at: %s", failure.message)
+            except Exception:
+                logger.exception("looking at watched runs went wrong; tried again")

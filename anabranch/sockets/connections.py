@@ -1,0 +1,64 @@
+"""Who is connected: connections before and after they have shown a key, and what each may ask.
+
+Called by the server. Does no I/O. A connection that shows no key in time, asks too much, or whose key
+is no longer valid is named here, and ended by the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from anabranch.service.access import Principal
+from anabranch.sockets.clients import Client
+from anabranch.sockets.token_bucket import TokenBucket
+
+# 10,000 connections: each holds some tens of kilobytes and a file descriptor.
+CLIENTS_MAX = 10_000
+
+# 10 s to show a key after connecting; nobody's library takes one.
+PATIENCE_S = 10.0
+
+# 50 requests a second, 200 at once: a page that reconnects joins all its runs again.
+REQUESTS_PER_S = 50
+REQUESTS_BURST = 200
+
+# 100 requests are answered with a refusal, then the connection ends: it does not listen.
+REFUSALS_MAX = 100
+
+# 1,000 runs: more than a person can look at, and each keeps the progress of a run in memory.
+JOINS_MAX = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A connection that has shown a valid key."""
+
+    principal: Principal
+    client: Client
+    delivery: asyncio.Task[None]
+    visitor: SocketConnection
+
+
+@dataclass(slots=True, eq=False)
+class SocketConnection:
+    """One connection."""
+
+    since: float
+    """When it came; seconds of the monotonic clock."""
+    member: Member | None = None
+    is_over_limit: bool = False
+    """The request at hand is one too many."""
+    _requests: TokenBucket = field(default_factory=lambda: TokenBucket(rate=REQUESTS_PER_S, burst=REQUESTS_BURST))
+    _refusals: int = 0
+
+    def asks(self, now: float) -> bool:
+        """Count a packet from it; False: it has been refused so often that it is to be cut off."""
+        self.is_over_limit = not self._requests.covers(1, now)
+        self._refusals = self._refusals + 1 if self.is_over_limit else 0
+        self._requests.use(1, now)
+        return self._refusals <= REFUSALS_MAX
+
+    def is_overdue(self, now: float) -> bool:
+        """Has it had time enough to show a key, and has not?"""
+        return self.member is None and now - self.since > PATIENCE_S

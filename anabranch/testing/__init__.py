@@ -1,0 +1,91 @@
+"""For tests of node types and of programs: run one handler alone as the engine would, and a store without a database.
+
+The config goes the same way as in a run: templates are resolved in the context that is given, the
+type's model checks the result, `execute` is awaited with its timeout, its output is checked. `MemoryStore` keeps every
+promise of the stores, for as long as its `MemoryDatabase` lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.schema.json_schema import ValueSchema
+from anabranch.engine.rules.values import Payload
+from anabranch.handlers.registry import Registry, load_types
+from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
+
+__all__ = ["MemoryDatabase", "MemoryStore", "Problem", "check_config", "run_handler"]
+
+# 2026-01-01T00:00:00Z: a time like any other, and the same in every run of a test.
+NOW_MS = 1_767_225_600_000
+
+TENANT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a config that is about to be saved."""
+
+    code: str
+    pointer: str
+    message: str
+
+
+async def run_handler(
+    type_name: str,
+    config: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+    *,
+    attempt: int = 1,
+    scope: str = "",
+    cancelled: asyncio.Event | None = None,
+    types: Registry | None = None,
+) -> HandlerResult:
+    """What one attempt of a node returns, its output as it would be stored.
+
+    `context` is `ctx`: `{"input": …}` and the variables of earlier nodes. `cancelled` is the event
+    that `helpers.cancelled` will be. Raises what the handler raises, TemplateError for a config
+    that does not resolve, NonRetryable for one that does not fit, ValueNotStorable or
+    ValueTooLarge for an output that is no value, TimeoutError past the type's timeout, and
+    LookupError for a type that nobody declared: import its module first.
+    """
+    known = types or load_types()
+    node_type, handler = known.get(type_name), known.handler(type_name)
+    if node_type is None or handler is None:
+        raise LookupError(f"no node type {type_name!r} is declared; there are {', '.join(known.names())}")
+    seen = {} if context is None else context
+    helpers = Helpers(
+        instance_id="00000000-0000-7000-8000-000000000001",
+        tenant_id=TENANT,
+        node_id="node",
+        workflow_id=None,
+        scope=scope,
+        attempt=attempt,
+        now_ms=NOW_MS,
+        context=seen,
+        log=logging.LoggerAdapter(logging.getLogger("anabranch.handlers"), {"node_id": "node"}),
+        cancelled=cancelled or asyncio.Event(),
+    )
+    timeout_ms = node_type.default_timeout_ms
+    async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+        returned = await handler.execute({} if config is None else config, seen, helpers)
+    if not isinstance(returned, HandlerResult):
+        raise TypeError(f"{type_name} returned a {type(returned).__name__}, not a HandlerResult")
+    return HandlerResult(Payload.of(returned.output).value, returned.next_handle, returned.queue_delay)
+
+
+def check_config(type_name: str, config: Mapping[str, Any], *, types: Registry | None = None) -> list[Problem]:
+    """What is refused when a workflow with this config is saved; empty if it may be saved. Raises LookupError."""
+    known = types or load_types()
+    node_type = known.get(type_name)
+    if node_type is None:
+        raise LookupError(f"no node type {type_name!r} is declared; there are {', '.join(known.names())}")
+    misfits = ValueSchema(node_type.config_schema).problems(config)
+    if misfits:
+        return [Problem("CONFIG_INVALID", pointer, message) for pointer, message in misfits]
+    return [Problem(code, pointer, message) for code, pointer, message in node_type.check(config)]

@@ -1,0 +1,438 @@
+"""What a memory store keeps: instance rows, logs and their unique indexes, in one process.
+
+Called by `memory.MemoryStore`, which may be many: each is one process's connection to the
+same database. Nothing here awaits, so every method is one transaction. Tests and the
+simulator read `instances` and listen with `on_commit`; nobody but this file writes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+
+from anabranch.engine.ports import (
+    CLAIM_WEIGHT_MAX,
+    CODE_GRACE_MS,
+    WHOLE_LOG_WEIGHT_MAX,
+    Claimed,
+    ExternalResult,
+    InstanceHead,
+    InstanceRow,
+    Outcome,
+    TenantRooms,
+    Transition,
+)
+from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.stimuli import ChildEnded
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, signal_payload
+from anabranch.engine.store.sql.families import cancel_reason, cancelled_children, woken_parents
+from anabranch.errors import TooManySignals
+from anabranch.testing.memory_store.definitions import MemoryDefinitions
+from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
+from anabranch.testing.memory_store.refusals import ending_key, refusal_of
+
+
+class MemoryDatabase:
+    """Instances and definitions that outlive the simulated processes connected to them.
+
+    `now` is the database's clock (ms); `new_id` names new workflows. `on_commit` is called
+    inside every transaction that wrote instances, after the writes: raise there to stop a
+    test at the first broken invariant.
+    """
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], int],
+        new_id: Callable[[], str] | None = None,
+        on_commit: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        self.now = now
+        self.on_commit = on_commit
+        self.instances: dict[str, InstanceRecord] = {}
+        self.definitions = MemoryDefinitions(now=now, new_id=new_id, has_open_runs=self._has_open_runs)
+        self.writes = 0
+        """Transactions that wrote an instance."""
+        self._open: dict[str, InstanceRecord] = {}
+        self._keys: dict[tuple[str, str, str], str] = {}
+
+    # -- the hot path ---------------------------------------------------------------------
+    def commit(self, transitions: Sequence[Transition], *, skip: Callable[[Transition], bool]) -> Outcome:
+        """Write each transition whose guard holds; `skip` makes one look as if its row was locked."""
+        now = self.now()
+        won: set[str] = set()
+        existing: dict[str, str] = {}
+        refused: dict[str, str] = {}
+        rejected: set[str] = set()
+        changes: list[Change] = []
+        assert len({transition.instance_id for transition in transitions}) == len(transitions), (
+            "a batch names an instance once"
+        )
+        for transition in transitions:
+            record = self.instances.get(transition.instance_id)
+            if transition.new_run is not None:
+                holder = (
+                    self._keys.get(_idempotency(transition.new_run)) if transition.new_run.idempotency_key else None
+                )
+                if holder is not None:
+                    existing[transition.instance_id] = holder
+                if holder is not None or record is not None:
+                    continue
+                newest = transition.new_run.workflow_version if transition.only_newest else None
+                may_be = self.definitions.may_have_runs(transition.new_run.workflow_id, newest=newest)
+                if not (may_be and self._is_wanted(transition.new_run)):
+                    rejected.add(transition.instance_id)
+                    continue
+            elif record is None or not _guard_holds(record.row, transition, now) or skip(transition):
+                continue
+            last_seq, keys = (0, ()) if record is None else (record.row.last_seq, record.unique)
+            reason = refusal_of(transition, last_seq=last_seq, keys=keys)
+            if reason is not None:
+                refused[transition.instance_id] = reason
+                continue
+            changes.append(self._advance(transition, record, now))
+            won.add(transition.instance_id)
+        woken = self._wake(woken_parents(transitions, won), now, changes)
+        cancelled = self._cancel(cancelled_children(transitions, won), now, changes)
+        self._committed("commit", now, changes)
+        return Outcome(won, now, existing, refused, rejected, woken, cancelled)
+
+    def claim(
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Collection[str] | None,
+        steal: bool,
+        known_code: Collection[tuple[str, int]] | None = None,
+        rooms: TenantRooms | None = None,
+        weight_max: int = CLAIM_WEIGHT_MAX,
+        large: bool = True,
+    ) -> list[Claimed]:
+        """Give due instances (with `steal` held ones too) to this worker, longest overdue first."""
+        now = self.now()
+        due = [row for row in self._family_rows(only) if _is_due(row, now) or (steal and row.worker_id is not None)]
+        if known_code is not None:
+            due = [row for row in due if _is_for(row, known_code, now)]
+        if rooms is not None:
+            due = [row for row in due if rooms.of.get(row.head.tenant_id) != 0]
+        if not large:
+            due = [row for row in due if row.log_weight <= WHOLE_LOG_WEIGHT_MAX]
+        claimed: list[Claimed] = []
+        changes: list[Change] = []
+        weight = 0
+        for row in _within(rooms, heapq.nsmallest(limit, due, key=_overdue_order)):
+            if weight >= weight_max:
+                break
+            weight += row.log_weight
+            record = self._open[row.head.instance_id]
+            lapsed = row.worker_id not in (None, worker_id) and _is_due(row, now)
+            record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=now + lease_ms)
+            claimed.append(Claimed(record.loaded, lapsed, row.available_at if lapsed else None))
+            changes.append(Change(row, record.row, ()))
+        self._committed("claim", now, changes)
+        return claimed
+
+    def extend(self, *, worker_id: str, instance_ids: Collection[str], lease_ms: int) -> set[str]:
+        """Move the end of these leases, where they are still this worker's."""
+        until = self.now() + lease_ms
+        ours = set()
+        for row in self._open_rows(instance_ids):
+            if row.worker_id == worker_id:
+                record = self._open[row.head.instance_id]
+                record.row = _replaced(row, version=row.version, worker_id=worker_id, available_at=until)
+                ours.add(row.head.instance_id)
+        return ours
+
+    def release(self, *, worker_id: str, instance_ids: Collection[str] | None) -> int:
+        """Make this worker's instances anybody's, now."""
+        now = self.now()
+        changes: list[Change] = []
+        for row in self._open_rows(instance_ids):
+            if row.worker_id == worker_id:
+                record = self._open[row.head.instance_id]
+                record.row = _replaced(row, version=row.version + 1, worker_id=None, available_at=now)
+                changes.append(Change(row, record.row, ()))
+        self._committed("release", now, changes)
+        return len(changes)
+
+    # -- external stimuli ------------------------------------------------------------------
+    def append_signal(
+        self,
+        *,
+        tenant_id: str,
+        instance_id: str,
+        event: str,
+        payload: Payload,
+        key: str | None,
+        awaited: bool = False,
+        log_limit: LogLimit = LOG_LIMIT,
+    ) -> ExternalResult:
+        """Append SIGNAL_RECEIVED whoever holds the instance, once per key."""
+        record = self._of_tenant(instance_id, tenant_id)
+        if record is None:
+            return ExternalResult(None, None)
+        if key is not None and ("signal", key) in record.unique:
+            return ExternalResult(record.row, None, repeated=True)
+        if record.row.status.is_terminal:
+            return ExternalResult(record.row, None)
+        if record.signals_kept >= SIGNALS_KEPT_MAX and not awaited:
+            raise TooManySignals(f"run {instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
+        note, row = signal_payload(event, payload, key), record.row
+        if log_limit.is_passed(log_bytes=row.log_bytes + len(note.raw), rows=row.last_seq + 1):
+            ended = self.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
+            return ExternalResult(ended.row, None)
+        return self._append_foreign(record, EventType.SIGNAL_RECEIVED, note, row.status)
+
+    def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
+        """Append INSTANCE_CANCELLED whoever holds the instance, and close it."""
+        record = self._of_tenant(instance_id, tenant_id)
+        if record is None or record.row.status.is_terminal:
+            return ExternalResult(None if record is None else record.row, None)
+        return self._append_foreign(record, EventType.INSTANCE_CANCELLED, Payload.trusted(reason), Status.CANCELLED)
+
+    def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
+        """Append INSTANCE_FAILED whoever holds the instance, and close it."""
+        record = self._of_tenant(instance_id, tenant_id)
+        if record is None or record.row.status.is_terminal:
+            return ExternalResult(None if record is None else record.row, None)
+        error = log_limit.error()
+        payload = Payload.trusted(error.as_json())
+        return self._append_foreign(record, EventType.INSTANCE_FAILED, payload, Status.FAILED, error.message)
+
+    def remove(self, operation: str, instance_ids: Collection[str]) -> None:
+        """Remove ended instances with their logs and keys, in one transaction."""
+        removed = [self.instances.pop(instance_id) for instance_id in instance_ids]
+        self._keys = {key: holder for key, holder in self._keys.items() if holder in self.instances}
+        self._committed(operation, self.now(), [Change(record.row, None, ()) for record in removed])
+
+    # -- reading --------------------------------------------------------------------------
+    def ended_children(self, instance_ids: Collection[str]) -> list[ChildEnded]:
+        """How those of these instances ended that have; what is not there was cancelled."""
+        ended = []
+        for instance_id in instance_ids:
+            record = self.instances.get(instance_id)
+            if record is None:
+                ended.append(ChildEnded(instance_id, Status.CANCELLED, Payload.trusted("its rows were removed")))
+            elif record.row.status.is_terminal:
+                ended.append(ChildEnded(instance_id, record.row.status, record.events[-1].payload))
+        return ended
+
+    def rows(self) -> Iterator[InstanceRow]:
+        """Every instance row, oldest creation first."""
+        return (record.row for record in self.instances.values())
+
+    def open_rows(self) -> Iterator[InstanceRow]:
+        """The rows of instances that have not ended."""
+        return (record.row for record in self._open.values())
+
+    def is_open(self, instance_id: str) -> bool:
+        """Is there such an instance, and has it not ended?"""
+        return instance_id in self._open
+
+    def stale_rows(self) -> list[InstanceRow]:
+        """Owned rows whose lease has run out, longest overdue first."""
+        now = self.now()
+        stale = [row for row in self.open_rows() if row.worker_id is not None and _is_due(row, now)]
+        return sorted(stale, key=_overdue_order)
+
+    def row_of_key(self, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
+        """The row of the run that a start with this key made."""
+        instance_id = self._keys.get((tenant_id, workflow_name, idempotency_key))
+        return None if instance_id is None else self.instances[instance_id].row
+
+    # -- inside ---------------------------------------------------------------------------
+    def _advance(self, transition: Transition, record: InstanceRecord | None, now: int) -> Change:
+        before = None if record is None else record.row
+        row = _row_after(transition, before, now)
+        if record is None:
+            record = self.instances[transition.instance_id] = self._open[transition.instance_id] = InstanceRecord(row)
+            if row.head.idempotency_key:
+                self._keys[_idempotency(row.head)] = transition.instance_id
+        record.row = row
+        record.append(transition.events)
+        if row.status.is_terminal:
+            del self._open[transition.instance_id]
+        return Change(before, row, transition.events)
+
+    def _append_foreign(
+        self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status, message: str | None = None
+    ) -> ExternalResult:
+        now = self.now()
+        change = self._append(record, type_, payload, status, now, message)
+        changes = [change]
+        if status.is_terminal:
+            head = record.row.head
+            self._wake([head.parent_id] if head.parent_id and head.parent_waits else [], now, changes)
+            self._cancel(self._awaited_by(head.instance_id), now, changes)
+        self._committed("external", now, changes)
+        return ExternalResult(record.row, record.row.last_seq)
+
+    def _append(
+        self,
+        record: InstanceRecord,
+        type_: EventType,
+        payload: Payload,
+        status: Status,
+        now: int,
+        message: str | None = None,
+    ) -> Change:
+        before = record.row
+        event = Event(before.last_seq + 1, type_, "", "", 0, payload, now, error_message=message)
+        worker_id, available_at = before.worker_id, before.available_at
+        if status.is_terminal:
+            worker_id = available_at = None
+            del self._open[before.head.instance_id]
+        elif worker_id is None:
+            available_at = now if available_at is None else min(now, available_at)
+        record.row = InstanceRow(
+            before.head,
+            status,
+            before.version + 1,
+            event.seq,
+            worker_id,
+            available_at,
+            before.started_at,
+            now if status.is_terminal else None,
+            before.log_bytes + len(payload.raw),
+        )
+        record.append([event])
+        return Change(before, record.row, [event])
+
+    def _is_wanted(self, head: InstanceHead) -> bool:
+        """Has it no parent, or one whose activation is not over?"""
+        if head.parent_id is None:
+            return True
+        parent = self._open.get(head.parent_id)
+        return parent is not None and ending_key(head.parent_node_id, head.parent_scope) not in parent.unique
+
+    def _wake(self, parents: Sequence[str], now: int, changes: list[Change]) -> dict[str, int]:
+        """Raise the versions of open parents whose children have ended."""
+        woken: dict[str, int] = {}
+        for record in (self._open[parent] for parent in parents if parent in self._open):
+            row, available_at = record.row, record.row.available_at
+            if row.worker_id is None:
+                available_at = now if available_at is None else min(now, available_at)
+            record.row = _replaced(row, version=row.version + 1, worker_id=row.worker_id, available_at=available_at)
+            woken[row.head.instance_id] = record.row.version
+            changes.append(Change(row, record.row, (), by_family=True))
+        return woken
+
+    def _cancel(self, ids: Sequence[str], now: int, changes: list[Change]) -> set[str]:
+        """Cancel these children where they are open and awaited, with all that they await."""
+        cancelled: set[str] = set()
+        todo = list(ids)
+        for instance_id in todo:  # grows while it is walked
+            record = self._open.get(instance_id)
+            if record is not None and record.row.head.parent_waits:
+                reason = Payload.trusted(cancel_reason(record.row.head.parent_id))
+                change = self._append(record, EventType.INSTANCE_CANCELLED, reason, Status.CANCELLED, now)
+                changes.append(replace(change, by_family=True))
+                cancelled.add(instance_id)
+                todo += self._awaited_by(instance_id)
+        return cancelled
+
+    def _awaited_by(self, parent_id: str) -> list[str]:
+        return [row.head.instance_id for row in self.open_rows() if row.head.parent_id == parent_id]
+
+    def _family_rows(self, roots: Collection[str] | None) -> Iterator[InstanceRow]:
+        """Open rows of these instances and of the families below them."""
+        if roots is None:
+            return self.open_rows()
+        return (row for row in self.open_rows() if row.head.instance_id in roots or row.head.root_id in roots)
+
+    def _open_rows(self, instance_ids: Collection[str] | None) -> Iterator[InstanceRow]:
+        if instance_ids is None:
+            return self.open_rows()
+        return (self._open[id_].row for id_ in dict.fromkeys(instance_ids) if id_ in self._open)
+
+    def _of_tenant(self, instance_id: str, tenant_id: str) -> InstanceRecord | None:
+        record = self.instances.get(instance_id)
+        return record if record is not None and record.row.head.tenant_id == tenant_id else None
+
+    def _has_open_runs(self, workflow_id: str) -> bool:
+        return any(row.head.workflow_id == workflow_id for row in self.open_rows())
+
+    def _committed(self, operation: str, now: int, changes: Sequence[Change]) -> None:
+        if changes:
+            self.writes += 1
+            if self.on_commit is not None:
+                self.on_commit(Transaction(operation, now, changes))
+
+
+def _guard_holds(row: InstanceRow, transition: Transition, now: int) -> bool:
+    return (
+        row.version == transition.expected_version
+        and row.worker_id == transition.worker_id
+        and not row.status.is_terminal
+        and (transition.not_before is None or now >= transition.not_before)
+    )
+
+
+def _row_after(transition: Transition, before: InstanceRow | None, now: int) -> InstanceRow:
+    worker_id, available_at = transition.worker_id, transition.available_at
+    if transition.status.is_terminal:
+        worker_id = available_at = None
+    elif transition.release:
+        worker_id = None
+    elif available_at is None and before is not None:
+        available_at = before.available_at
+    if before is None:
+        assert transition.new_run is not None, "only a creation has no row before it"
+        head, version, last_seq, log_bytes, started_at = transition.new_run, 0, 0, 0, None
+    else:
+        head, version, last_seq, log_bytes = before.head, before.version, before.last_seq, before.log_bytes
+        started_at = before.started_at
+    return InstanceRow(
+        head,
+        transition.status,
+        version + 1,
+        last_seq + len(transition.events),
+        worker_id,
+        available_at,
+        transition.started_at if started_at is None else started_at,
+        now if transition.status.is_terminal else None,
+        log_bytes + transition.payload_bytes,
+    )
+
+
+def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, available_at: int | None) -> InstanceRow:
+    # Spelled out because dataclasses.replace is several times slower, and claims are frequent.
+    return InstanceRow(
+        row.head, row.status, version, row.last_seq, worker_id, available_at, row.started_at, None, row.log_bytes
+    )
+
+
+def _is_due(row: InstanceRow, now: int) -> bool:
+    return row.available_at is not None and row.available_at <= now
+
+
+def _is_for(row: InstanceRow, known_code: Collection[tuple[str, int]], now: int) -> bool:
+    """May a worker that knows this code claim it, or has nobody who does come for too long?"""
+    head = row.head
+    known = head.kind != CODED_KIND or (head.workflow_name, head.workflow_version) in known_code
+    return known or (row.available_at is not None and row.available_at <= now - CODE_GRACE_MS)
+
+
+def _within(rooms: TenantRooms | None, due: Sequence[InstanceRow]) -> Iterator[InstanceRow]:
+    """Of each tenant the first ones, as many as there is room for."""
+    taken: Counter[str] = Counter()
+    for row in due:
+        tenant_id = row.head.tenant_id
+        taken[tenant_id] += 1
+        if rooms is None or taken[tenant_id] <= rooms.of.get(tenant_id, rooms.each):
+            yield row
+
+
+def _overdue_order(row: InstanceRow) -> tuple[int, str]:
+    return (row.available_at or 0, row.head.instance_id)
+
+
+def _idempotency(head: InstanceHead) -> tuple[str, str, str]:
+    return (head.tenant_id, head.workflow_name, head.idempotency_key or "")

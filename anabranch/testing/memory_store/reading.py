@@ -1,0 +1,74 @@
+"""What a memory store answers about one run: what a database finds with its indexes, by going through the log.
+
+Pure questions to a log, called by `memory.MemoryStore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, is_mark, latest_row_before
+from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.testing.memory_store.records import InstanceRecord
+
+_NAMES_SIGNALS = ("event", "events")
+"""What the payload of a wait for a signal has, of one name or of several."""
+
+
+def run_of(record: InstanceRecord, *, activations_max: int) -> RunReading:
+    """See `ports.Store.read_run`."""
+    row, events = record.row, record.events
+    end = events[-1] if row.status.is_terminal else None
+    page = NO_ACTIVATIONS
+    if activations_max:
+        page = activations_of(record, after_seq=0, limit=activations_max, bytes_max=2**62)
+    return RunReading(row, events[0], end, None if end is not None else _note(row, events), page)
+
+
+def activations_of(record: InstanceRecord, *, after_seq: int, limit: int, bytes_max: int) -> ActivationPage:
+    """See `ports.Store.read_activations`; payloads are all there, since they cost nothing."""
+    firsts: dict[tuple[str, str], Event] = {}
+    latest: dict[tuple[str, str], Event] = {}
+    for event in record.events:
+        if event.node_id != FUNCTION_NODE_ID:
+            firsts.setdefault((event.node_id, event.scope), event)
+            latest[event.node_id, event.scope] = event
+    after = [place for place, event in firsts.items() if event.seq > after_seq]
+    page: list[tuple[str, str]] = []
+    size = 0
+    for place in after[:limit]:
+        if size >= bytes_max:
+            break
+        page.append(place)
+        if latest[place].type is EventType.NODE_COMPLETED:
+            size += len(latest[place].payload.raw)
+    events = {event.seq: event for place in page for event in (firsts[place], latest[place])}
+    rows = {latest_row_before(firsts[place].output_variable) for place in page}
+    times = {row: record.events[row - 1].created_at for row in rows if row is not None}
+    next_seq = firsts[page[-1]].seq if len(page) < len(after) else None
+    return ActivationPage([events[seq] for seq in sorted(events)], times, next_seq)
+
+
+def signal_rows(events: Sequence[Event], *, after_seq: int, open_waits: Sequence[tuple[str, str]]) -> list[Event]:
+    """See `ports.Store.read_signal_waits`."""
+    waits = set(open_waits)
+    found = []
+    for event in events[after_seq:]:
+        place = (event.node_id, event.scope)
+        is_wait = event.type is EventType.NODE_WAITING and any(name in event.payload.value for name in _NAMES_SIGNALS)
+        if is_wait:
+            waits.add(place)
+        if is_wait or event.type is EventType.SIGNAL_RECEIVED or (event.type in ENDINGS and place in waits):
+            found.append(event)
+    return found
+
+
+def _note(row: InstanceRow, events: Sequence[Event]) -> Event | None:
+    for event in reversed(events) if row.head.kind == CODED_KIND else ():
+        if event.type is EventType.SYSTEM_SET:
+            return event
+        if event.output_variable is not None and is_mark(event.output_variable):
+            return None
+    return None

@@ -1,0 +1,65 @@
+"""What a memory store has of one instance, and what a transaction on it was. Read by the simulation, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow, Loaded
+from anabranch.engine.rules.events import Event, EventType
+from anabranch.testing.memory_store.refusals import unique_key
+
+# Looked up once: a member of an enum costs ten times a global before Python 3.12.
+_SIGNAL_RECEIVED, _NODE_WAITING = EventType.SIGNAL_RECEIVED, EventType.NODE_WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One instance before and after a transaction; None: it was not there."""
+
+    before: InstanceRow | None
+    after: InstanceRow | None
+    events: Sequence[Event]
+    by_family: bool = False
+    """It was woken or cancelled by what became of its child or parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What one operation of one connection wrote, all at once."""
+
+    operation: str
+    now: int
+    changes: Sequence[Change]
+
+
+@dataclass(slots=True, eq=False)
+class InstanceRecord:
+    """One instance: its row (replaced, never changed), its log, its entries in the unique indexes."""
+
+    row: InstanceRow
+    events: list[Event] = field(default_factory=list)
+    unique: set[tuple[object, ...]] = field(default_factory=set)
+    signals_kept: int = 0
+    """Signals that no wait has taken."""
+
+    @property
+    def loaded(self) -> Loaded:
+        """The row with its log, unless that is too large to be read at once."""
+        return self.loaded_after(0)
+
+    def loaded_after(self, seq: int) -> Loaded:
+        """The same without the events up to a seq."""
+        return Loaded(self.row, self.events[seq:] if self.row.log_weight <= WHOLE_LOG_WEIGHT_MAX else ())
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write events that `refusal_of` let through."""
+        for event in events:
+            key = unique_key(event)
+            if key is not None:
+                self.unique.add(key)
+            if event.type is _SIGNAL_RECEIVED:
+                self.signals_kept += 1
+            elif event.type is _NODE_WAITING and "signalSeq" in event.payload.value:
+                self.signals_kept -= 1
+        self.events.extend(events)

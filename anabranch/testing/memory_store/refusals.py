@@ -1,0 +1,59 @@
+"""Why a database would not take a transition's events: keys that are taken, data that it cannot hold.
+
+Pure. Called by `memory_database` alone; the SQL stores hear of it from their databases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from anabranch.engine.ports import Transition
+from anabranch.engine.rules.events import ENDINGS, Event, EventType
+
+# What PostgreSQL cannot hold the memory store refuses too, lest something pass here and fail
+# there: NUL (in JSON escaped, and not by an escaped backslash followed by text), lone surrogates.
+_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+Key = tuple[object, ...]
+
+
+def refusal_of(transition: Transition, *, last_seq: int, keys: Collection[Key]) -> str | None:
+    """What is wrong with these events for a log that ends with `last_seq` and has these keys; None: nothing."""
+    seq = last_seq
+    taken: set[Key] = set()
+    for event in transition.events:
+        seq += 1
+        if event.seq != seq:
+            return f"event {event.seq} where the log of {transition.instance_id} goes on with {seq}"
+        key = unique_key(event)
+        if key is not None:
+            if key in taken or key in keys:
+                return f"the log of {transition.instance_id} already has {' '.join(map(str, key))}"
+            taken.add(key)
+        if not _is_storable(event):
+            return f"event {event.seq} of {transition.instance_id} has text with a NUL character or a lone surrogate"
+    return None
+
+
+def unique_key(event: Event) -> Key | None:
+    """The entry of an event in the unique indexes of the log; None: as many as you like."""
+    if event.type in ENDINGS:
+        return ending_key(event.node_id, event.scope)
+    if event.type is EventType.NODE_DISPATCHED or event.type is EventType.NODE_ATTEMPT_FAILED:
+        return (event.type, event.node_id, event.scope, event.attempt)
+    if event.type is EventType.SIGNAL_RECEIVED and event.payload.value.get("key") is not None:
+        return ("signal", event.payload.value["key"])
+    return None
+
+
+def ending_key(node_id: str | None, scope: str | None) -> Key:
+    """The entry of an activation that has ended."""
+    return ("ending", node_id, scope)
+
+
+def _is_storable(event: Event) -> bool:
+    if event.error_message is not None and _NOT_TEXT.search(event.error_message):
+        return False
+    return b"\\u0000" not in event.payload.raw or not _NUL_IN_JSON.search(event.payload.raw)

@@ -1,0 +1,511 @@
+"""The memory store: a true store without a disk, for tests and the simulator.
+
+It keeps every promise of `ports.Store` (true version checks, true unique indexes, leases by an
+injected clock) and passes `tests/conformance`. Several `MemoryStore`s on one `MemoryDatabase`
+are several processes on one database; the data outlives each of them. It brings no clock and
+no dice of its own: with the same calls it always does the same. `Faults` makes it fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, islice
+from typing import Any
+
+from anabranch.engine.ports import (
+    CLAIM_WEIGHT_MAX,
+    ActivationPage,
+    Claimed,
+    ExternalResult,
+    InputFilter,
+    InstanceRow,
+    Loaded,
+    OpenRuns,
+    Outcome,
+    RunReading,
+    TenantRooms,
+    Transition,
+    WorkflowEntry,
+    WorkflowVersion,
+)
+from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.input_filters import matches, read_filters
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.stimuli import ChildEnded
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import NotFound, RunIsOpen
+from anabranch.testing.memory_store import reading as memory_reading
+from anabranch.testing.memory_store import upkeep as memory_upkeep
+from anabranch.testing.memory_store.database import MemoryDatabase
+from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
+
+__all__ = ["Change", "Faults", "InstanceRecord", "MemoryDatabase", "MemoryStore", "Transaction"]
+
+
+class Faults:
+    """What can go wrong between a process and its database; this one lets everything pass.
+
+    Override to delay (await something), to lose the request (raise `StoreUnavailable` in
+    `before`: nothing happened), to lose the answer (raise it in `after`: everything happened,
+    and the caller cannot know), or to make a transition look as if its row was locked (`skip`).
+    `operation` is the name of the store's method.
+    """
+
+    async def before(self, operation: str) -> None:
+        """The request travels; by default as long as one turn of the event loop."""
+        await asyncio.sleep(0)
+
+    async def after(self, operation: str) -> None:
+        """The answer travels; by default no time at all."""
+
+    def skip(self, transition: Transition) -> bool:
+        """True: this transition does not win although its guard holds. Not asked about creations."""
+        return False
+
+
+class MemoryStore:
+    """One process's connection to a `MemoryDatabase`."""
+
+    def __init__(
+        self, database: MemoryDatabase, *, faults: Faults | None = None, commits_in_flight_max: int = 1
+    ) -> None:
+        self.database = database
+        self.faults = faults or Faults()
+        self.commits_in_flight_max = commits_in_flight_max
+        self.families_apart = commits_in_flight_max > 1
+        self._external_writes_seen: int | None = None
+        self._own_writes = 0
+
+    async def start(self) -> None:
+        """Nothing to open."""
+        await self.faults.before("start")
+
+    async def stop(self) -> None:
+        """Nothing to close; the database stays."""
+        await asyncio.sleep(0)
+
+    async def now(self) -> int:
+        """The database's clock (ms)."""
+        await self.faults.before("now")
+        return self.database.now()
+
+    # -- the hot path ---------------------------------------------------------------------
+    async def check_commits(self) -> None:
+        """See `ports.Store.check_commits`: they always do."""
+
+    async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
+        """See `ports.Store.commit`; nobody waits for locks here."""
+        await self.faults.before("commit")
+        writes = self.database.writes
+        outcome = self.database.commit(transitions, skip=self.faults.skip)
+        if not (outcome.woken or outcome.cancelled):  # whoever was touched besides is to be looked at
+            self._own_writes += self.database.writes - writes
+        await self.faults.after("commit")
+        return outcome
+
+    async def claim(
+        self,
+        *,
+        worker_id: str,
+        limit: int,
+        lease_ms: int,
+        only: Sequence[str] | None = None,
+        steal: bool = False,
+        known_code: Sequence[tuple[str, int]] | None = None,
+        rooms: TenantRooms | None = None,
+        weight_max: int = CLAIM_WEIGHT_MAX,
+        large: bool = True,
+    ) -> list[Claimed]:
+        """See `ports.Store.claim`."""
+        await self.faults.before("claim")
+        writes = self.database.writes
+        claimed = self.database.claim(
+            worker_id=worker_id,
+            limit=limit,
+            lease_ms=lease_ms,
+            only=only,
+            steal=steal,
+            known_code=known_code,
+            rooms=rooms,
+            weight_max=weight_max,
+            large=large,
+        )
+        self._own_writes += self.database.writes - writes
+        await self.faults.after("claim")
+        return claimed
+
+    async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
+        """See `ports.Store.extend`."""
+        await self.faults.before("extend")
+        ours = self.database.extend(worker_id=worker_id, instance_ids=instance_ids, lease_ms=lease_ms)
+        await self.faults.after("extend")
+        return ours
+
+    def extend_blocking(
+        self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
+    ) -> set[str]:
+        """See `ports.Store.extend_blocking`."""
+        return self.database.extend(worker_id=worker_id, instance_ids=instance_ids, lease_ms=lease_ms)
+
+    async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
+        """See `ports.Store.release`."""
+        await self.faults.before("release")
+        writes = self.database.writes
+        released = self.database.release(worker_id=worker_id, instance_ids=instance_ids)
+        self._own_writes += self.database.writes - writes
+        await self.faults.after("release")
+        return released
+
+    async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+        """See `ports.Store.versions`."""
+        await self.faults.before("versions")
+        found = ((id_, self.database.instances.get(id_)) for id_ in instance_ids)
+        return {id_: (record.row.version, record.row.worker_id) for id_, record in found if record is not None}
+
+    async def external_changes_possible(self) -> bool:
+        """See `ports.Store.external_changes_possible`; exact here."""
+        await self.faults.before("external_changes_possible")
+        external, seen = self.database.writes - self._own_writes, self._external_writes_seen
+        self._external_writes_seen = external
+        return external != seen
+
+    # -- external stimuli ------------------------------------------------------------------
+    async def append_signal(
+        self,
+        *,
+        tenant_id: str,
+        instance_id: str,
+        event: str,
+        payload: Payload,
+        key: str | None,
+        awaited: bool = False,
+        log_limit: LogLimit = LOG_LIMIT,
+    ) -> ExternalResult:
+        """See `ports.Store.append_signal`."""
+        await self.faults.before("append_signal")
+        result = self.database.append_signal(
+            tenant_id=tenant_id,
+            instance_id=instance_id,
+            event=event,
+            payload=payload,
+            key=key,
+            awaited=awaited,
+            log_limit=log_limit,
+        )
+        await self.faults.after("append_signal")
+        return result
+
+    async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
+        """See `ports.Store.append_cancel`."""
+        await self.faults.before("append_cancel")
+        result = self.database.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
+        await self.faults.after("append_cancel")
+        return result
+
+    async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
+        """See `ports.Store.fail_full`."""
+        await self.faults.before("fail_full")
+        result = self.database.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
+        await self.faults.after("fail_full")
+        return result
+
+    # -- reading --------------------------------------------------------------------------
+    async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
+        """See `ports.Store.load`."""
+        await self.faults.before("load")
+        found = ((id_, self.database.instances.get(id_)) for id_ in instance_ids)
+        loaded = {id_: record.loaded_after(after_seq) for id_, record in found if record is not None}
+        await self.faults.after("load")
+        return loaded
+
+    async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
+        """See `ports.Store.get_instance`."""
+        await self.faults.before("get_instance")
+        record = self.database.instances.get(instance_id)
+        if record is None or tenant_id not in (None, record.row.head.tenant_id):
+            return None
+        return record.row
+
+    async def find_start(self, *, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
+        """See `ports.Store.find_start`."""
+        await self.faults.before("find_start")
+        return self.database.row_of_key(tenant_id, workflow_name, idempotency_key)
+
+    async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
+        """See `ports.Store.ended_children`."""
+        await self.faults.before("ended_children")
+        ended = self.database.ended_children(instance_ids)
+        await self.faults.after("ended_children")
+        return ended
+
+    async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
+        """See `ports.Store.descendants`."""
+        await self.faults.before("descendants")
+        below = (row for row in self.database.rows() if row.head.root_id == root_id)
+        return sorted(below, key=lambda row: row.head.instance_id)[:limit]
+
+    async def read_log(
+        self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> list[Event]:
+        """See `ports.Store.read_log`."""
+        await self.faults.before("read_log")
+        events = self._log(instance_id)[after_seq : after_seq + limit]
+        if bytes_max is None:
+            return events
+        before = accumulate((len(event.payload.raw) for event in events), initial=0)
+        return [event for event, size in zip(events, before, strict=False) if size < bytes_max]
+
+    async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
+        """See `ports.Store.read_run`."""
+        await self.faults.before("read_run")
+        record = self.database.instances.get(instance_id)
+        return None if record is None else memory_reading.run_of(record, activations_max=activations_max)
+
+    async def read_activations(
+        self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+    ) -> tuple[InstanceRow, ActivationPage] | None:
+        """See `ports.Store.read_activations`."""
+        await self.faults.before("read_activations")
+        record = self.database.instances.get(instance_id)
+        if record is None:
+            return None
+        page = memory_reading.activations_of(record, after_seq=after_seq, limit=limit, bytes_max=bytes_max)
+        return record.row, page
+
+    async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
+        """See `ports.Store.read_outputs`."""
+        await self.faults.before("read_outputs")
+        completed = (event for event in self._log(instance_id) if event.type is EventType.NODE_COMPLETED)
+        return [event for event in completed if event.scope == "" and event.node_id in node_ids]
+
+    async def read_signal_waits(
+        self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
+    ) -> list[Event]:
+        """See `ports.Store.read_signal_waits`."""
+        await self.faults.before("read_signal_waits")
+        return memory_reading.signal_rows(self._log(instance_id), after_seq=after_seq, open_waits=open_waits)
+
+    async def list_instances(
+        self,
+        *,
+        tenant_id: str,
+        limit: int,
+        before: tuple[int, str] | None = None,
+        workflow_id: str | None = None,
+        statuses: Sequence[Status] = (),
+        since: int | None = None,
+        until: int | None = None,
+        version: int | None = None,
+        test: bool = False,
+        input_filters: Sequence[InputFilter] = (),
+    ) -> list[InstanceRow]:
+        """See `ports.Store.list_instances`."""
+        await self.faults.before("list_instances")
+        wanted = read_filters(input_filters)
+        rows = [
+            row
+            for row in self.database.rows()
+            if row.head.tenant_id == tenant_id
+            and row.head.test == test
+            and (before is None or _listing_order(row) < before)
+            and workflow_id in (None, row.head.workflow_id)
+            and (not statuses or row.status in statuses)
+            and (since is None or since <= row.head.created_at)
+            and (until is None or row.head.created_at < until)
+            and version in (None, row.head.workflow_version)
+            and (not wanted or matches(self._log(row.head.instance_id)[0].payload.value["input"], wanted))
+        ]
+        return sorted(rows, key=_listing_order, reverse=True)[:limit]
+
+    async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """See `ports.Store.get_completed_node_ids`."""
+        await self.faults.before("get_completed_node_ids")
+        return self._root_nodes(instance_id, EventType.NODE_COMPLETED, node_ids)
+
+    async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
+        """See `ports.Store.get_dispatched_node_ids`."""
+        await self.faults.before("get_dispatched_node_ids")
+        return self._root_nodes(instance_id, EventType.NODE_DISPATCHED, node_ids)
+
+    async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
+        """See `ports.Store.get_stale_running_instances`."""
+        await self.faults.before("get_stale_running_instances")
+        return self.database.stale_rows()[:limit]
+
+    async def count_pending(self, *, up_to: int) -> dict[str, int]:
+        """See `ports.Store.count_pending`."""
+        await self.faults.before("count_pending")
+        pending = (row.head.tenant_id for row in self.database.open_rows() if row.status is Status.PENDING)
+        return dict(Counter(islice(pending, up_to)))
+
+    # -- upkeep ---------------------------------------------------------------------------
+    async def count_open(self) -> OpenRuns:
+        """See `ports.Store.count_open`."""
+        await self.faults.before("count_open")
+        counted = (row for row in self.database.open_rows() if not row.head.test)
+        return Counter((row.head.workflow_name, row.head.kind, row.status) for row in counted)
+
+    async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
+        """See `ports.Store.count_runs`."""
+        await self.faults.before("count_runs")
+        return memory_upkeep.count_runs(self.database, tenant_id)
+
+    async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
+        """See `ports.Store.count_runs_by_version`."""
+        await self.faults.before("count_runs_by_version")
+        return memory_upkeep.count_runs_by_version(self.database, tenant_id, workflow_id)
+
+    async def fold_counts(self, *, limit: int) -> bool:
+        """See `ports.Store.fold_counts`: there is nothing to fold where every look counts."""
+        await self.faults.before("fold_counts")
+        return False
+
+    async def remove_expired(self, *, limit: int) -> int | None:
+        """See `ports.Store.remove_expired`; nobody else is ever at it."""
+        await self.faults.before("remove_expired")
+        expired = memory_upkeep.expired(self.database, limit=limit)
+        self.database.remove("remove_expired", expired)
+        await self.faults.after("remove_expired")
+        return len(expired)
+
+    async def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
+        """See `ports.Store.delete_run`; nobody else is ever at it."""
+        await self.faults.before("delete_run")
+        record = self.database.instances.get(instance_id)
+        if record is None or record.row.head.tenant_id != tenant_id:
+            raise NotFound(f"there is no run {instance_id}")
+        parent_id = record.row.head.parent_id
+        if not record.row.status.is_terminal or (parent_id is not None and self.database.is_open(parent_id)):
+            raise RunIsOpen(f"run {instance_id} or its parent is open")
+        self.database.remove("delete_run", [instance_id])
+        await self.faults.after("delete_run")
+        return True
+
+    async def remove_unused_workflows(self, *, limit: int) -> int | None:
+        """See `ports.Store.remove_unused_workflows`; there are no schedules here."""
+        await self.faults.before("remove_unused_workflows")
+        needed = {row.head.workflow_id for row in self.database.rows()}
+        removed = self.database.definitions.remove_deleted(needed, limit=limit)
+        await self.faults.after("remove_unused_workflows")
+        return removed
+
+    async def trim_audit(self, *, retention_days: int, limit: int) -> int:
+        """See `ports.Store.trim_audit`; there is no audit trail here."""
+        return 0
+
+    async def give_back_space(self) -> bool:
+        """See `ports.Store.give_back_space`; memory is given back by itself."""
+        return False
+
+    # -- definitions ----------------------------------------------------------------------
+    async def save_workflow(
+        self,
+        *,
+        tenant_id: str,
+        name: str,
+        title: str | None,
+        definition: Mapping[str, Any],
+        kind: str = "drawn",
+        workflow_id: str | None = None,
+        expected_version: int | None = None,
+        actor: str | None = None,
+    ) -> WorkflowVersion:
+        """See `ports.Store.save_workflow`; there is no audit trail here."""
+        await self.faults.before("save_workflow")
+        saved = self.database.definitions.save(
+            tenant_id=tenant_id,
+            name=name,
+            title=title,
+            definition=definition,
+            kind=kind,
+            workflow_id=workflow_id,
+            expected_version=expected_version,
+        )
+        await self.faults.after("save_workflow")
+        return saved
+
+    async def get_workflow(
+        self, *, tenant_id: str, workflow: str, version: int | None = None
+    ) -> WorkflowVersion | None:
+        """See `ports.Store.get_workflow`."""
+        await self.faults.before("get_workflow")
+        return self.database.definitions.get(tenant_id=tenant_id, workflow=workflow, version=version)
+
+    async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
+        """See `ports.Store.register_code`."""
+        await self.faults.before("register_code")
+        registered = self.database.definitions.register(name=name, version=version, definition=definition)
+        await self.faults.after("register_code")
+        return registered
+
+    async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
+        """See `ports.Store.get_definition`."""
+        await self.faults.before("get_definition")
+        return self.database.definitions.pinned(workflow_id, version)
+
+    async def list_workflows(
+        self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
+    ) -> list[WorkflowEntry]:
+        """See `ports.Store.list_workflows`."""
+        await self.faults.before("list_workflows")
+        newest = self.database.definitions.newest(tenant_id=tenant_id)
+        later = (version for version in newest if after is None or version.name > after)
+        return [_entry(version, with_definition=with_definitions) for version in islice(later, limit)]
+
+    async def list_versions(
+        self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
+    ) -> list[WorkflowEntry]:
+        """See `ports.Store.list_versions`."""
+        await self.faults.before("list_versions")
+        versions = reversed(self.database.definitions.versions_of(tenant_id=tenant_id, workflow_id=workflow_id))
+        earlier = (version for version in versions if before is None or version.version < before)
+        return [_entry(version, with_definition=False) for version in islice(earlier, limit)]
+
+    async def delete_workflow(
+        self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
+    ) -> None:
+        """See `ports.Store.delete_workflow`; there is no audit trail here."""
+        await self.faults.before("delete_workflow")
+        self.database.definitions.delete(tenant_id=tenant_id, workflow_id=workflow_id, force=force)
+        await self.faults.after("delete_workflow")
+
+    async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
+        """See `ports.Store.runs_of_deleted_workflows`."""
+        await self.faults.before("runs_of_deleted_workflows")
+        return memory_upkeep.open_runs_of_deleted_workflows(self.database, workflow_id)[:limit]
+
+    async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
+        """See `ports.Store.delete_test_instance`."""
+        await self.faults.before("delete_test_instance")
+        if not memory_upkeep.is_ended_test_run(self.database, tenant_id=tenant_id, instance_id=instance_id):
+            raise NotFound(f"there is no ended test run {instance_id}")
+        self.database.remove("delete_test_instance", [instance_id])
+        await self.faults.after("delete_test_instance")
+
+    # -- inside ---------------------------------------------------------------------------
+    def _log(self, instance_id: str) -> list[Event]:
+        record = self.database.instances.get(instance_id)
+        return [] if record is None else record.events
+
+    def _root_nodes(self, instance_id: str, type_: EventType, node_ids: Sequence[str]) -> set[str]:
+        found = {event.node_id for event in self._log(instance_id) if event.type is type_ and event.scope == ""}
+        return found.intersection(node_ids) if node_ids else found
+
+
+def _entry(version: WorkflowVersion, *, with_definition: bool) -> WorkflowEntry:
+    return WorkflowEntry(
+        version.workflow_id,
+        version.name,
+        version.title,
+        version.kind,
+        version.version,
+        version.created_at,
+        version.updated_at,
+        version.definition if with_definition else None,
+    )
+
+
+def _listing_order(row: InstanceRow) -> tuple[int, str]:
+    return (row.head.created_at, row.head.instance_id)

@@ -1,0 +1,64 @@
+"""What a memory store removes and counts: which runs' time is over, how many there are of each kind.
+
+Pure questions to a `MemoryDatabase`, called by `memory.MemoryStore`. No counters are kept here:
+all of it is in memory, so it is counted at every look.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import islice
+
+from anabranch.engine.rules.events import Status
+from anabranch.testing.memory_store.database import MemoryDatabase
+
+_DAY_MS = 86_400_000
+
+
+def count_runs(database: MemoryDatabase, tenant_id: str) -> dict[str, dict[Status, int]]:
+    """See `ports.Store.count_runs`."""
+    counts: dict[str, dict[Status, int]] = defaultdict(lambda: defaultdict(int))
+    for row in database.rows():
+        head = row.head
+        if head.tenant_id == tenant_id and head.workflow_id is not None and not head.test:
+            counts[head.workflow_id][row.status] += 1
+    return {workflow_id: dict(by_status) for workflow_id, by_status in counts.items()}
+
+
+def count_runs_by_version(database: MemoryDatabase, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
+    """See `ports.Store.count_runs_by_version`."""
+    counts: dict[int, dict[Status, int]] = defaultdict(lambda: defaultdict(int))
+    for row in database.rows():
+        head = row.head
+        if head.tenant_id == tenant_id and head.workflow_id == workflow_id and not head.test:
+            counts[head.workflow_version][row.status] += 1
+    return {version: dict(by_status) for version, by_status in counts.items()}
+
+
+def expired(database: MemoryDatabase, *, limit: int) -> list[str]:
+    """The ended runs that `ports.Store.remove_expired` may remove now, longest ended first."""
+    now = database.now()
+    over = sorted(
+        (row.completed_at, row.head.instance_id)
+        for row in database.rows()
+        if row.completed_at is not None
+        and row.completed_at + row.head.retention_days * _DAY_MS <= now
+        and (row.head.parent_id is None or not database.is_open(row.head.parent_id))
+    )
+    return [instance_id for _, instance_id in islice(over, limit)]
+
+
+def open_runs_of_deleted_workflows(database: MemoryDatabase, workflow_id: str | None) -> list[tuple[str, str]]:
+    """See `ports.Store.runs_of_deleted_workflows`."""
+    heads = [row.head for row in database.open_rows() if workflow_id in (None, row.head.workflow_id)]
+    return [
+        (head.tenant_id, head.instance_id) for head in heads if not database.definitions.may_have_runs(head.workflow_id)
+    ]
+
+
+def is_ended_test_run(database: MemoryDatabase, *, tenant_id: str, instance_id: str) -> bool:
+    """Is this a test run of the tenant that has ended?"""
+    record = database.instances.get(instance_id)
+    if record is None or record.row.head.tenant_id != tenant_id:
+        return False
+    return record.row.head.test and record.row.status.is_terminal

@@ -217,6 +217,9 @@ async def test_logs_and_steps_are_paged_in_order(served: Served):
     steps = await all_pages(served, f"/v1/runs/{instance_id}/steps", limit=2)
     assert [step["nodeID"] for step in steps] == ["start", *(node["id"] for node in nodes)]
     assert steps[1]["output"] == {"n": 0}
+    for rows in ("log", "steps"):
+        assert (await served.ask("GET", f"/v1/runs/{instance_id}/{rows}?limit=1000")).status == 200
+        assert (await served.ask("GET", f"/v1/runs/{instance_id}/{rows}?limit=1001")).status == 422
 
 
 async def test_cancel_is_answered_once_it_is_committed(served: Served):

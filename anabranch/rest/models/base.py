@@ -17,6 +17,9 @@ from anabranch.service.runs.run_waits import WAIT_S_MAX
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 100
 
+# Rows of logs and steps are small, and a page of them ends early at 4 MB.
+ROWS_LIMIT_MAX = 1_000
+
 
 def _instant(value: Any) -> int:
     if not isinstance(value, str):

@@ -9,7 +9,18 @@ from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from anabranch.engine.rules.events import Status
 from anabranch.request_checks import WHOLE_NUMBER_MAX
-from anabranch.rest.models.base import Answer, DayOrInstant, Instant, Key, Page, Query, Request, Waiting
+from anabranch.rest.models.base import (
+    LIMIT_DEFAULT,
+    ROWS_LIMIT_MAX,
+    Answer,
+    DayOrInstant,
+    Instant,
+    Key,
+    Page,
+    Query,
+    Request,
+    Waiting,
+)
 from anabranch.rest.models.workflows import Graph
 
 
@@ -46,6 +57,7 @@ class Deletion(Query):
 class SeqPage(Page):
     """A page of what ascends by `seq`."""
 
+    limit: int = Field(LIMIT_DEFAULT, ge=1, le=ROWS_LIMIT_MAX, description="How many items at most.")
     after: int = Field(0, ge=0, le=2**53, description="Only what has a larger `seq`; a cursor says it by itself.")
 
 

@@ -314,11 +314,11 @@ async def test_input_is_judged_by_the_workflows_schema(process: Process) -> None
 
 
 async def test_a_process_that_only_accepts_leaves_the_running_to_others(make_process: MakeProcess) -> None:
-    API = await make_process(works=False)
+    api = await make_process(works=False)
     worker = await make_process()
 
-    run_id = await API.run(drawn("handed-over", node("only")))
-    accepted = await API.service.get_run(run_id, tenant_id=TENANT)
+    run_id = await api.run(drawn("handed-over", node("only")))
+    accepted = await api.service.get_run(run_id, tenant_id=TENANT)
     run = await worker.ended(run_id)
 
     assert accepted["status"] in ("PENDING", "RUNNING", "COMPLETED")
@@ -326,13 +326,13 @@ async def test_a_process_that_only_accepts_leaves_the_running_to_others(make_pro
 
 
 async def test_starts_beyond_the_pending_limit_are_refused(make_process: MakeProcess) -> None:
-    API = await make_process(works=False, pending_max=2)
+    api = await make_process(works=False, pending_max=2)
     document = drawn("crowd", node("only"))
     for _ in range(2):
-        await API.run(document)
+        await api.run(document)
 
     with pytest.raises(TooManyPending):
-        await API.run(document)
+        await api.run(document)
 
 
 async def test_starts_for_later_count_as_pending_although_there_is_room(make_process: MakeProcess) -> None:
@@ -349,12 +349,12 @@ async def test_starts_for_later_count_as_pending_although_there_is_room(make_pro
 
 
 async def test_a_repeated_start_finds_its_run_although_the_pending_limit_is_reached(make_process: MakeProcess) -> None:
-    API = await make_process(works=False, pending_max=1)
-    first = await API.run(drawn("full", node("only")), None, idempotency_key="first")
+    api = await make_process(works=False, pending_max=1)
+    first = await api.run(drawn("full", node("only")), None, idempotency_key="first")
 
-    assert await API.run(drawn("full", node("only")), None, idempotency_key="first") == first
+    assert await api.run(drawn("full", node("only")), None, idempotency_key="first") == first
     with pytest.raises(TooManyPending):
-        await API.run(drawn("full", node("only")), None, idempotency_key="second")
+        await api.run(drawn("full", node("only")), None, idempotency_key="second")
 
 
 async def test_another_tenants_run_reads_as_absent(process: Process) -> None:

@@ -153,8 +153,8 @@ async def test_a_value_that_the_database_refuses_harms_no_signal_that_came_with_
 async def test_a_claimed_run_is_adopted_when_the_store_answers_again(
     make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    API = await make_process(works=False)
-    run = await API.run(drawn("left", node("only")))
+    api = await make_process(works=False)
+    run = await api.run(drawn("left", node("only")))
     worker = await make_process(only=[])
     await worker.engine.recovery.stop()
     worker.engine.recovery.restrict([run])

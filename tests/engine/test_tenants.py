@@ -15,14 +15,14 @@ BUSY, QUIET = "busy", "quiet"
 
 
 async def test_a_tenant_with_many_due_runs_does_not_fill_a_worker(make_process: MakeProcess) -> None:
-    API = await make_process(works=False)
+    api = await make_process(works=False)
     for _ in range(6):
-        await _start(API, BUSY)
+        await _start(api, BUSY)
     worker = await make_process(held_max=4, held_per_tenant_max=2)
     held = worker.engine.orchestrator.held
     await until(lambda: held.count_of(BUSY) == 2)
 
-    quiet = await _start(API, QUIET)
+    quiet = await _start(api, QUIET)
     await until(lambda: held.count_of(QUIET) == 1)
 
     assert held.count_of(BUSY) == 2, "the other four wait in the database"
@@ -47,10 +47,10 @@ async def test_others_runs_are_found_behind_those_of_a_tenant_that_has_most(
 ) -> None:
     """Claims go by how long runs are overdue: every other one leaves out whoever had most of the last."""
     monkeypatch.setattr(recovery, "CLAIM_MAX", 4)
-    API = await make_process(works=False)
+    api = await make_process(works=False)
     for _ in range(20):
-        await _start(API, BUSY)
-    await _start(API, QUIET)
+        await _start(api, BUSY)
+    await _start(api, QUIET)
     worker = await make_process(only=[])
     engine = worker.engine
     await engine.recovery.stop()

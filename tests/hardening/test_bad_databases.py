@@ -103,9 +103,8 @@ def _corrupt(path: Path) -> None:
         (lambda path: path.write_bytes(b"Dear Sir or Madam, " * 500), "file is not a database"),
         (_corrupt, "database disk image is malformed"),
         (lambda path: path.write_bytes(path.read_bytes()[:6_000]), "database disk image is malformed"),
-        (lambda path: (path.unlink(), path.mkdir()), "unable to open database file"),
     ],
-    ids=["another file", "overwritten", "cut off", "a directory"],
+    ids=["another file", "overwritten", "cut off"],
 )
 def test_a_broken_sqlite_file_is_named_and_left_as_it_is(
     anabranch: Command, write: Write, folder: Path, spoil: Callable[[Path], object], words: str
@@ -121,6 +120,19 @@ def test_a_broken_sqlite_file_is_named_and_left_as_it_is(
         first = printed.err.splitlines()[0]
         assert first == f"error STORE_UNAVAILABLE: SQLite database {path}: {words}"
     assert _pages(path) == before
+
+
+def test_a_directory_where_the_sqlite_file_should_be_is_named(anabranch: Command, write: Write, folder: Path) -> None:
+    path = folder / ".anabranch" / "anabranch.db"
+    path.mkdir(parents=True)
+    write("plain.json", PLAIN)
+    for arguments in (("run", "plain.json"), ("migrate",)):
+        printed = anabranch(*arguments)
+        assert printed.code == 1
+        assert printed.err.startswith(f"error STORE_UNAVAILABLE: SQLite database {path}: unable to open database file")
+    printed = anabranch("runs", "list")  # it only reads: a database that is not there is what was typed
+    assert printed.code == 2
+    assert printed.err.startswith(f"error DATABASE_NOT_FOUND: there is no SQLite database {path}")
 
 
 @pytest.mark.parametrize("place", ["file/x.db", "/proc/anabranch/x.db"], ids=["below a file", "in a read-only place"])

@@ -155,18 +155,18 @@ async def test_a_definition_may_be_larger_than_one_value_but_not_than_a_commit(p
 
 
 async def test_a_process_that_works_not_leaves_it_to_others(make_process: MakeProcess) -> None:
-    API = await make_process(works=False)
-    run_id = await start(API, GREETS, {"name": "Ada"})
-    assert (await API.service.get_run_status(run_id, tenant_id=TENANT)).status is Status.PENDING
+    api = await make_process(works=False)
+    run_id = await start(api, GREETS, {"name": "Ada"})
+    assert (await api.service.get_run_status(run_id, tenant_id=TENANT)).status is Status.PENDING
     await make_process()
-    assert (await API.ended(run_id))["output"] == {"hello": "Ada"}
+    assert (await api.ended(run_id))["output"] == {"hello": "Ada"}
 
 
 async def test_it_counts_as_a_run_that_waits_to_start(make_process: MakeProcess) -> None:
-    API = await make_process(works=False, pending_max=1)
-    await start(API, GREETS)
+    api = await make_process(works=False, pending_max=1)
+    await start(api, GREETS)
     with pytest.raises(TooManyPending):
-        await start(API, GREETS)
+        await start(api, GREETS)
 
 
 async def test_another_engine_takes_it_up_with_the_definition_in_its_log(make_process: MakeProcess) -> None:

@@ -84,7 +84,7 @@ async def test_runs_of_another_tenant_read_as_absent(served: Served, connect: Co
     for each in (run_id, unknown, "no id", "", "../etc", "x" * 5_000):
         answer = await stranger.ask("workflow_run_join", {"runId": each})
         assert (answer["ok"], answer["code"]) == (False, "NOT_FOUND")
-    await until(lambda: served.API.broadcaster.rooms_count == 0)
+    await until(lambda: served.api.broadcaster.rooms_count == 0)
 
 
 async def test_a_viewer_watches_and_does_nothing_else(served: Served, connect: Connect) -> None:

@@ -40,7 +40,7 @@ async def test_a_stopped_test_run_is_told_as_cancelled(served: Served, connect: 
         assert [each[1:] for each in watcher.facts(run_id)][-2:] == [("gate", "", "cancelled"), ("", "", "CANCELLED")]
     assert (await canvas.ask("workflow_run_join", {"runId": run_id}))["code"] == "NOT_FOUND"
     assert (await canvas.ask("workflow_test_stop", {"runId": run_id}))["code"] == "NOT_FOUND"
-    await until(lambda: served.API.broadcaster.rooms_count == 0)
+    await until(lambda: served.api.broadcaster.rooms_count == 0)
 
 
 async def test_a_test_run_that_works_elsewhere_is_stopped_too(

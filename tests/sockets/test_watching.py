@@ -175,13 +175,13 @@ async def test_an_ended_run_can_be_joined_and_replayed(served: Served, connect: 
     watcher = await connect(served)
     plain = await watcher.ask("workflow_run_join", {"runId": run_id})
     assert plain["status"] == "COMPLETED" and {each["status"] for each in plain["nodes"]} == {"success"}
-    await until(lambda: served.API.broadcaster.rooms_count == 0)
+    await until(lambda: served.api.broadcaster.rooms_count == 0)
     await watcher.ask("workflow_run_join", {"runId": run_id, "since": 0})
     end = await watcher.ended(run_id)
     log = await served.service.get_log(run_id, tenant_id=TENANT)
     assert node_facts(watcher, run_id) == told_by(log)
     assert end["contextData"]["__node_a"] == {}
-    await until(lambda: served.API.broadcaster.rooms_count == 0)
+    await until(lambda: served.api.broadcaster.rooms_count == 0)
 
 
 async def test_who_has_left_is_told_nothing(served: Served, connect: Connect) -> None:
@@ -195,7 +195,7 @@ async def test_who_has_left_is_told_nothing(served: Served, connect: Connect) ->
     await stays.ended(run_id)
     await gone.ask("workflow_run_leave", {"runId": run_id})  # whatever was on its way is here now
     assert gone.messages == []
-    await until(lambda: served.API.broadcaster.rooms_count == 0)
+    await until(lambda: served.api.broadcaster.rooms_count == 0)
 
 
 async def test_joining_again_doubles_nothing(served: Served, connect: Connect) -> None:

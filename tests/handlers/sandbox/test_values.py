@@ -170,7 +170,7 @@ async def test_errors_carry_type_message_and_line(code: Coding):
         ("javascript", "await 0;\nJSON.parse('{')", "SyntaxError", "line 2, column 6: "),
         ("javascript", "throw 'text'", "string", "text"),
         ("javascript", "throw null", "null", "null"),
-        ("javascript", "await new Promise(() => {})", "NeverSettled", "can apply_outcome"),
+        ("javascript", "await new Promise(() => {})", "NeverSettled", "can settle"),
         ("javascript", "return 10n", "TypeError", "BigInt"),
         ("javascript", "function f() { return f() }\nf()", "RangeError", "stack"),
         ("javascript", "return fetch('http://a.b')", "TypeError", "allowFetch"),

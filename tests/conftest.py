@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,14 @@ def fresh_workflows() -> None:
     A test that runs one hands it to its worker by itself.
     """
     DECLARED.clear()
+
+
+@pytest.fixture(autouse=True)
+def own_import_path() -> Iterator[None]:
+    """Forget the folders that `--import` has put on the path: the next test may have a file of the same name."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
 
 
 @pytest.fixture(scope="session")

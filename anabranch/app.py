@@ -186,6 +186,7 @@ class App:
                         data=rooms.data,
                         safe=rooms.safe,
                         access=access,
+                        audit=AuditLog(AuditTable(store)),
                         schedules=schedules,
                         topics=topics,
                         waits=waits,

@@ -11,6 +11,7 @@ from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.secrets import SecretStore
 from anabranch.service.access import AccessService
+from anabranch.service.audit_log import AuditLog
 from anabranch.service.data_service import DataService
 from anabranch.service.readiness import Readiness
 from anabranch.service.runs.run_counts import OpenRunCounts
@@ -31,6 +32,7 @@ class AppServices:
     data: DataService
     safe: SecretStore
     access: AccessService
+    audit: AuditLog
     schedules: ScheduleService
     topics: TopicService
     waits: RunWaits

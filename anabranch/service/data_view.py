@@ -1,4 +1,4 @@
-"""How data sources, saved queries, secrets and keys look from outside: what every API answers with.
+"""How data sources, saved queries, secrets, keys and the audit trail look from outside: what every API answers with.
 
 Pure; `workflow_view` and `run_view` do the same for workflows and runs. What must not come back (the
 URL of a source, the value of a secret, a key) is not known here.
@@ -6,9 +6,11 @@ URL of a source, the value of a secret, a key) is not known here.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from anabranch.engine.records.api_keys import ApiKey
+from anabranch.engine.records.audit_trail import AuditRow
 from anabranch.engine.records.saved_queries import DataQuery, DataSource
 from anabranch.engine.rules.instants import to_iso
 from anabranch.secrets import SecretEntry
@@ -68,4 +70,18 @@ def key_as_json(key: ApiKey) -> dict[str, Any]:
         "createdAt": to_iso(key.created_at),
         "createdBy": key.created_by,
         **{name: None if at is None else to_iso(at) for name, at in times.items()},
+    }
+
+
+def audit_row_as_json(row: AuditRow) -> dict[str, Any]:
+    """A row of the audit trail."""
+    return {
+        "position": row.position,
+        "at": to_iso(row.at),
+        "tenant": row.tenant_id,
+        "actor": row.actor,
+        "action": row.action,
+        "target": row.target,
+        "details": json.loads(row.details),
+        "hash": row.hash,
     }

@@ -16,6 +16,7 @@ ROLES = ("viewer", "operator", "editor", "admin")
 NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/healthz"): "public",
     ("GET", "/readyz"): "public",
+    ("GET", "/v1/audit"): "admin",
     ("GET", "/v1/data-queries"): "viewer",
     ("POST", "/v1/data-queries"): "editor",
     ("GET", "/v1/data-queries/{query}"): "viewer",
@@ -29,6 +30,7 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/keys"): "admin",
     ("POST", "/v1/keys"): "admin",
     ("DELETE", "/v1/keys/{keyID}"): "admin",
+    ("GET", "/v1/me"): "viewer",
     ("GET", "/v1/node-types"): "viewer",
     ("GET", "/v1/runs"): "viewer",
     ("GET", "/v1/runs/{instanceID}"): "viewer",
@@ -164,3 +166,36 @@ async def test_a_revoked_key_is_refused_within_two_seconds(served: Served):
     assert (await served.ask("GET", "/v1/runs", role=None, headers=mine)).status == 200
     assert (await served.ask("DELETE", f"/v1/keys/{made['keyID']}")).status == 204
     assert (await served.ask("GET", "/v1/runs", role=None, headers=mine)).status == 401
+
+
+async def test_a_key_learns_whose_it_is(served: Served):
+    for role in ROLES:
+        answered = await served.ask("GET", "/v1/me", role=role)
+        assert (answered.status, answered.json["tenant"], answered.json["role"]) == (200, "acme", role)
+    made = (await served.ask("POST", "/v1/keys", json={"role": "operator"})).json
+    me = await served.ask("GET", "/v1/me", role=None, headers={"Authorization": f"Bearer {made['key']}"})
+    assert me.json == {"keyID": made["keyID"], "tenant": "acme", "role": "operator"}
+    assert made["key"] not in me.text
+
+
+async def test_the_audit_trail_of_a_tenant_is_read_page_by_page_newest_first(served: Served):
+    for number in range(3):
+        await served.save(echo(f"flow-{number}"))
+    await served.ask("POST", "/v1/workflows", json=echo("theirs"), role="other")
+    found: list[dict[str, object]] = []
+    cursor: str | None = None
+    while True:
+        params = {"limit": "2"} | ({} if cursor is None else {"cursor": cursor})
+        page = (await served.ask("GET", "/v1/audit", params=params)).json
+        found += page["items"]
+        cursor = page["nextCursor"]
+        if cursor is None:
+            break
+    saved = [row for row in found if row["action"] == "workflow.saved"]
+    assert [row["details"] for row in saved] == [{"name": f"flow-{number}", "version": 1} for number in (2, 1, 0)]
+    assert {row["tenant"] for row in found} == {"acme"}
+    assert [row["position"] for row in found] == sorted((row["position"] for row in found), reverse=True)
+    me = (await served.ask("GET", "/v1/me")).json
+    assert {row["actor"] for row in saved} == {me["keyID"]}
+    wrong = await served.ask("GET", "/v1/audit?cursor=bm9uZQ")
+    assert (wrong.status, wrong.code) == (422, "INVALID_REQUEST")

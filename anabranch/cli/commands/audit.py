@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -13,15 +12,16 @@ from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
-from anabranch.engine.records.audit_trail import AuditRow, cut_at
+from anabranch.engine.records.audit_trail import cut_at
 from anabranch.engine.rules.instants import to_iso
 from anabranch.service.audit_log import LIMIT_DEFAULT, LIMIT_MAX
 
 if TYPE_CHECKING:
     from anabranch import app
-    from anabranch.service import AuditLog
+    from anabranch.service import AuditLog, data_view
 else:
     app = deferred("anabranch.app")
+    data_view = deferred("anabranch.service.data_view")
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ def audit(
     if verify:
         return _verify(session, as_json=as_json)
     rows = _ask(session, lambda log: log.list(tenant, limit=limit, before=before))
-    documents = [_document(row) for row in rows]
+    documents = [data_view.audit_row_as_json(row) for row in rows]
     if as_json:
         older = rows[-1].position if len(rows) == limit else None
         print_document({"items": documents, "nextCursor": None if older is None else str(older)})
@@ -82,16 +82,3 @@ def _ask(session: Session, verb: Callable[[AuditLog], Awaitable[T]]) -> T:
             return await verb(log)
 
     return asyncio.run(asked())
-
-
-def _document(row: AuditRow) -> dict[str, Any]:
-    return {
-        "position": row.position,
-        "at": to_iso(row.at),
-        "tenant": row.tenant_id,
-        "actor": row.actor,
-        "action": row.action,
-        "target": row.target,
-        "details": json.loads(row.details),
-        "hash": row.hash,
-    }

@@ -1,10 +1,14 @@
-"""Routes about the process: is it alive, is it ready, what does it count, what can it be asked."""
+"""Routes about the process and its callers: is it alive and ready, which node types has it, who asks, who did what."""
 
 from __future__ import annotations
 
-from anabranch.rest.models.system import Alive, NodeTypeList, Ready
+from anabranch.rest.lists import page_of
+from anabranch.rest.models.base import Page
+from anabranch.rest.models.system import Alive, AuditPage, Me, NodeTypeList, Ready
 from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
 from anabranch.service.access import Role
+from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
+from anabranch.service.data_view import audit_row_as_json
 
 
 async def alive(call: Call) -> Reply:
@@ -35,6 +39,21 @@ async def list_node_types(call: Call) -> Reply:
     return Reply({"items": items, "nextCursor": None})
 
 
+async def get_me(call: Call) -> Reply:
+    """The key that the request came with, its tenant and its role."""
+    who = call.principal
+    return Reply({"keyID": who.key_id, "tenant": who.tenant_id, "role": who.role.value})
+
+
+async def list_audit(call: Call) -> Reply:
+    """Who made and revoked keys, saved and deleted things, of this tenant; newest first."""
+    page: Page = call.query
+    before = None if page.cursor is None else read_number(read_cursor("audit", page.cursor, parts=1)[0])
+    rows = await call.services.audit.list(call.tenant_id, limit=page.limit + 1, before=before)
+    shown, next_cursor = cut(list(rows), page.limit, lambda row: make_cursor("audit", row.position))
+    return Reply(page_of([audit_row_as_json(row) for row in shown], next_cursor))
+
+
 HEALTH = (
     Route("GET", "/healthz", alive, "Is this process alive?", PUBLIC, {200: Alive}, tag="process"),
     Route(
@@ -47,4 +66,7 @@ ROUTES = (
     *HEALTH,
     Route("GET", "/v1/node-types", list_node_types, "List the node types.", Role.VIEWER, {200: NodeTypeList},
           tag="workflows"),
+    Route("GET", "/v1/me", get_me, "Say whose key this is.", Role.VIEWER, {200: Me}, tag="access"),
+    Route("GET", "/v1/audit", list_audit, "Read the audit trail of the tenant, newest first.", Role.ADMIN,
+          {200: AuditPage}, query=Page, tag="access"),
 )  # fmt: skip

@@ -1,0 +1,30 @@
+/// <reference types="vitest/config" />
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+// `make editor` shows the pages of this server; ANABRANCH_URL names another.
+const server = process.env["ANABRANCH_URL"] ?? "http://127.0.0.1:8321";
+
+export default defineConfig({
+  plugins: [react()],
+  // The server writes a nonce of its own in the place of this word, into each answer.
+  html: { cspNonce: "ANABRANCH_NONCE" },
+  build: {
+    outDir: "../anabranch/pages/bundle",
+    emptyOutDir: true,
+    // Nothing may be put into the page or a style sheet as a data URL: the policy of the page has files only.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 900,
+  },
+  worker: { format: "es" },
+  server: {
+    proxy: {
+      "/v1": { target: server, changeOrigin: true },
+      "/docs": { target: server, changeOrigin: true },
+      "/openapi.json": { target: server, changeOrigin: true },
+      "/socket.io": { target: server, changeOrigin: true, ws: true },
+    },
+  },
+  test: { include: ["src/**/*.test.{ts,tsx}"], environment: "node" },
+});

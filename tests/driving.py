@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.ports import InstanceHead, Store
+from anabranch.engine.ports import ClaimRequest, InstanceHead, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.state import InstanceState
 from anabranch.engine.rules.events import Event, Status
@@ -172,7 +172,7 @@ class Driver:
         if not parked:
             return
         claimed = await self.store.claim(
-            worker_id=WORKER, limit=len(parked), lease_ms=LEASE_MS, only=list(parked), weight_max=2**62
+            ClaimRequest(worker_id=WORKER, limit=len(parked), lease_ms=LEASE_MS, only=list(parked), weight_max=2**62)
         )
         assert len(claimed) == len(parked), "what is due can be claimed"
         for one in claimed:

@@ -21,6 +21,7 @@ from anabranch.engine.rules.values import Payload
 
 __all__ = [
     "ChangeHints",
+    "ClaimRequest",
     "Claimed",
     "Clock",
     "ExternalResult",
@@ -171,15 +172,37 @@ class TenantRooms:
     """Of these tenants so many instead; 0: their runs are left out, and take no place in the claim."""
 
 
+# 32 MB of logs a claim: what becomes of them in memory is a few times that, and 500 usual logs stay far below.
+CLAIM_WEIGHT_MAX = 32 * 1_048_576
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """Which instances a worker takes, and for how long."""
+
+    worker_id: str
+    limit: int
+    lease_ms: int
+    only: Sequence[str] | None = None
+    """Only these instances and the families below them (`anabranch run`)."""
+    steal: bool = False
+    """Take them from a live lease too (`run --resume`). That does not count as lapsed: the worker had not crashed."""
+    known_code: Sequence[tuple[str, int]] | None = None
+    """Names and versions: coded runs of others are left for `CODE_GRACE_MS` to the workers that know them."""
+    rooms: TenantRooms | None = None
+    """How many of each tenant are taken; those beyond it stay as they are, although they count towards `limit`."""
+    weight_max: int = CLAIM_WEIGHT_MAX
+    """No further one is taken once the logs of those taken weigh this much; a single log may weigh more."""
+    large: bool = True
+    """False: leave instances whose log cannot be read at once (see `Loaded`)."""
+
+
 OpenRuns: TypeAlias = Mapping[tuple[str, str, Status], int]
 """How many runs are open, by the workflow's name and kind and the run's status."""
 
 
 # 4 MB: a log up to this is read in one statement together with others; most have some kilobytes.
 WHOLE_LOG_WEIGHT_MAX = 4 * 1_048_576
-
-# 32 MB of logs a claim: what becomes of them in memory is a few times that, and 500 usual logs stay far below.
-CLAIM_WEIGHT_MAX = 32 * 1_048_576
 
 # 5 s: time for a worker that knows the code of a run, if there is one, to come before all those that do not. These
 # then find out that nobody does, and write it down.
@@ -227,31 +250,11 @@ class Store(Protocol):
     async def check_commits(self) -> None:
         """Return if commits get through. Raises StoreUnavailable, which says why they do not."""
 
-    async def claim(
-        self,
-        *,
-        worker_id: str,
-        limit: int,
-        lease_ms: int,
-        only: Sequence[str] | None = None,
-        steal: bool = False,
-        known_code: Sequence[tuple[str, int]] | None = None,
-        rooms: TenantRooms | None = None,
-        weight_max: int = CLAIM_WEIGHT_MAX,
-        large: bool = True,
-    ) -> list[Claimed]:
+    async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them.
 
-        Takes no further one once the logs of those taken weigh `weight_max`; a single log may weigh more. Without
-        `large` instances are left whose log cannot be read at once (see `Loaded`).
-
         The claim raises the version although it appends no event: a worker that lost its lease
-        without knowing must lose its next commit too. Rows another claim holds locked are
-        skipped. `only` restricts it to these ids and the families below them (`anabranch run`);
-        `steal` takes them from a live lease too (`run --resume`), which does not count as lapsed:
-        its worker had not crashed. With `known_code` (names and versions) coded runs of others are
-        left for `CODE_GRACE_MS` to the workers that know them. `rooms` bounds how many of each tenant
-        are taken: those beyond it stay as they are, although they count towards `limit`.
+        without knowing must lose its next commit too. Rows another claim holds locked are skipped.
         """
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:

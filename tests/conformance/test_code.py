@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from anabranch.engine.ports import CODE_GRACE_MS, Store
+from anabranch.engine.ports import CODE_GRACE_MS, ClaimRequest, Store
 from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
 from anabranch.errors import NameTaken
 from tests.conformance.building import LEASE_MS, OTHER_WORKER, TENANT, parked
@@ -90,7 +90,7 @@ async def test_who_had_the_name_keeps_it_and_finds_the_code_by_its_id(store: Sto
 # -- claims ----------------------------------------------------------------------------------------
 async def claimed_by(store: Store, *known: tuple[str, int]) -> set[str]:
     """What a worker that knows this code claims."""
-    claimed = await store.claim(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS, known_code=known)
+    claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS, known_code=known))
     return {one.loaded.row.head.instance_id for one in claimed}
 
 
@@ -112,6 +112,6 @@ async def test_a_claim_leaves_runs_of_unknown_code_to_others_for_a_while(store: 
 async def test_a_claim_that_names_no_code_takes_every_run(store: Store) -> None:
     row = await parked(store, available_at=await store.now() - 1, kind="coded")
 
-    claimed = await store.claim(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS)
+    claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS))
 
     assert [one.loaded.row.head.instance_id for one in claimed] == [row.head.instance_id]

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 
-from anabranch.engine.ports import Claimed, InstanceHead, InstanceRow, Store
+from anabranch.engine.ports import Claimed, ClaimRequest, InstanceHead, InstanceRow, Store
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.coded.plan import coded_plan
 from anabranch.engine.rules.coded.state import CodedState
@@ -68,7 +68,9 @@ class Worker:
     @classmethod
     async def claiming(cls, store: Store, *, worker_id: str = OTHER_WORKER) -> Self | None:
         """Whoever takes up what may be taken up; None: nothing may."""
-        claimed: list[Claimed] = await store.claim(worker_id=worker_id, limit=9, lease_ms=LEASE_MS, known_code=[CODE])
+        claimed: list[Claimed] = await store.claim(
+            ClaimRequest(worker_id=worker_id, limit=9, lease_ms=LEASE_MS, known_code=[CODE])
+        )
         if not claimed:
             return None
         (only,) = claimed
@@ -227,7 +229,7 @@ async def test_a_worker_that_was_lost_is_followed_by_one_that_knows_what_it_knew
 ) -> None:
     lost = await Worker.starting(store)
     await lost.does(done("fetch", 1))
-    (taken,) = await other_store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, steal=True)
+    (taken,) = await other_store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, steal=True))
     row = taken.loaded.row
     successor = Worker(
         other_store, fold(PLAN, row.head, taken.loaded.events), version=row.version, worker_id=OTHER_WORKER

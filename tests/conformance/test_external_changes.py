@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from anabranch.engine.ports import ExternalResult, InstanceRow, Store
+from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
@@ -88,7 +88,7 @@ async def test_a_signal_makes_a_parked_instance_available_now(store: Store, wait
     result = await send(store, row)
     assert result.row is not None and result.row.available_at is not None
     assert result.row.available_at <= await store.now()
-    (claimed,) = await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS))
     assert not claimed.lapsed
     assert claimed.loaded.events[-1].type is EventType.SIGNAL_RECEIVED
 
@@ -194,7 +194,7 @@ async def test_a_cancel_closes_the_instance_whoever_holds_it(store: Store, other
 async def test_a_cancelled_instance_is_not_claimed_any_more(store: Store, wait_ms: int | None) -> None:
     wake = None if wait_ms is None else await store.now() + wait_ms
     await cancel(store, await parked(store, available_at=wake))
-    assert await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS) == []
+    assert await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)) == []
 
 
 async def test_the_owner_loses_to_a_cancel(store: Store, other_store: Store) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from anabranch.engine.ports import InstanceRow, Store, Transition
+from anabranch.engine.ports import ClaimRequest, InstanceRow, Store, Transition
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
@@ -114,7 +114,7 @@ async def test_the_end_of_a_child_makes_a_parked_parent_available_now(store: Sto
         store, transition(parent, dispatched("call"), status=Status.WAITING, release=True, available_at=wake_at)
     )
     await store.commit([failing(child)])
-    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=9, lease_ms=LEASE_MS))
     assert claimed.loaded.row.head == parent.head and not claimed.lapsed
 
 
@@ -309,7 +309,9 @@ async def test_a_claim_for_a_root_takes_the_family_below_it_and_nobody_else(stor
     child = await created(store, worker_id=None, **kin(root))
     grandchild = await created(store, worker_id=None, **kin(child))
     await parked(store, available_at=now - 1)
-    claimed = await store.claim(worker_id=WORKER, limit=9, lease_ms=LEASE_MS, only=[root.head.instance_id])
+    claimed = await store.claim(
+        ClaimRequest(worker_id=WORKER, limit=9, lease_ms=LEASE_MS, only=[root.head.instance_id])
+    )
     assert {one.loaded.row.head.instance_id for one in claimed} == {
         row.head.instance_id for row in (root, child, grandchild)
     }

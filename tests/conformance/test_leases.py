@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from anabranch.engine.ports import Store, TenantRooms
+from anabranch.engine.ports import ClaimRequest, Store, TenantRooms
 from anabranch.engine.rules.events import Status
 from tests.conformance.building import (
     HOUR_MS,
@@ -38,7 +38,7 @@ LAPSED = {"available_at": 1_600_000_000_000}
 async def test_a_claim_gives_the_row_and_its_whole_log(store: Store) -> None:
     row = await created(store, input_set(1), dispatched("a"), turn_changes=LAPSED)
     before = await store.now()
-    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS))
     assert [item.seq for item in claimed.loaded.events] == [1, 2]
     assert claimed.loaded.events[0].payload.value == {"input": 1}
     assert claimed.loaded.row == await row_of(store, row.head.instance_id)
@@ -49,7 +49,7 @@ async def test_a_claim_gives_the_row_and_its_whole_log(store: Store) -> None:
 
 async def test_a_claim_raises_the_version_so_that_the_old_holder_loses(store: Store, other_store: Store) -> None:
     stale = await created(store, turn_changes=LAPSED)
-    (claimed,) = await other_store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+    (claimed,) = await other_store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS))
     assert claimed.loaded.row.version == stale.version + 1
     assert claimed.loaded.row.last_seq == stale.last_seq
     outcome = await store.commit([transition(stale, dispatched("a"))])
@@ -59,21 +59,21 @@ async def test_a_claim_raises_the_version_so_that_the_old_holder_loses(store: St
 
 async def test_even_a_reclaim_under_the_same_name_outdates_the_old_state(store: Store) -> None:
     stale = await created(store, worker_id=WORKER, turn_changes=LAPSED)
-    (claimed,) = await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS))
     assert not claimed.lapsed, "only another worker's lease counts as lapsed"
     assert (await store.commit([transition(stale, dispatched("a"))])).won == set()
 
 
 async def test_the_new_holder_goes_on_from_the_claim(store: Store) -> None:
     await created(store, turn_changes=LAPSED)
-    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS))
     after = await committed(store, transition(claimed.loaded.row, dispatched("a")))
     assert (after.worker_id, after.version) == (OTHER_WORKER, claimed.loaded.row.version + 1)
 
 
 async def test_a_live_lease_is_not_claimed(store: Store) -> None:
     row = await created(store)
-    assert await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS) == []
+    assert await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)) == []
     await assert_unchanged(store, row)
 
 
@@ -81,8 +81,8 @@ async def test_the_longest_overdue_come_first(store: Store) -> None:
     now = await store.now()
     ages = [300, 100, 400, 200]
     rows = {age: await parked(store, available_at=now - age) for age in ages}
-    first = await store.claim(worker_id=WORKER, limit=2, lease_ms=LEASE_MS)
-    rest = await store.claim(worker_id=WORKER, limit=10, lease_ms=LEASE_MS)
+    first = await store.claim(ClaimRequest(worker_id=WORKER, limit=2, lease_ms=LEASE_MS))
+    rest = await store.claim(ClaimRequest(worker_id=WORKER, limit=10, lease_ms=LEASE_MS))
     order = [claimed.loaded.row.head.instance_id for claimed in (*first, *rest)]
     assert order == [rows[age].head.instance_id for age in sorted(ages, reverse=True)]
 
@@ -94,7 +94,7 @@ async def test_two_claims_at_once_give_disjoint_sets(store: Store, other_store: 
     while len(taken) < len(ids):
         answers = await asyncio.gather(
             *(
-                connection.claim(worker_id=f"worker-{index}", limit=3, lease_ms=LEASE_MS)
+                connection.claim(ClaimRequest(worker_id=f"worker-{index}", limit=3, lease_ms=LEASE_MS))
                 for index, connection in enumerate([store, other_store, store, other_store])
             )
         )
@@ -109,7 +109,7 @@ async def test_only_restricts_a_claim_and_changes_nothing_about_being_due(store:
     wanted, unwanted = await parked(store, available_at=now), await parked(store, available_at=now)
     early = await parked(store, available_at=now + HOUR_MS)
     only = [wanted.head.instance_id, early.head.instance_id, new_id()]
-    claimed = await store.claim(worker_id=WORKER, limit=10, lease_ms=LEASE_MS, only=only)
+    claimed = await store.claim(ClaimRequest(worker_id=WORKER, limit=10, lease_ms=LEASE_MS, only=only))
     assert [item.loaded.row.head.instance_id for item in claimed] == [wanted.head.instance_id]
     await assert_unchanged(store, unwanted)
     await assert_unchanged(store, early)
@@ -117,13 +117,13 @@ async def test_only_restricts_a_claim_and_changes_nothing_about_being_due(store:
 
 async def test_only_nobody_claims_nobody(store: Store) -> None:
     await parked(store, available_at=await store.now())
-    assert await store.claim(worker_id=WORKER, limit=10, lease_ms=LEASE_MS, only=[]) == []
+    assert await store.claim(ClaimRequest(worker_id=WORKER, limit=10, lease_ms=LEASE_MS, only=[])) == []
 
 
 async def test_steal_takes_a_live_lease_and_its_holder_loses(store: Store) -> None:
     held, neighbour = await born_many(store, 2)
     (claimed,) = await store.claim(
-        worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, only=[held.head.instance_id], steal=True
+        ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, only=[held.head.instance_id], steal=True)
     )
     assert claimed.loaded.row.worker_id == OTHER_WORKER
     assert (claimed.lapsed, claimed.lapsed_at) == (False, None), "its worker was alive: that is no recovery"
@@ -135,7 +135,7 @@ async def test_steal_takes_a_live_lease_and_its_holder_loses(store: Store) -> No
 async def test_a_lease_that_ran_out_is_claimed_as_lapsed(store: Store, lapsed_ms: int) -> None:
     ended_at = await store.now() - lapsed_ms
     await created(store, turn_changes={"available_at": ended_at})
-    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS))
     assert (claimed.lapsed, claimed.lapsed_at) == (True, ended_at)
 
 
@@ -143,7 +143,7 @@ async def test_a_lease_that_ran_out_counts_as_lapsed_also_where_live_ones_are_ta
     ended_at = await store.now() - 1
     held = await created(store, turn_changes={"available_at": ended_at})
     (claimed,) = await store.claim(
-        worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, only=[held.head.instance_id], steal=True
+        ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, only=[held.head.instance_id], steal=True)
     )
     assert (claimed.lapsed, claimed.lapsed_at) == (True, ended_at)
 
@@ -154,32 +154,32 @@ async def test_what_was_parked_released_or_never_held_has_not_lapsed(store: Stor
     released = await created(store)
     await store.release(worker_id=WORKER, instance_ids=[released.head.instance_id])
     await created(store, worker_id=None)
-    claimed = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS))
     assert [(item.lapsed, item.lapsed_at) for item in claimed] == [(False, None)] * 3
 
 
 async def test_a_claim_does_not_change_the_status(store: Store) -> None:
     pending = await created(store, worker_id=None)
-    (claimed,) = await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS))
     assert (pending.status, claimed.loaded.row.status) == (Status.PENDING, Status.PENDING)
 
 
 async def test_a_pending_instance_is_not_claimed_before_its_time(store: Store) -> None:
     await created(store, worker_id=None, available_at=await store.now() + HOUR_MS)
-    assert await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS) == []
+    assert await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)) == []
 
 
 async def test_a_parked_instance_is_claimed_at_its_time_and_not_before(store: Store) -> None:
     due = await store.now() + NAP_MS
     await parked(store, available_at=due)
-    while not await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS):
+    while not await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)):
         pass
     assert await store.now() >= due
 
 
 async def test_an_instance_without_a_wake_time_is_never_claimed(store: Store) -> None:
     row = await parked(store, available_at=None)
-    assert await store.claim(worker_id=WORKER, limit=1, lease_ms=LEASE_MS) == []
+    assert await store.claim(ClaimRequest(worker_id=WORKER, limit=1, lease_ms=LEASE_MS)) == []
     await assert_unchanged(store, row)
 
 
@@ -187,8 +187,10 @@ async def test_ended_instances_are_never_claimed_not_even_stolen(store: Store) -
     row = await created(store, turn_changes=LAPSED)
     ended = await committed(store, ending(row))
     ids = [row.head.instance_id]
-    assert await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS) == []
-    assert await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=ids, steal=True) == []
+    assert await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)) == []
+    assert (
+        await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=ids, steal=True)) == []
+    )
     await assert_unchanged(store, ended)
 
 
@@ -197,7 +199,7 @@ async def test_many_instances_are_claimed_and_loaded_at_once(store: Store) -> No
     events = [input_set(), *(dispatched(f"n{number}") for number in range(9))]
     new_runs = [new_run(new_head(now=now), *events, available_at=now - 1) for _ in range(300)]
     await store.commit(new_runs)
-    claimed = await store.claim(worker_id=OTHER_WORKER, limit=1_000, lease_ms=LEASE_MS)
+    claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1_000, lease_ms=LEASE_MS))
     assert len(claimed) == 300
     for item in claimed:
         assert [event.seq for event in item.loaded.events] == list(range(1, 11))
@@ -218,7 +220,9 @@ async def test_extending_moves_the_lease_and_not_the_version(store: Store) -> No
 async def test_extending_tells_which_leases_are_still_ours(store: Store) -> None:
     ours, lost, ended, parked_by_us = await born_many(store, 4)
     others = await created(store, worker_id=OTHER_WORKER)
-    await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=[lost.head.instance_id], steal=True)
+    await store.claim(
+        ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=[lost.head.instance_id], steal=True)
+    )
     await committed(store, ending(ended))
     await committed(store, transition(parked_by_us, status=Status.WAITING, release=True))
     ids = [row.head.instance_id for row in (ours, lost, ended, parked_by_us, others)]
@@ -231,7 +235,7 @@ async def test_a_lapsed_lease_that_nobody_took_can_still_be_extended(store: Stor
     row = await created(store, turn_changes=LAPSED)
     ids = [row.head.instance_id]
     assert await store.extend(worker_id=WORKER, instance_ids=ids, lease_ms=LEASE_MS) == set(ids)
-    assert await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS) == []
+    assert await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)) == []
     await committed(store, transition(row, dispatched("a")))
 
 
@@ -245,7 +249,7 @@ async def test_a_released_instance_is_anybodys_at_once(store: Store, other_store
     assert await store.release(worker_id=WORKER, instance_ids=[row.head.instance_id]) == 1
     released = await row_of(store, row.head.instance_id)
     assert (released.worker_id, released.version, released.last_seq) == (None, row.version + 1, row.last_seq)
-    (claimed,) = await other_store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+    (claimed,) = await other_store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS))
     assert claimed.loaded.row.head == row.head
 
 
@@ -312,7 +316,7 @@ async def test_a_claim_takes_no_more_of_a_tenant_than_there_is_room_for(store: S
     other = await created(store, tenant_id="other", turn_changes=LAPSED)
     rooms = TenantRooms(each=1, of={"busy'{}": 2})
 
-    claimed = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, rooms=rooms)
+    claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, rooms=rooms))
 
     taken = Counter(one.loaded.row.head.tenant_id for one in claimed)
     assert taken == {"busy'{}": 2, "quiet": 1, "other": 1}
@@ -328,7 +332,7 @@ async def test_a_tenant_without_room_takes_no_place_in_a_claim(store: Store) -> 
     late = await created(store, tenant_id="quiet", turn_changes={"available_at": await store.now() - 1})
     rooms = TenantRooms(each=5, of={"busy": 0})
 
-    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=2, lease_ms=LEASE_MS, rooms=rooms)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=2, lease_ms=LEASE_MS, rooms=rooms))
 
     assert claimed.loaded.row.head.instance_id == late.head.instance_id
 

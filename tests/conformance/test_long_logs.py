@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from sqlalchemy import event as engine_events
 
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.ports import ExternalResult, InstanceRow, Store
+from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.values import NULL, Payload
@@ -123,7 +123,7 @@ async def test_the_size_of_the_log_of_a_child_that_its_parent_ended_is_on_its_ro
 async def test_a_large_log_is_not_loaded_with_its_neighbours(store: Store) -> None:
     rows = [await created(store), await long_run(store), await created(store)]
     await store.release(worker_id=rows[0].worker_id or "")
-    claimed = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    claimed = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS))
     events = {item.loaded.row.head.instance_id: len(item.loaded.events) for item in claimed}
     assert events == {row.head.instance_id: 0 if row is rows[1] else row.last_seq for row in rows}
     large = next(item.loaded for item in claimed if not item.loaded.events)
@@ -148,7 +148,9 @@ async def test_a_claim_takes_no_more_than_a_weight_of_logs(store: Store) -> None
     assert weight > 10_000
 
     async def claim(weight_max: int) -> int:
-        return len(await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, weight_max=weight_max))
+        return len(
+            await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, weight_max=weight_max))
+        )
 
     assert await claim(1) == 1, "one at least"
     assert await claim(2 * weight) == 2
@@ -158,9 +160,9 @@ async def test_a_claim_takes_no_more_than_a_weight_of_logs(store: Store) -> None
 async def test_a_claim_may_leave_large_logs_to_later(store: Store) -> None:
     small, large = await created(store), await long_run(store)
     await store.release(worker_id=small.worker_id or "")
-    (taken,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, large=False)
+    (taken,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS, large=False))
     assert taken.loaded.row.head == small.head
-    (taken,) = await store.claim(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS)
+    (taken,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=10, lease_ms=LEASE_MS))
     assert taken.loaded.row.head == large.head
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from anabranch.engine.ports import Transition
+from anabranch.engine.ports import ClaimRequest, Transition
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from anabranch.testing.memory_store.records import Transaction
@@ -81,7 +81,7 @@ async def test_every_operation_can_lose_its_request(database: MemoryDatabase, op
     ids = [row.head.instance_id]
     trouble.lose_request = operation
     calls = {
-        "claim": lambda: store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=1, only=ids, steal=True),
+        "claim": lambda: store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=1, only=ids, steal=True)),
         "release": lambda: store.release(worker_id="worker-1"),
         "append_signal": lambda: store.append_signal(
             tenant_id=TENANT, instance_id=ids[0], event="e", payload=Payload.of(1), key=None
@@ -128,7 +128,7 @@ async def test_a_transaction_that_wrote_nothing_is_not_told(
     row = await created(store)
     transactions.clear()
     await store.commit([transition(row, dispatched("a"), expected_version=9)])
-    await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=1)
+    await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=1))
     assert transactions == []
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.engine.ports import Store
+from anabranch.engine.ports import ClaimRequest, Store
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
@@ -106,7 +106,7 @@ async def test_calls_say_that_the_store_is_unavailable_and_work_again_afterwards
     with pytest.raises(StoreUnavailable):
         await store.commit([transition(row, dispatched("a"))])
     with pytest.raises(StoreUnavailable):
-        await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+        await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS))
     with pytest.raises(StoreUnavailable):
         await store.get_instance(instance_id)
     with pytest.raises(StoreUnavailable):

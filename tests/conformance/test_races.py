@@ -8,7 +8,7 @@ import random
 import psycopg
 import pytest
 
-from anabranch.engine.ports import Store
+from anabranch.engine.ports import ClaimRequest, Store
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from tests.conformance.building import (
@@ -101,7 +101,9 @@ async def test_a_commit_and_a_claim_for_one_instance_have_one_winner(store: Stor
         row = await created(store, turn_changes={"available_at": 1})
         outcome, claimed = await asyncio.gather(
             store.commit([transition(row, dispatched("a"), available_at=await store.now() + LEASE_MS)]),
-            other_store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=[row.head.instance_id]),
+            other_store.claim(
+                ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS, only=[row.head.instance_id])
+            ),
         )
         assert len(outcome.won) + len(claimed) <= 1
         after = await row_of(store, row.head.instance_id)
@@ -151,10 +153,10 @@ async def test_a_claim_steps_over_locked_rows(store: Store, locker: psycopg.Asyn
     now = await store.now()
     locked, free = await parked(store, available_at=now - 10), await parked(store, available_at=now - 5)
     await lock(locker, locked.head.instance_id)
-    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS))
     assert claimed.loaded.row.head == free.head
     await locker.rollback()
-    (claimed,) = await store.claim(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS)
+    (claimed,) = await store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=LEASE_MS))
     assert claimed.loaded.row.head == locked.head
 
 

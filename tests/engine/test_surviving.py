@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.ports import Loaded, Outcome
+from anabranch.engine.ports import ClaimRequest, Loaded, Outcome
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.queues.delays import STALE_ENTRIES_MAX
 from anabranch.engine.rules.stimuli import SignalSent
@@ -181,7 +181,9 @@ async def test_a_claim_of_its_own_run_that_a_reread_has_met_changes_nothing(proc
     run = await process.run(gated("own", "own"))
     await process.log.saw("NODE_DISPATCHED", "gate")
     engine, orchestrator = process.engine, process.engine.orchestrator
-    claimed = await engine.store.claim(worker_id=engine.worker_id, limit=1, lease_ms=30_000, only=[run], steal=True)
+    claimed = await engine.store.claim(
+        ClaimRequest(worker_id=engine.worker_id, limit=1, lease_ms=30_000, only=[run], steal=True)
+    )
     await orchestrator.refresh([run])
     holder = orchestrator.held.get(run)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, Loaded, Outcome, TenantRooms
+from anabranch.engine.ports import Claimed, ClaimRequest, Loaded, Outcome
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.transitions import Transition
 from anabranch.errors import StoreUnavailable
@@ -175,31 +175,9 @@ class Connection(MemoryStore):
                 self._weather.rarities[f"unknown commit found {'written' if written else 'not written'}"] += 1
         return loaded
 
-    async def claim(
-        self,
-        *,
-        worker_id: str,
-        limit: int,
-        lease_ms: int,
-        only: Sequence[str] | None = None,
-        steal: bool = False,
-        known_code: Sequence[tuple[str, int]] | None = None,
-        rooms: TenantRooms | None = None,
-        weight_max: int = CLAIM_WEIGHT_MAX,
-        large: bool = True,
-    ) -> list[Claimed]:
+    async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         """Count where claimed instances come from."""
-        claimed = await super().claim(
-            worker_id=worker_id,
-            limit=limit,
-            lease_ms=lease_ms,
-            only=only,
-            steal=steal,
-            known_code=known_code,
-            rooms=rooms,
-            weight_max=weight_max,
-            large=large,
-        )
+        claimed = await super().claim(wanted)
         for one in claimed:
             self._weather.rarities["lapsed lease claimed" if one.lapsed else "free instance claimed"] += 1
         return claimed
@@ -218,7 +196,7 @@ class Connection(MemoryStore):
     def _steal(self, instance_id: str, *, lease_ms: int) -> None:
         token = SENDER.set(THIEF)
         stolen = self.database.claim(
-            worker_id=THIEF.worker_id, limit=1, lease_ms=lease_ms, only=[instance_id], steal=True
+            ClaimRequest(worker_id=THIEF.worker_id, limit=1, lease_ms=lease_ms, only=[instance_id], steal=True)
         )
         SENDER.reset(token)
         self._weather.rarities["instance stolen before a commit"] += len(stolen)

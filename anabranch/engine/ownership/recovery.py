@@ -17,7 +17,7 @@ from anabranch.engine.log_pages import pages_of
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.adoption import Adoption
 from anabranch.engine.plans import PlanCache
-from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, Clock, Store, TenantRooms
+from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, ClaimRequest, Clock, Store, TenantRooms
 from anabranch.engine.rules.log_limit import LogLimit
 from anabranch.errors import StoreUnavailable
 
@@ -122,14 +122,16 @@ class Recovery:
         sat_out, self._sits_out = self._sits_out, None
         asked_at = self._clock.monotonic()
         claimed = await self._store.claim(
-            worker_id=self._orchestrator.worker_id,
-            limit=room,
-            lease_ms=self._lease_ms,
-            only=self._only,
-            steal=steal,
-            known_code=self._known_code(),
-            rooms=TenantRooms(self._held_per_tenant_max, self._components(without=sat_out)),
-            large=not self._large,
+            ClaimRequest(
+                worker_id=self._orchestrator.worker_id,
+                limit=room,
+                lease_ms=self._lease_ms,
+                only=self._only,
+                steal=steal,
+                known_code=self._known_code(),
+                rooms=TenantRooms(self._held_per_tenant_max, self._components(without=sat_out)),
+                large=not self._large,
+            )
         )
         self._plan_next(claimed, limit=room, sat_out=sat_out)
         for one in claimed:

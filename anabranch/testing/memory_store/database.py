@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.engine.ports import (
-    CLAIM_WEIGHT_MAX,
     CODE_GRACE_MS,
     WHOLE_LOG_WEIGHT_MAX,
     Claimed,
+    ClaimRequest,
     ExternalResult,
     InstanceHead,
     InstanceRow,
@@ -102,38 +102,31 @@ class MemoryDatabase:
         self._committed("commit", now, changes)
         return Outcome(won, now, existing, refused, rejected, woken, cancelled)
 
-    def claim(
-        self,
-        *,
-        worker_id: str,
-        limit: int,
-        lease_ms: int,
-        only: Collection[str] | None,
-        steal: bool,
-        known_code: Collection[tuple[str, int]] | None = None,
-        rooms: TenantRooms | None = None,
-        weight_max: int = CLAIM_WEIGHT_MAX,
-        large: bool = True,
-    ) -> list[Claimed]:
-        """Give due instances (with `steal` held ones too) to this worker, longest overdue first."""
-        now = self.now()
-        due = [row for row in self._family_rows(only) if _is_due(row, now) or (steal and row.worker_id is not None)]
-        if known_code is not None:
-            due = [row for row in due if _is_for(row, known_code, now)]
+    def claim(self, wanted: ClaimRequest) -> list[Claimed]:
+        """Give due instances to this worker, longest overdue first."""
+        now, rooms, worker_id = self.now(), wanted.rooms, wanted.worker_id
+        due = [
+            row
+            for row in self._family_rows(wanted.only)
+            if _is_due(row, now) or (wanted.steal and row.worker_id is not None)
+        ]
+        if wanted.known_code is not None:
+            due = [row for row in due if _is_for(row, wanted.known_code, now)]
         if rooms is not None:
             due = [row for row in due if rooms.of.get(row.head.tenant_id) != 0]
-        if not large:
+        if not wanted.large:
             due = [row for row in due if row.log_weight <= WHOLE_LOG_WEIGHT_MAX]
         claimed: list[Claimed] = []
         changes: list[Change] = []
         weight = 0
-        for row in _within(rooms, heapq.nsmallest(limit, due, key=_overdue_order)):
-            if weight >= weight_max:
+        for row in _within(rooms, heapq.nsmallest(wanted.limit, due, key=_overdue_order)):
+            if weight >= wanted.weight_max:
                 break
             weight += row.log_weight
             record = self._open[row.head.instance_id]
             lapsed = row.worker_id not in (None, worker_id) and _is_due(row, now)
-            record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=now + lease_ms)
+            until = now + wanted.lease_ms
+            record.row = _replaced(row, version=row.version + 1, worker_id=worker_id, available_at=until)
             claimed.append(Claimed(record.loaded, lapsed, row.available_at if lapsed else None))
             changes.append(Change(row, record.row, ()))
         self._committed("claim", now, changes)

@@ -15,9 +15,9 @@ from itertools import accumulate, islice
 from typing import Any
 
 from anabranch.engine.ports import (
-    CLAIM_WEIGHT_MAX,
     ActivationPage,
     Claimed,
+    ClaimRequest,
     ExternalResult,
     InputFilter,
     InstanceRow,
@@ -25,7 +25,6 @@ from anabranch.engine.ports import (
     OpenRuns,
     Outcome,
     RunReading,
-    TenantRooms,
     Transition,
     WorkflowEntry,
     WorkflowVersion,
@@ -105,33 +104,11 @@ class MemoryStore:
         await self.faults.after("commit")
         return outcome
 
-    async def claim(
-        self,
-        *,
-        worker_id: str,
-        limit: int,
-        lease_ms: int,
-        only: Sequence[str] | None = None,
-        steal: bool = False,
-        known_code: Sequence[tuple[str, int]] | None = None,
-        rooms: TenantRooms | None = None,
-        weight_max: int = CLAIM_WEIGHT_MAX,
-        large: bool = True,
-    ) -> list[Claimed]:
+    async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         """See `ports.Store.claim`."""
         await self.faults.before("claim")
         writes = self.database.writes
-        claimed = self.database.claim(
-            worker_id=worker_id,
-            limit=limit,
-            lease_ms=lease_ms,
-            only=only,
-            steal=steal,
-            known_code=known_code,
-            rooms=rooms,
-            weight_max=weight_max,
-            large=large,
-        )
+        claimed = self.database.claim(wanted)
         self._own_writes += self.database.writes - writes
         await self.faults.after("claim")
         return claimed

@@ -21,14 +21,14 @@ from sqlalchemy import URL, Connection, Engine, TextClause, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Transition
+from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store.postgresql import statements
 from anabranch.engine.store.postgresql.connections import BoundedConnection
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata
-from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written
+from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
 from anabranch.engine.store.sql.families import cancelled_children, created_children, touches_family, woken_parents
 from anabranch.engine.store.sql.faults import Fault
 from anabranch.engine.store.sql.input_conditions import postgresql_condition
@@ -319,39 +319,30 @@ class PostgresqlDialect:
             rejected = set(connection.execute(statements.ORPHANS, asked).scalars()) - existing.keys()
         return Written(won, now, existing, rejected)
 
-    def claim(
-        self,
-        connection: Connection,
-        *,
-        worker_id: str,
-        limit: int,
-        lease_ms: int,
-        only: Sequence[str] | None,
-        steal: bool,
-        known_code: Sequence[str] | None,
-        rooms: TenantRooms | None,
-        weight_max: int,
-        large: bool,
-    ) -> list[Taken]:
+    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         """See `Dialect.claim`."""
         parameters: dict[str, Any] = {
-            "worker_id": worker_id,
-            "limit": limit,
-            "lease_ms": lease_ms,
-            "weight_max": weight_max,
+            "worker_id": wanted.worker_id,
+            "limit": wanted.limit,
+            "lease_ms": wanted.lease_ms,
+            "weight_max": wanted.weight_max,
         }
-        if only is not None:
-            parameters["ids"] = self.ids(only)
-        if known_code is not None:
-            parameters["known_code"] = list(known_code)
-        if rooms is not None:
+        if wanted.only is not None:
+            parameters["ids"] = self.ids(wanted.only)
+        if wanted.known_code is not None:
+            parameters["known_code"] = code_keys(wanted.known_code)
+        if wanted.rooms is not None:
             parameters |= {
-                "room": rooms.each,
-                "rooms": orjson.dumps(rooms.of).decode(),
-                "full": [tenant_id for tenant_id, room in rooms.of.items() if not room],
+                "room": wanted.rooms.each,
+                "rooms": orjson.dumps(wanted.rooms.of).decode(),
+                "full": [tenant_id for tenant_id, room in wanted.rooms.of.items() if not room],
             }
         statement = statements.claim(
-            only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None, large=large
+            only=wanted.only is not None,
+            steal=wanted.steal,
+            knows=wanted.known_code is not None,
+            rooms=wanted.rooms is not None,
+            large=wanted.large,
         )
         rows = connection.execute(statement, parameters)
         return [Taken(*row) for row in rows]

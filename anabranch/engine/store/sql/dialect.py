@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, Engine, TextClause
 
-from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Transition
+from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
@@ -146,20 +146,7 @@ class Dialect(Protocol):
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
         """Advance and give creation, in one transaction; `transitions` come in id order."""
 
-    def claim(
-        self,
-        connection: Connection,
-        *,
-        worker_id: str,
-        limit: int,
-        lease_ms: int,
-        only: Sequence[str] | None,
-        steal: bool,
-        known_code: Sequence[str] | None,
-        rooms: TenantRooms | None,
-        weight_max: int,
-        large: bool,
-    ) -> list[Taken]:
+    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         """Raise the version of due instances and give them to the worker."""
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
@@ -202,3 +189,8 @@ class Dialect(Protocol):
 
     def describe(self, error: Exception) -> str:
         """One line: which database, where, and its own words for what is wrong."""
+
+
+def code_keys(known_code: Sequence[tuple[str, int]]) -> list[str]:
+    """Names and versions of code, as one text each, as the statements of a claim compare them."""
+    return [f"{name}:{version}" for name, version in known_code]

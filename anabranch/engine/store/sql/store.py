@@ -18,12 +18,11 @@ from sqlalchemy import Connection
 
 from anabranch.engine.hints.hint_line import Notices
 from anabranch.engine.ports import (
-    CLAIM_WEIGHT_MAX,
     Claimed,
+    ClaimRequest,
     ExternalResult,
     InstanceRow,
     Outcome,
-    TenantRooms,
     Transition,
 )
 from anabranch.engine.rules.events import EventType, Status
@@ -166,35 +165,9 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         outcome = await self._commit(free, may_wait=may_wait)
         return _together(outcome, Outcome(set(), outcome.store_now, locked=locked))
 
-    async def claim(
-        self,
-        *,
-        worker_id: str,
-        limit: int,
-        lease_ms: int,
-        only: Sequence[str] | None = None,
-        steal: bool = False,
-        known_code: Sequence[tuple[str, int]] | None = None,
-        rooms: TenantRooms | None = None,
-        weight_max: int = CLAIM_WEIGHT_MAX,
-        large: bool = True,
-    ) -> list[Claimed]:
+    async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         """Take open instances whose `available_at` has come, longest overdue first, and load them."""
-        known = None if known_code is None else [f"{name}:{version}" for name, version in known_code]
-        taken = await self.write_unhindered(
-            lambda connection: self.dialect.claim(
-                connection,
-                worker_id=worker_id,
-                limit=limit,
-                lease_ms=lease_ms,
-                only=only,
-                steal=steal,
-                known_code=known,
-                rooms=rooms,
-                weight_max=weight_max,
-                large=large,
-            )
-        )
+        taken = await self.write_unhindered(lambda connection: self.dialect.claim(connection, wanted))
         if not taken:
             return []
         # A statement of its own: rows locked by a claim may be newer than the snapshot it began
@@ -203,7 +176,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         return [
             Claimed(loaded[one.instance_id], one.lapsed_at is not None, one.lapsed_at)
             for one in taken
-            if one.instance_id in loaded and loaded[one.instance_id].row.worker_id == worker_id
+            if one.instance_id in loaded and loaded[one.instance_id].row.worker_id == wanted.worker_id
         ]
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:

@@ -24,10 +24,10 @@ from sqlalchemy import event as engine_events
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from anabranch.engine.ports import InstanceRow, Loaded, TenantRooms, Transition
+from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.input_filters import WantedInput
-from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written
+from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
 from anabranch.engine.store.sql.families import cancelled_children, woken_parents
 from anabranch.engine.store.sql.faults import DataRefused, Fault
 from anabranch.engine.store.sql.input_conditions import sqlite_condition
@@ -199,39 +199,35 @@ class SqliteDialect:
             raise DataRefused(f"text that is no valid Unicode ({problem})") from None
         return Written(won, now, existing, rejected, woken, cancelled)
 
-    def claim(
-        self,
-        connection: Connection,
-        *,
-        worker_id: str,
-        limit: int,
-        lease_ms: int,
-        only: Sequence[str] | None,
-        steal: bool,
-        known_code: Sequence[str] | None,
-        rooms: TenantRooms | None,
-        weight_max: int,
-        large: bool,
-    ) -> list[Taken]:
+    def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         """See `Dialect.claim`."""
         with self.transaction(connection):
             now = self.now(connection)
             due = statements.claimable(
-                only=only is not None, steal=steal, knows=known_code is not None, rooms=rooms is not None, large=large
+                only=wanted.only is not None,
+                steal=wanted.steal,
+                knows=wanted.known_code is not None,
+                rooms=wanted.rooms is not None,
+                large=wanted.large,
             )
-            parameters: dict[str, Any] = {"worker_id": worker_id, "now": now, "limit": limit, "weight_max": weight_max}
-            if only is not None:
-                parameters["ids"] = self.ids(only)
-            if known_code is not None:
-                parameters["known_code"] = orjson.dumps(known_code).decode()
-            if rooms is not None:
+            parameters: dict[str, Any] = {
+                "worker_id": wanted.worker_id,
+                "now": now,
+                "limit": wanted.limit,
+                "weight_max": wanted.weight_max,
+            }
+            if wanted.only is not None:
+                parameters["ids"] = self.ids(wanted.only)
+            if wanted.known_code is not None:
+                parameters["known_code"] = orjson.dumps(code_keys(wanted.known_code)).decode()
+            if wanted.rooms is not None:
                 # As pairs, not as an object: a path of SQLite's would read a tenant's name as a place.
-                parameters |= {"room": rooms.each, "rooms": orjson.dumps(list(rooms.of.items())).decode()}
+                parameters |= {"room": wanted.rooms.each, "rooms": orjson.dumps(list(wanted.rooms.of.items())).decode()}
             taken = [Taken(*row) for row in _one_list(connection, due, **parameters)]
             if taken:
                 ids = self.ids([one.instance_id for one in taken])
                 connection.execute(
-                    statements.TAKE, {"ids": ids, "worker_id": worker_id, "available_at": now + lease_ms}
+                    statements.TAKE, {"ids": ids, "worker_id": wanted.worker_id, "available_at": now + wanted.lease_ms}
                 )
         return taken
 

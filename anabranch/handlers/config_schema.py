@@ -11,23 +11,46 @@ from typing import Any
 
 from pydantic import BaseModel
 
+UI = "x-ui"
+"""The keyword with what an editor's form needs besides: see `fields.x_ui`."""
+
 TEMPLATE: Mapping[str, Any] = {"type": "string", "pattern": r"\{\{", "title": "Template"}
 
 # What describes a field rather than its values stays on the outside, where editors look for it.
-_ANNOTATIONS = ("title", "description", "default")
+_ANNOTATIONS = ("title", "description", "default", "examples", UI)
 
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "prefixItems")
 
 
-def schema_with_templates(model: type[BaseModel], *, literal: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The schema of a config before its templates are resolved; no template stands for a field named `literal`."""
+def schema_with_templates(
+    model: type[BaseModel],
+    *,
+    as_written: frozenset[str] = frozenset(),
+    without_templates: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """The schema of a config before its templates are resolved.
+
+    Fields named `as_written` hold templates where their own schema says so and nowhere else, and those
+    `without_templates` none at all, which their `x-ui` says too. `x-ui.order` is the order of the model, unless
+    a field has its own.
+    """
     schema = _without_null_defaults(model.model_json_schema(by_alias=True))
     opened = _opened_inside(schema)
     properties = schema.get("properties", {})
     opened["properties"] = {
-        name: field if name in literal else opened["properties"][name] for name, field in properties.items()
+        name: _with_ui(
+            field if name in as_written | without_templates else opened["properties"][name],
+            order=order,
+            takes_templates=name not in without_templates,
+        )
+        for order, (name, field) in enumerate(properties.items())
     }
     return opened
+
+
+def _with_ui(field: dict[str, Any], *, order: int, takes_templates: bool) -> dict[str, Any]:
+    template = {} if takes_templates else {"template": False}
+    return {**field, UI: {"order": order, **template, **field.get(UI, {})}}
 
 
 def _without_null_defaults(schema: Any) -> Any:

@@ -9,19 +9,25 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
 from anabranch.engine.handling import HandlerReturn, Helpers
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.engine.rules.graph.node_types import SideEffects
 from anabranch.errors import NonRetryable
 from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.spec import DEFAULT_TIMEOUT_MS, HandlerSpec
 
 # A type name stands in every node of it and in metrics: 64 characters, like the name of a workflow.
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+# 64 characters: the heading of a group in a palette.
+CATEGORY_CHARACTERS_MAX = 64
+
+_ICON = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 HandlerClass = TypeVar("HandlerClass", bound=type)
 
@@ -39,6 +45,10 @@ def node_type(
     config: type[BaseModel] | None = None,
     handles: Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]] = ("default",),
     timeout: int | float | str | None = DEFAULT_TIMEOUT_MS,
+    category: str = "custom",
+    icon: str | None = None,
+    description: str | None = None,
+    side_effects: SideEffects = "unknown",
 ) -> Callable[[HandlerClass], HandlerClass]:
     """Declare a class as the handler of a node type.
 
@@ -46,8 +56,10 @@ def node_type(
     event loop and must not block; a plain `def` runs in a thread.
     `config` is the pydantic model that it gets its resolved config as (None: the object as it
     is); `handles` are the exits of a node, or a function of its config; `timeout` bounds one
-    execution (None: nothing does). Raises ValueError for a declaration that makes no sense, or
-    a type that another class has already.
+    execution (None: nothing does). Editors show `category`, `icon` (the name of one of theirs; without it, initials)
+    and `description` (the first line of the class's docstring, if not given); `side_effects` says whether executing
+    it changes anything outside: "none", "external" or "unknown". Raises ValueError for a declaration that makes no
+    sense, or a type that another class has already.
     """
     if not _TYPE_NAME.fullmatch(type):
         raise ValueError(
@@ -57,6 +69,7 @@ def node_type(
         raise ValueError(f"{type!r} is built in and cannot be replaced: graphs mean the same everywhere")
     if not callable(handles):
         _check_handles(type, handles)
+    _check_description(type, category, icon, side_effects)
 
     def declare(handler: HandlerClass) -> HandlerClass:
         method = getattr(handler, "execute", None)
@@ -76,6 +89,10 @@ def node_type(
             execute=handler().execute if inspect.iscoroutinefunction(method) else _in_thread(handler().execute),
             handles=handles,
             timeout_ms=None if timeout is None else parse_duration(timeout),
+            category=category,
+            icon=icon,
+            description=_first_line(handler) if description is None else description,
+            side_effects=side_effects,
         )
         return handler
 
@@ -91,6 +108,21 @@ def _in_thread(execute: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any],
         return cast("HandlerReturn", returned)
 
     return execute_in_thread
+
+
+def _first_line(handler: type) -> str:
+    return (handler.__doc__ or "").strip().partition("\n")[0]
+
+
+def _check_description(type_name: str, category: str, icon: str | None, side_effects: str) -> None:
+    if not 1 <= len(category) <= CATEGORY_CHARACTERS_MAX or not category.isprintable():
+        raise ValueError(
+            f"node type {type_name!r}: a category is one line of 1 to {CATEGORY_CHARACTERS_MAX} characters"
+        )
+    if icon is not None and not _ICON.fullmatch(icon):
+        raise ValueError(f"node type {type_name!r}: an icon is a name such as `globe` or `file-text`")
+    if side_effects not in get_args(SideEffects):
+        raise ValueError(f"node type {type_name!r}: side_effects is one of {', '.join(get_args(SideEffects))}")
 
 
 def _check_handles(type_name: str, handles: Sequence[str]) -> None:

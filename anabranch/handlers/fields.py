@@ -1,13 +1,16 @@
-"""Kinds of fields that several configs have: lengths of time and points in time."""
+"""Kinds of fields that several configs have, and what an editor's form is told of a field."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.instants import from_iso
+from anabranch.handlers.config_schema import UI
+
+Widget: TypeAlias = Literal["code", "expression", "duration", "secret", "workflow", "query", "keyValue", "branches"]
 
 Duration = Annotated[
     int,
@@ -30,3 +33,24 @@ Instant = Annotated[
     int, BeforeValidator(_instant), WithJsonSchema({"type": "string", "description": "ISO 8601 with an offset"})
 ]
 """A point in time, read as milliseconds since the epoch."""
+
+
+def x_ui(
+    *,
+    widget: Widget | None = None,
+    group: str | None = None,
+    advanced: bool = False,
+    placeholder: str | None = None,
+    show_if: dict[str, Any] | None = None,
+    **further: Any,
+) -> dict[str, Any]:
+    """What an editor's form is told of a field: for pydantic's `json_schema_extra`.
+
+    `show_if` names other fields of the config by JSON pointer with the value, or a list of the values, that they
+    must have; null is an absent field. A field that holds something is shown in any case.
+    """
+    told = {"widget": widget, "group": group, "placeholder": placeholder, "showIf": show_if, **further}
+    return {
+        UI: {name: value for name, value in told.items() if value is not None}
+        | ({"advanced": True} if advanced else {})
+    }

@@ -8,14 +8,21 @@ let pass, and when an attempt starts, resolved and without exceptions.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from anabranch.engine.handling import HandlerReturn, Helpers
-from anabranch.engine.rules.graph.node_types import NodeType
+from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.engine.rules.graph.node_types import (
+    DynamicHandles,
+    HandleDescription,
+    NodeType,
+    NodeTypeDescription,
+    SideEffects,
+)
 from anabranch.engine.rules.templates.template import CompiledConfig, compile_config, config_problems, has_expressions
 from anabranch.errors import NonRetryable, TemplateError
 from anabranch.handlers.config_schema import schema_with_templates
@@ -71,6 +78,20 @@ class HandlerSpec:
     secrets: SecretReader | None = None
     """Where `{{secret.NAME}}` in its config is read; None: this type is not given secrets."""
     unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False
+    category: str = "custom"
+    icon: str | None = None
+    """A name of the editor's set of icons; None: it shows initials."""
+    description: str = ""
+    """One sentence for the palette."""
+    side_effects: SideEffects = "unknown"
+    """Does executing it change anything outside the run?"""
+    handle_titles: Mapping[str, str] = field(default_factory=dict)
+    """For handles whose id does not say enough."""
+    dynamic_handles: DynamicHandles | None = None
+    """What of `handles`, if that is a function, can be read off the config."""
+    body_handle: str | None = None
+    """Of a node that is the frame of a body: the handle that leads into it."""
+    docs: str | None = None
 
     def node_type(self) -> NodeType:
         """What the rules know of it."""
@@ -84,6 +105,17 @@ class HandlerSpec:
             has_error_handle=self.has_error_handle,
             default_timeout_ms=self.timeout_ms,
             unbounded=self.unbounded,
+            description=NodeTypeDescription(
+                category=self.category,
+                icon=self.icon,
+                description=self.description,
+                docs=self.docs,
+                side_effects=self.side_effects,
+                handles=self._described_handles(),
+                dynamic_handles=self.dynamic_handles,
+                handles_computed=callable(handles) and self.dynamic_handles is None,
+                container=self.body_handle,
+            ),
         )
 
     def check(self, config: Mapping[str, Any]) -> Iterator[Problem]:
@@ -108,7 +140,24 @@ class HandlerSpec:
     def _config_schema(self) -> Mapping[str, Any]:
         if self.config is None:
             return {"type": "object"}
-        return schema_with_templates(self.config, literal=self.fixed | self.unresolved | self.literal)
+        return schema_with_templates(
+            self.config, as_written=self.unresolved, without_templates=self.fixed | self.literal
+        )
+
+    def _described_handles(self) -> tuple[HandleDescription, ...]:
+        """The handles of an empty config; none but `error` where the type cannot say."""
+        try:
+            ids = list(self.handles({}) if callable(self.handles) else self.handles)
+        except Exception:  # noqa: BLE001 -- other people's code
+            ids = []
+        described = [
+            HandleDescription(each, self.handle_titles.get(each, _capitalized(each)), "body")
+            if each == self.body_handle
+            else HandleDescription(each, self.handle_titles.get(each, _capitalized(each)))
+            for each in ids
+        ]
+        error = [HandleDescription(ERROR_HANDLE, "Error", "error")] if self.has_error_handle else []
+        return (*described, *error)
 
 
 class SpecHandler:
@@ -179,6 +228,10 @@ def _written_problems(refusal: ValidationError, config: Mapping[str, Any]) -> It
 
 def _is_template(value: Any) -> bool:
     return isinstance(value, str) and _holds_template(value)
+
+
+def _capitalized(handle: str) -> str:
+    return handle[:1].upper() + handle[1:]
 
 
 def _holds_template(value: Any) -> bool:

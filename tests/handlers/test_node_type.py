@@ -112,3 +112,11 @@ def test_a_package_that_cannot_be_imported_is_logged_and_left_out(caplog: pytest
     with caplog.at_level(logging.ERROR):
         import_handlers(EntryPoint("broken", "tests.handlers.absent", "anabranch.handlers"))
     assert "broken" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "said", [{"category": ""}, {"category": "a\nb"}, {"icon": "No Icon"}, {"icon": ""}, {"side_effects": "some"}]
+)
+def test_what_editors_are_to_show_is_checked_when_the_type_is_declared(said: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"tests\.badly\.shown"):
+        node_type("tests.badly.shown", **said)

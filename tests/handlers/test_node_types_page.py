@@ -1,4 +1,4 @@
-"""What `docs/node-types.md` shows works as it stands there."""
+"""What `docs/node-types.md` shows works as it stands there, and `docs/nodes.md` has every built-in type."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from anabranch.handlers import builtin_types
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,3 +47,18 @@ def test_the_complete_example_runs(folder: Path) -> None:
 def test_the_tests_on_the_page_pass(folder: Path) -> None:
     done = run(folder, "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(folder), ".")
     assert done.returncode == 0, done.stdout
+
+
+def test_the_page_of_the_built_in_types_has_a_section_for_each_and_a_row_for_each_field() -> None:
+    page = (ROOT / "docs" / "nodes.md").read_text()
+    sections = {part.partition("\n")[0]: part for part in page.split("\n## ")[1:]}
+    types = builtin_types()
+    assert sections.keys() == set(types.names())
+    for name, section in sections.items():
+        found = types.get(name)
+        assert found is not None
+        assert found.description.docs == f"#{name.lower()}", "the anchor of its heading"
+        assert found.description.description in section
+        fields = dict(re.findall(r"^\| `(\w+)`(?: \(required\))? \| (.*) \|$", section, re.MULTILINE))
+        expected = {field: each["description"] for field, each in found.config_schema.get("properties", {}).items()}
+        assert fields == expected, name

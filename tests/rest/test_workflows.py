@@ -222,16 +222,6 @@ async def test_a_workflow_with_open_runs_is_deleted_only_by_force(served: Served
     await served.save(waiting())  # the name is free
 
 
-async def test_node_types_come_with_schema_and_handles(served: Served):
-    types = {each["name"]: each for each in (await served.ask("GET", "/v1/node-types")).json["items"]}
-    assert {"start", "end", "condition", "delay", "loop", "set", "waitForEvent", "httpRequest"} <= set(types)
-    assert types["loop"]["handles"] == ["loop", "done", "error"]
-    assert types["start"]["handles"] == ["default"]
-    assert types["delay"]["configSchema"]["type"] == "object"
-    assert '"default":null' not in json.dumps(types, separators=(",", ":"))
-    assert types["javascript"]["configSchema"]["properties"]["timeout"]["default"] == 30_000
-
-
 async def all_pages(served: Served, path: str, *, limit: int, **params: str) -> list[dict[str, Any]]:
     """Every item of a list, page by page."""
     items: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.handlers.fields import Duration
+from anabranch.handlers.fields import Duration, x_ui
 from anabranch.handlers.sandbox import CodeJob, CodeRunner
 from anabranch.handlers.sandbox.inside.wire import CODE_BYTES_MAX
 from anabranch.handlers.spec import NodeConfig, Problem
@@ -40,10 +40,22 @@ MemoryMB = Annotated[int, Field(ge=MEMORY_MB_MIN, le=MEMORY_MB_MAX)]
 class CodeConfig(NodeConfig):
     """A function body of `ctx`, and what it may use."""
 
-    code: str = Field(max_length=CODE_BYTES_MAX)
-    """Read as it is: no templates."""
-    timeout: Timeout = CODE_TIMEOUT_MS
-    """How long one execution may take; it takes the place of the node's own timeout."""
+    code: str
+    timeout: Timeout = Field(
+        CODE_TIMEOUT_MS,
+        description="How long one execution may take, 30 s if not given; it takes the place of the node's own timeout.",
+        json_schema_extra=x_ui(widget="duration", placeholder="30s", advanced=True),
+    )
+
+
+def code_field(language: str) -> Any:
+    """The field `code` of a language."""
+    return Field(
+        max_length=CODE_BYTES_MAX,
+        description="A function body that reads `ctx` and returns the node's output. No templates: braces belong to the"
+        " language.",
+        json_schema_extra=x_ui(widget="code", language=language),
+    )
 
 
 async def run_code(

@@ -9,7 +9,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.events import ELSE_HANDLE
+from anabranch.engine.rules.graph.node_types import DynamicHandles
 from anabranch.handlers.expression import expect_expression
+from anabranch.handlers.fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 # The schema says nothing of the kind, so that the problem reads EXPRESSION_EXPECTED whatever was written.
@@ -21,14 +23,20 @@ Expression = Annotated[
 class Branch(NodeConfig):
     """One way out, and when it is taken."""
 
-    id: str = Field(min_length=1, max_length=128)
-    expression: Expression
+    id: str = Field(min_length=1, max_length=128, description="The handle that the branch leaves by.")
+    expression: Expression = Field(
+        description="One `{{ … }}`, or true or false: the first branch for which it is true is taken.",
+        json_schema_extra=x_ui(widget="expression", placeholder="{{ ctx.amount > 100 }}"),
+    )
 
 
 class ConditionConfig(NodeConfig):
     """The branches, in the order in which they are asked."""
 
-    branches: list[Branch]
+    branches: list[Branch] = Field(
+        description="The ways out, asked in this order; `else` is taken where none is true.",
+        json_schema_extra=x_ui(widget="branches"),
+    )
 
 
 async def execute(config: ConditionConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
@@ -52,4 +60,10 @@ SPEC = HandlerSpec(
     handles=_handles,
     unresolved=frozenset({"branches"}),
     fixed=frozenset({"branches"}),
+    category="flow",
+    icon="split",
+    description="Takes the first branch whose expression is true.",
+    side_effects="none",
+    dynamic_handles=DynamicHandles(items="/branches", id="id", before=ELSE_HANDLE),
+    docs="#condition",
 )

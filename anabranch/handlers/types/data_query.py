@@ -9,6 +9,7 @@ from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.errors import NonRetryable
+from anabranch.handlers.fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 
@@ -30,8 +31,18 @@ class NoQueries:
 class DataQueryConfig(NodeConfig):
     """Which query, and a value for each of its parameters."""
 
-    dataQueryID: str = Field(min_length=1, description="Id or name of a saved query.")  # noqa: N815 -- its name in JSON
-    args: dict[str, Any] = Field(default_factory=dict, description="A value for each `:name` of its SQL.")
+    dataQueryID: str = Field(  # noqa: N815 -- its name in JSON
+        min_length=1,
+        title="Query",
+        description="Id or name of a saved query.",
+        json_schema_extra=x_ui(widget="query"),
+    )
+    args: dict[str, Any] = Field(
+        default_factory=dict,
+        title="Arguments",
+        description="A value for each `:name` of its SQL.",
+        json_schema_extra=x_ui(widget="keyValue"),
+    )
 
 
 def data_query_spec(runner: QueryRunner) -> HandlerSpec:
@@ -51,4 +62,9 @@ def data_query_spec(runner: QueryRunner) -> HandlerSpec:
         config=DataQueryConfig,
         execute=execute,
         fixed=frozenset({"dataQueryID"}),
+        category="data",
+        icon="database",
+        description="Runs a saved SQL query and gives its rows.",
+        side_effects="external",
+        docs="#dataquery",
     )

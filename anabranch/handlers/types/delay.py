@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.duration import ACCEPTED, DURATION_MS_MAX
 from anabranch.errors import NonRetryable
-from anabranch.handlers.fields import Duration, Instant
+from anabranch.handlers.fields import Duration, Instant, x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 
 class DelayConfig(NodeConfig):
     """How long; exactly one of the two."""
 
-    duration: Duration | None = None
-    until: Instant | None = None
+    duration: Duration | None = Field(
+        None,
+        description="How long to wait: milliseconds, or 500ms, 5s, 5m, 2h, 7d, PT5M.",
+        json_schema_extra=x_ui(widget="duration", placeholder="5m"),
+    )
+    until: Instant | None = Field(
+        None,
+        description="Until when to wait instead: ISO 8601 with an offset.",
+        json_schema_extra=x_ui(placeholder="2030-01-31T08:00:00+01:00"),
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -39,4 +47,14 @@ async def execute(config: DelayConfig, context: Mapping[str, Any], helpers: Help
     return HandlerResult({"delayedMs": delay_ms}, queue_delay=delay_ms)
 
 
-SPEC = HandlerSpec(type="delay", title="Delay", config=DelayConfig, execute=execute)
+SPEC = HandlerSpec(
+    type="delay",
+    title="Delay",
+    config=DelayConfig,
+    execute=execute,
+    category="flow",
+    icon="clock",
+    description="Waits for a length of time, or until a point in time.",
+    side_effects="none",
+    docs="#delay",
+)

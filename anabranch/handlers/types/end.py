@@ -8,26 +8,39 @@ from typing import Any
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.handlers.fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 
 class OutputParameter(NodeConfig):
     """One entry of the answer."""
 
-    name: str
-    value: Any
+    name: str = Field(description="Its name in the output.")
+    value: Any = Field(description="Its value.")
 
 
 class EndConfig(NodeConfig):
     """What to answer."""
 
     output_parameters: dict[str, Any] | list[OutputParameter] | None = Field(
-        None, alias="outputParameters", title="Output parameters"
+        None,
+        alias="outputParameters",
+        title="Output parameters",
+        description="What the run answers: names with values.",
+        json_schema_extra=x_ui(widget="keyValue"),
     )
-    name: str | None = Field(None, min_length=1)
-    """The key that the answer stands under in the run's output; without it, the entries stand there themselves."""
-    terminate: bool | None = None
-    """Complete the whole run here and now."""
+    name: str | None = Field(
+        None,
+        min_length=1,
+        description="The key that the answer stands under in the run's output; without it, the entries stand there"
+        " themselves.",
+        json_schema_extra=x_ui(advanced=True),
+    )
+    terminate: bool | None = Field(
+        None,
+        description="Complete the whole run here and now: what still goes on is skipped.",
+        json_schema_extra=x_ui(advanced=True),
+    )
 
 
 async def execute(config: EndConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
@@ -46,4 +59,9 @@ SPEC = HandlerSpec(
     handles=(),
     has_error_handle=False,
     fixed=frozenset({"name", "terminate"}),
+    category="flow",
+    icon="flag",
+    description="Collects what the run answers.",
+    side_effects="none",
+    docs="#end",
 )

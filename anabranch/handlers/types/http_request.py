@@ -12,10 +12,11 @@ from collections.abc import Mapping, Set
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlencode
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.errors import NodeFailure
+from anabranch.handlers.fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
 from anabranch.handlers.types.http_answer import body_of, excerpt, reason_of, retry_after_ms
 from anabranch.handlers.types.http_port import HttpAnswer
@@ -56,43 +57,85 @@ class HttpSender(Protocol):
 class BasicAuth(NodeConfig):
     """A user name and a password."""
 
-    type: Literal["basic"]
-    username: str
-    password: str
+    model_config = ConfigDict(title="User name and password")
+
+    type: Literal["basic"] = Field(description="`basic`: a user name and a password.")
+    username: str = Field(title="User name", description="The user name.")
+    password: str = Field(description="The password.", json_schema_extra=x_ui(widget="secret"))
 
 
 class BearerAuth(NodeConfig):
     """A token."""
 
-    type: Literal["bearer"]
-    token: str
+    model_config = ConfigDict(title="Bearer token")
+
+    type: Literal["bearer"] = Field(description="`bearer`: a token in the header Authorization.")
+    token: str = Field(description="The token.", json_schema_extra=x_ui(widget="secret"))
 
 
 class KeyAuth(NodeConfig):
     """A key in a header or in the query."""
 
-    type: Literal["header", "query"]
-    name: str = Field(min_length=1)
-    value: str
+    model_config = ConfigDict(title="Key")
+
+    type: Literal["header", "query"] = Field(description="Where the key stands: in a `header` or in the `query`.")
+    name: str = Field(min_length=1, description="The name of the header or of the query parameter.")
+    value: str = Field(description="The key.", json_schema_extra=x_ui(widget="secret"))
 
 
 class HttpRequestConfig(NodeConfig):
     """What to send, and what to take for success."""
 
-    method: Method = "GET"
-    url: str = Field(min_length=1)
-    headers: dict[str, Scalar] = Field(default_factory=dict)
-    """Null leaves a header out."""
-    query: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
-    """Added to the URL's own; a list repeats the name, null leaves it out."""
-    json_value: Any = Field(None, alias="json")
-    """The body, as JSON."""
-    body: str | None = None
-    """The body, as text."""
-    auth: BasicAuth | BearerAuth | KeyAuth | None = None
-    follow_redirects: bool = Field(True, alias="followRedirects")
-    ok_statuses: list[Annotated[int, Field(ge=100, le=599)]] | None = Field(None, alias="okStatuses")
-    """Statuses of 400 and more that are no failure."""
+    method: Method = Field("GET", description="The HTTP method.")
+    url: str = Field(
+        min_length=1,
+        title="URL",
+        description="Where the request goes: a public address, unless the operator allows others.",
+        json_schema_extra=x_ui(placeholder="https://example.org/orders/{{ ctx.input.id }}"),
+    )
+    query: dict[str, Scalar | list[Scalar]] = Field(
+        default_factory=dict,
+        description="Added to the URL's own query; a list repeats the name, null leaves it out.",
+        json_schema_extra=x_ui(widget="keyValue", group="Request"),
+    )
+    headers: dict[str, Scalar] = Field(
+        default_factory=dict,
+        description="Headers by name; null leaves one out. `Idempotency-Key` is sent by itself.",
+        json_schema_extra=x_ui(widget="keyValue", group="Request"),
+    )
+    json_value: Any = Field(
+        None,
+        alias="json",
+        title="JSON body",
+        description="The body, as JSON. Give either this or `body`.",
+        json_schema_extra=x_ui(group="Request"),
+    )
+    body: str | None = Field(
+        None,
+        title="Text body",
+        description="The body, as text.",
+        json_schema_extra=x_ui(group="Request", advanced=True),
+    )
+    auth: BasicAuth | BearerAuth | KeyAuth | None = Field(
+        None,
+        title="Authentication",
+        description="Who asks: a user name and a password, a token, or a key.",
+        json_schema_extra=x_ui(group="Authentication"),
+    )
+    follow_redirects: bool = Field(
+        True,
+        alias="followRedirects",
+        title="Follow redirects",
+        description="Go where a redirect leads; secrets go to no other origin.",
+        json_schema_extra=x_ui(group="Answer", advanced=True),
+    )
+    ok_statuses: list[Annotated[int, Field(ge=100, le=599)]] | None = Field(
+        None,
+        alias="okStatuses",
+        title="OK statuses",
+        description="Statuses of 400 and more that are no failure.",
+        json_schema_extra=x_ui(group="Answer", advanced=True),
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -128,7 +171,16 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
         )
 
     return HandlerSpec(
-        type="httpRequest", title="HTTP request", config=HttpRequestConfig, execute=execute, secrets=secrets
+        type="httpRequest",
+        title="HTTP request",
+        config=HttpRequestConfig,
+        execute=execute,
+        secrets=secrets,
+        category="network",
+        icon="globe",
+        description="Sends an HTTP request and gives its answer.",
+        side_effects="external",
+        docs="#httprequest",
     )
 
 

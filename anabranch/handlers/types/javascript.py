@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import Field
+
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.handlers.fields import x_ui
 from anabranch.handlers.sandbox import CodeRunner
 from anabranch.handlers.spec import HandlerSpec
-from anabranch.handlers.types.code_node import CODE_FIELDS, CodeConfig, MemoryMB, code_problems, run_code
+from anabranch.handlers.types.code_node import CODE_FIELDS, CodeConfig, MemoryMB, code_field, code_problems, run_code
 
 MEMORY_MB = 64
 
@@ -16,10 +19,19 @@ MEMORY_MB = 64
 class JavascriptConfig(CodeConfig):
     """`return` and `await` work; `console` writes to the log."""
 
-    memoryLimitMB: MemoryMB = MEMORY_MB  # noqa: N815 -- as it is written in workflows
-    """The heap of the engine."""
-    allowFetch: bool = False  # noqa: N815
-    """Gives the code `fetch`, past the guard that httpRequest goes past too."""
+    code: str = code_field("javascript")
+    memoryLimitMB: MemoryMB = Field(  # noqa: N815 -- as it is written in workflows
+        MEMORY_MB,
+        title="Memory limit (MB)",
+        description="The heap of the engine.",
+        json_schema_extra=x_ui(advanced=True),
+    )
+    allowFetch: bool = Field(  # noqa: N815
+        False,
+        title="Allow fetch",
+        description="Give the code `fetch`, to the public addresses that HTTP requests may reach, too.",
+        json_schema_extra=x_ui(advanced=True),
+    )
 
 
 def javascript_spec(sandbox: CodeRunner) -> HandlerSpec:
@@ -43,5 +55,10 @@ def javascript_spec(sandbox: CodeRunner) -> HandlerSpec:
         execute=execute,
         literal=CODE_FIELDS,
         inspect=lambda config: code_problems(sandbox, "javascript", config),
+        category="code",
+        icon="braces",
+        description="Runs a JavaScript function body of `ctx` in a sealed process.",
+        side_effects="unknown",
+        docs="#javascript",
         timeout_ms=None,  # the sandbox keeps the time of the code
     )

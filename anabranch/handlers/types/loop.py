@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.loop_config import ITERATIONS_MAX_FOR_EACH, is_while
 from anabranch.errors import NonRetryable
 from anabranch.handlers.expression import expect_expression
+from anabranch.handlers.fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 # 10,000 iterations open at once is what one instance's memory is dimensioned for.
@@ -27,14 +29,58 @@ Condition = Annotated[
 class LoopConfig(NodeConfig):
     """Over what, or how long, and how."""
 
-    source: Any = None
-    condition: Condition = Field(None, alias="while", title="While")
-    mode: Literal["forEach", "while"] | None = None
-    """Inferred from `while` when it is left out."""
-    concurrency: int | None = Field(None, ge=1, le=CONCURRENCY_MAX)
-    on_item_error: Literal["fail", "collect", "skip"] | None = Field(None, alias="onItemError", title="On item error")
-    iterations_max: int | None = Field(None, alias="maxIterations", title="Max iterations", ge=1, le=ITERATIONS_MAX)
-    yields: str | None = Field(None, alias="yield")
+    mode: Literal["forEach", "while"] | None = Field(
+        None,
+        description="`forEach` repeats for each item of a list, `while` as long as a condition holds. Inferred from"
+        " `while` when it is left out.",
+    )
+    source: Any = Field(
+        None,
+        description="The list to go through.",
+        json_schema_extra=x_ui(
+            widget="expression", placeholder="{{ ctx.orders }}", show_if={"/mode": [None, "forEach"]}
+        ),
+    )
+    condition: Condition = Field(
+        None,
+        alias="while",
+        title="While",
+        description="One `{{ … }}`, evaluated before each iteration; `ctx.index` and `ctx.results` are known in it.",
+        json_schema_extra=x_ui(widget="expression", placeholder="{{ ctx.index < 10 }}", show_if={"/mode": "while"}),
+    )
+    concurrency: int | None = Field(
+        None,
+        ge=1,
+        le=CONCURRENCY_MAX,
+        description="How many iterations may be under way at once; 1 if not given.",
+        json_schema_extra=x_ui(placeholder="1", show_if={"/mode": [None, "forEach"]}),
+    )
+    on_item_error: Literal["fail", "collect", "skip"] | None = Field(
+        None,
+        alias="onItemError",
+        title="On item error",
+        description="What a failed iteration does: `fail` the loop (the default), put its error in the list"
+        " (`collect`), or leave it out (`skip`).",
+        json_schema_extra=x_ui(placeholder="fail"),
+    )
+    iterations_max: int | None = Field(
+        None,
+        alias="maxIterations",
+        title="Max iterations",
+        ge=1,
+        le=ITERATIONS_MAX,
+        description="The loop fails when it would need more: 100,000 for each item, 1,000 while a condition holds,"
+        " unless another number is given.",
+        json_schema_extra=x_ui(advanced=True),
+    )
+    yields: str | None = Field(
+        None,
+        alias="yield",
+        title="Yield",
+        description="What an iteration adds to the list of results, in its final context; without it, the output of its"
+        " last node.",
+        json_schema_extra=x_ui(widget="expression", placeholder="{{ ctx.checked }}", advanced=True),
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -64,7 +110,14 @@ SPEC = HandlerSpec(
     title="Loop",
     config=LoopConfig,
     execute=execute,
-    handles=("loop", "done"),
+    handles=(LOOP_HANDLE, DONE_HANDLE),
     unresolved=frozenset({"while", "yield"}),
     fixed=frozenset({"mode", "concurrency", "onItemError", "maxIterations"}),
+    category="flow",
+    icon="repeat",
+    description="Runs its body for each item of a list, or while a condition holds.",
+    side_effects="none",
+    handle_titles={LOOP_HANDLE: "Body"},
+    body_handle=LOOP_HANDLE,
+    docs="#loop",
 )

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import Field
+
 from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.handlers.fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 
 class SetConfig(NodeConfig):
     """The object to make."""
 
-    values: dict[str, Any]
+    values: dict[str, Any] = Field(
+        description="Names with values; the node's output is an object of them.",
+        json_schema_extra=x_ui(widget="keyValue"),
+    )
 
 
 async def execute(config: SetConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
@@ -20,4 +26,14 @@ async def execute(config: SetConfig, context: Mapping[str, Any], helpers: Helper
     return HandlerResult(config.values)
 
 
-SPEC = HandlerSpec(type="set", title="Set values", config=SetConfig, execute=execute)
+SPEC = HandlerSpec(
+    type="set",
+    title="Set values",
+    config=SetConfig,
+    execute=execute,
+    category="data",
+    icon="pencil",
+    description="Makes an object of values and expressions.",
+    side_effects="none",
+    docs="#set",
+)

@@ -18,4 +18,15 @@ async def execute(config: StartConfig, context: Mapping[str, Any], helpers: Help
     return HandlerResult({"started": True, "inputReceived": context.get("input")})
 
 
-SPEC = HandlerSpec(type="start", title="Start", config=StartConfig, execute=execute, has_error_handle=False)
+SPEC = HandlerSpec(
+    type="start",
+    title="Start",
+    config=StartConfig,
+    execute=execute,
+    has_error_handle=False,
+    category="flow",
+    icon="play",
+    description="Where a run begins.",
+    side_effects="none",
+    docs="#start",
+)

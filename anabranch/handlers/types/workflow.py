@@ -10,6 +10,7 @@ from pydantic import Field
 from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.stimuli import AwaitsChild
 from anabranch.engine.rules.waits.child_ids import WORKFLOW_TYPE
+from anabranch.handlers.fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 # 64 characters, as a name may have; ids are shorter.
@@ -31,13 +32,24 @@ class Children(Protocol):
 class WorkflowConfig(NodeConfig):
     """What to start."""
 
-    workflow: str = Field(min_length=1, max_length=WORKFLOW_CHARACTERS_MAX)
-    """Its id or name, in the tenant of the run."""
-    input: Any = Field(default_factory=dict)
-    version: int | None = Field(default=None, ge=1)
-    """Without it the newest at the time of the start; either is pinned then."""
-    wait: bool = True
-    """False: the node completes with the child's id, and the two have no more to do with each other."""
+    workflow: str = Field(
+        min_length=1,
+        max_length=WORKFLOW_CHARACTERS_MAX,
+        description="Its name or id.",
+        json_schema_extra=x_ui(widget="workflow"),
+    )
+    input: Any = Field(default_factory=dict, description="What the other run gets as its input.")
+    version: int | None = Field(
+        default=None,
+        ge=1,
+        description="Without it, the newest at the time of the start.",
+        json_schema_extra=x_ui(advanced=True),
+    )
+    wait: bool = Field(
+        default=True,
+        description="Wait for its end, and go on with its output. Otherwise the node completes with its id, and the two"
+        " have no more to do with each other.",
+    )
 
 
 def workflow_spec(children: Children) -> HandlerSpec:
@@ -58,5 +70,10 @@ def workflow_spec(children: Children) -> HandlerSpec:
         title="Workflow",
         config=WorkflowConfig,
         execute=execute,
+        category="flow",
+        icon="workflow",
+        description="Starts another workflow and waits for its output.",
+        side_effects="external",
+        docs="#workflow",
         unbounded=lambda config: config.get("wait") is not False,  # what is started may wait for ever
     )

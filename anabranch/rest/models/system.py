@@ -11,20 +11,48 @@ from anabranch.rest.models.base import Answer
 from anabranch.service.access import Role
 
 
+class Handle(Answer):
+    """A handle of a node type."""
+
+    id: str
+    title: str
+    kind: Literal["body", "error"] | None = Field(
+        None, description="Absent: an ordinary exit. `body` leads into the body that the node is the frame of."
+    )
+
+
+class DynamicHandles(Answer):
+    """Handles that a node's config lists."""
+
+    items: str = Field(description="JSON pointer of the list, inside the config.")
+    id: str = Field(description="The field of an item that is the handle's id.")
+    before: str = Field(description="The handle that they stand before.")
+
+
 class NodeTypeSummary(Answer):
-    """A node type."""
+    """A node type, with all that an editor needs to draw it and its form."""
 
     name: str
     title: str
-    configSchema: dict[str, Any]
-    handles: list[str]
+    category: str = Field(description="The group of the palette that it belongs to.")
+    icon: str | None = Field(description="The name of an icon; null: show initials.")
+    description: str
+    docs: str | None = Field(description="The section of docs/nodes.md.")
+    handles: list[Handle] = Field(description="Those of an empty config.")
+    dynamicHandles: DynamicHandles | None
+    handlesComputed: bool = Field(description="A function gives the handles of a config: POST /v1/validate tells them.")
+    configSchema: dict[str, Any] = Field(description="JSON Schema; `x-ui` says what a form needs besides.")
+    sideEffects: Literal["none", "external", "unknown"]
+    defaultTimeout: str | None
+    container: str | None = Field(description="The handle that leads into the body which the node is the frame of.")
 
 
 class NodeTypeList(Answer):
-    """All node types."""
+    """All node types, and the fields that every node has."""
 
     items: list[NodeTypeSummary]
     nextCursor: None
+    nodeFields: dict[str, Any] = Field(description="JSON Schema of a node's own fields.")
 
 
 class Alive(Answer):

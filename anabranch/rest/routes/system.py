@@ -9,6 +9,7 @@ from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
 from anabranch.service.access import Role
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 from anabranch.service.data_view import audit_row_as_json
+from anabranch.service.definitions.node_type_view import node_types_as_json
 
 
 async def alive(call: Call) -> Reply:
@@ -23,20 +24,8 @@ async def ready(call: Call) -> Reply:
 
 
 async def list_node_types(call: Call) -> Reply:
-    """Every node type that is installed here."""
-    types = [
-        found for name in call.services.node_types.names() if (found := call.services.node_types.get(name)) is not None
-    ]
-    items = [
-        {
-            "name": each.type,
-            "title": each.title,
-            "configSchema": dict(each.config_schema),
-            "handles": [*each.handles({}), *(["error"] if each.has_error_handle else [])],
-        }
-        for each in types
-    ]
-    return Reply({"items": items, "nextCursor": None})
+    """Every node type that is installed here, with its form, and the fields that every node has."""
+    return Reply(node_types_as_json(call.services.node_types))
 
 
 async def get_me(call: Call) -> Reply:

@@ -4,7 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
+
+SideEffects: TypeAlias = Literal["none", "external", "unknown"]
+HandleKind: TypeAlias = Literal["normal", "body", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicHandles:
+    """Handles that a config lists: one for each item at `items`, with the id that the item has under `id`."""
+
+    items: str
+    """JSON pointer inside the config."""
+    id: str
+    before: str
+    """The fixed handle that they stand before."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandleDescription:
+    """A handle as an editor shows it."""
+
+    id: str
+    title: str
+    kind: HandleKind = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTypeDescription:
+    """What an editor shows of a node type, beside its config. The rules read none of it."""
+
+    category: str = "custom"
+    icon: str | None = None
+    """A name of the editor's set of icons; None: it shows initials."""
+    description: str = ""
+    docs: str | None = None
+    """The section of docs/nodes.md."""
+    side_effects: SideEffects = "unknown"
+    handles: tuple[HandleDescription, ...] = ()
+    """Those of an empty config, `error` included."""
+    dynamic_handles: DynamicHandles | None = None
+    handles_computed: bool = False
+    """A function of the config gives the handles: the validator tells them."""
+    container: str | None = None
+    """The handle that leads into the body which the node is the frame of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +66,7 @@ class NodeType:
     default_timeout_ms: int | None = 30_000
     unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False
     """True if a node with this config may wait for ever (a wait without timeout)."""
+    description: NodeTypeDescription = NodeTypeDescription()
 
 
 class NodeTypes(Protocol):

@@ -1,0 +1,182 @@
+"""How node types look from outside: what an editor needs to draw a node and its form without knowing the type.
+
+Pure. Called by the route of node types. What a type says of itself is in its `NodeType`; the fields that every
+node has beside its config are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.engine.rules.graph.document import (
+    ERROR_HANDLINGS,
+    JOIN_MODES,
+    NODE_ID_LENGTH_MAX,
+    VARIABLE_LENGTH_MAX,
+)
+from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes
+
+_DURATION = {"type": ["string", "number"]}
+
+_BACKOFF = {
+    "type": "object",
+    "title": "Backoff",
+    "description": "How long to wait between two tries.",
+    "additionalProperties": False,
+    "properties": {
+        "kind": {
+            "enum": ["fixed", "linear", "exp"],
+            "title": "Kind",
+            "description": "Always the same, longer by `base` each time, or twice as long each time.",
+            "default": "exp",
+        },
+        "base": {
+            **_DURATION,
+            "title": "Base",
+            "description": "The first wait.",
+            "default": "1s",
+            "x-ui": {"widget": "duration"},
+        },
+        "max": {
+            **_DURATION,
+            "title": "Longest",
+            "description": "No wait is longer.",
+            "default": "60s",
+            "x-ui": {"widget": "duration"},
+        },
+        "jitter": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "title": "Jitter",
+            "description": "The share of each wait that is left to chance.",
+            "default": 0,
+        },
+    },
+}
+
+NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["id", "type"],
+    "properties": {
+        "id": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": NODE_ID_LENGTH_MAX,
+            "pattern": "^[^/\\[\\]#@\\u0000-\\u001f\\u007f-\\u009f]+$",
+            "title": "Id",
+            "description": "What edges and logs call the node.",
+            "x-ui": {"group": "Node", "order": 1, "advanced": True, "template": False},
+        },
+        "type": {
+            "type": "string",
+            "title": "Type",
+            "description": "The node type.",
+            "x-ui": {"group": "Node", "order": 2, "advanced": True, "template": False},
+        },
+        "name": {
+            "type": ["string", "null"],
+            "title": "Name",
+            "description": "What people read on the node; its id if there is none.",
+            "x-ui": {"group": "Node", "order": 0, "template": False},
+        },
+        "config": {
+            "type": ["object", "null"],
+            "title": "Config",
+            "description": "The settings of the node's type.",
+            "x-ui": {"group": "Node", "order": 3, "template": False},
+        },
+        "outputVariable": {
+            "type": ["string", "null"],
+            "maxLength": VARIABLE_LENGTH_MAX,
+            "pattern": "^(?!\\d)\\w+$",
+            "title": "Output variable",
+            "description": "The name in `ctx` that the node's output is written to.",
+            "x-ui": {"group": "Output", "order": 4, "placeholder": "orders", "template": False},
+        },
+        "joinMode": {
+            "enum": [*JOIN_MODES, None],
+            "title": "Join mode",
+            "description": "With several incoming edges: wait for `all` of them, or go on with the first (`any`).",
+            "default": "all",
+            "x-ui": {"group": "Flow", "order": 5, "template": False},
+        },
+        "errorHandling": {
+            "enum": [*ERROR_HANDLINGS, None],
+            "title": "Error handling",
+            "description": f"When the node fails: `continue` by its `{ERROR_HANDLE}` edge (without one the run fails),"
+            " `ignore` the failure, or fail the whole run whatever is around it.",
+            "default": "continue",
+            "x-ui": {"group": "Errors", "order": 6, "template": False},
+        },
+        "retry": {
+            "type": ["object", "null"],
+            "title": "Retry",
+            "description": "How often a failed execution is tried again, and when.",
+            "additionalProperties": False,
+            "properties": {
+                "maxAttempts": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "title": "Attempts",
+                    "description": "How many executions there are at most; 1: no retry.",
+                    "default": 3,
+                },
+                "backoff": _BACKOFF,
+            },
+            "x-ui": {"group": "Errors", "order": 7, "advanced": True, "template": False},
+        },
+        "timeout": {
+            "type": ["string", "number", "null"],
+            "title": "Timeout",
+            "description": "How long one execution may take; the type's own default if there is none.",
+            "x-ui": {"group": "Errors", "order": 8, "widget": "duration", "placeholder": "30s", "template": False},
+        },
+        "position": {
+            "type": ["object", "null"],
+            "title": "Position",
+            "description": "Where the node stands on the canvas.",
+            "properties": {"x": {"type": "number"}, "y": {"type": "number"}},
+            "x-ui": {"group": "Node", "order": 9, "advanced": True, "template": False},
+        },
+    },
+}
+"""JSON Schema of a node's own fields: those of every type."""
+
+
+def node_types_as_json(node_types: NodeTypes) -> dict[str, Any]:
+    """Every node type, by name, and the fields that all nodes have."""
+    types = [found for name in node_types.names() if (found := node_types.get(name)) is not None]
+    return {"items": [_as_json(each) for each in types], "nextCursor": None, "nodeFields": NODE_FIELDS_SCHEMA}
+
+
+def _as_json(node_type: NodeType) -> dict[str, Any]:
+    described = node_type.description
+    dynamic = described.dynamic_handles
+    timeout_ms = node_type.default_timeout_ms
+    return {
+        "name": node_type.type,
+        "title": node_type.title,
+        "category": described.category,
+        "icon": described.icon,
+        "description": described.description,
+        "docs": described.docs,
+        "handles": [
+            {"id": each.id, "title": each.title, **({} if each.kind == "normal" else {"kind": each.kind})}
+            for each in described.handles
+        ],
+        "dynamicHandles": None
+        if dynamic is None
+        else {"items": dynamic.items, "id": dynamic.id, "before": dynamic.before},
+        "handlesComputed": described.handles_computed,
+        "configSchema": dict(node_type.config_schema),
+        "sideEffects": described.side_effects,
+        "defaultTimeout": None if timeout_ms is None else _duration(timeout_ms),
+        "container": described.container,
+    }
+
+
+def _duration(milliseconds: int) -> str:
+    return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -33,6 +34,7 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.dialect import SqliteDialect
 from anabranch.engine.telemetry import Telemetry, unsurrounded
 from anabranch.errors import SettingsError
+from anabranch.grace import Grace
 from anabranch.handlers import Services
 from anabranch.handlers.registry import Registry as NodeTypes
 from anabranch.handlers.registry import load_types
@@ -80,6 +82,9 @@ SWITCH_INTERVAL_S = 0.001
 # 500 ms for the database to finish what nobody waits for any more; what takes longer is left behind.
 CLOSING_S = 0.5
 
+# 1 s for the last spans: what a collector does not take by then is lost.
+EXPORT_S = 1.0
+
 
 def tune_interpreter() -> None:
     """Set collector and threads for a process that holds many runs. For the whole process: composition roots only."""
@@ -110,14 +115,14 @@ class App:
 
     @asynccontextmanager
     async def opened(
-        self, *, works: bool, only: Sequence[str] | None = None, grace_s: float = 0.0
+        self, *, works: bool, only: Sequence[str] | None = None
     ) -> AsyncIterator[tuple[Engine, WorkflowService]]:
         """The engine and the façade, on an open database with the current schema.
 
         `works` runs nodes here (an empty `only` adopts nothing until told what); otherwise starts,
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
-        async with self.open_services(works=works, only=only, grace_s=grace_s) as services:
+        async with self.open_services(works=works, only=only) as services:
             yield services.engine, services.workflows
 
     @asynccontextmanager
@@ -126,7 +131,7 @@ class App:
         *,
         works: bool,
         only: Sequence[str] | None = None,
-        grace_s: float = 0.0,
+        grace: Grace | None = None,
         makes_key: bool = False,
         code: Registry = DECLARED,
         counts: bool = True,
@@ -136,16 +141,17 @@ class App:
         With `makes_key` a key for secrets is made where that may be: in the embedded database's directory.
         `code` are the coded workflows that are run here, if it works: all that imported modules have
         declared, unless others are named. Without `counts` its meters stay at nothing: for processes
-        that nobody asks for their metrics.
+        that nobody asks for their metrics. Everything together ends within the `grace`, by default that of a command.
         """
         tune_interpreter()
+        grace = grace or Grace.of_command()
         settings = self.settings
         children, signals = ChildRuns(), StepSignals()
         async with (
-            self._opened_spans() as spans,
-            self._opened_store() as store,
-            self._opened_rooms(store, children, makes_key=makes_key) as rooms,
-            self._opened_access(store) as access,
+            self._opened_spans(grace) as spans,
+            self._opened_store(grace) as store,
+            self._opened_rooms(store, children, grace, makes_key=makes_key) as rooms,
+            self._opened_access(store, grace) as access,
         ):
             node_types = load_types(rooms.services)
             current = None if spans is None else CurrentAttempts(spans)
@@ -196,9 +202,10 @@ class App:
                         metrics_key=None if settings.metrics_key is None else settings.metrics_key.get_secret_value(),
                     )
             finally:
+                grace.begin()
                 await waits.stop()
-                await engine.stop(grace_s=grace_s)
-                await feed.stop()
+                await engine.stop(grace_s=grace.executions_left_s(), within_s=grace.engine_left_s())
+                await feed.stop(patience_s=grace.closing_s(CLOSING_S))
                 runner.stop()
 
     async def probe_sandbox(self) -> Mapping[str, str]:
@@ -215,7 +222,7 @@ class App:
 
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
         """
-        async with self._opened_store() as store:
+        async with self._opened_store(Grace.of_command()) as store:
             yield self._safe(store, makes_key=makes_key)
 
     @asynccontextmanager
@@ -225,10 +232,11 @@ class App:
         With `makes_key` a key for URLs with passwords is made where that may be.
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
         """
-        async with self._opened_store() as store:
+        grace = Grace.of_command()
+        async with self._opened_store(grace) as store:
             guard = Guard(AllowList.parse(self.settings.egress_allow))
             try:
-                async with self._opened_data(store, guard, makes_key=makes_key) as data:
+                async with self._opened_data(store, guard, grace, makes_key=makes_key) as data:
                     yield data
             finally:
                 guard.close()
@@ -236,19 +244,20 @@ class App:
     @asynccontextmanager
     async def opened_access(self) -> AsyncIterator[AccessService]:
         """The API keys alone, for who makes and revokes them. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._opened_store() as store, self._opened_access(store) as access:
+        grace = Grace.of_command()
+        async with self._opened_store(grace) as store, self._opened_access(store, grace) as access:
             yield access
 
     @asynccontextmanager
     async def opened_audit(self) -> AsyncIterator[AuditLog]:
         """The audit trail alone, for who reads it. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._opened_store() as store:
+        async with self._opened_store(Grace.of_command()) as store:
             yield AuditLog(AuditTable(store))
 
     @asynccontextmanager
     async def opened_purge(self) -> AsyncIterator[Purge]:
         """What removes ended runs at once, for who keeps the database. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._opened_store() as store:
+        async with self._opened_store(Grace.of_command()) as store:
             yield Purge(store)
 
     def _engine(
@@ -289,7 +298,7 @@ class App:
         return engine
 
     @asynccontextmanager
-    async def _opened_spans(self) -> AsyncIterator[SpanSink | None]:
+    async def _opened_spans(self, grace: Grace) -> AsyncIterator[SpanSink | None]:
         """Where spans go, if somebody wants them; what is left when all is over is exported. Raises SettingsError."""
         endpoint = self.settings.spans_endpoint
         if endpoint is None:
@@ -306,10 +315,10 @@ class App:
         try:
             yield sink
         finally:
-            await sink.stop()
+            await sink.stop(patience_s=grace.closing_s(EXPORT_S))
 
     @asynccontextmanager
-    async def _opened_store(self) -> AsyncIterator[SqlStore]:
+    async def _opened_store(self, grace: Grace) -> AsyncIterator[SqlStore]:
         settings = self.settings
         wait_s = settings.database_wait_ms / 1000
         await asyncio.to_thread(
@@ -325,11 +334,11 @@ class App:
         try:
             yield store
         finally:
-            await store.stop(patience_s=CLOSING_S)
+            await store.stop(patience_s=grace.closing_s(CLOSING_S))
 
     @asynccontextmanager
     async def _opened_rooms(
-        self, store: SqlStore, children: ChildRuns, *, makes_key: bool
+        self, store: SqlStore, children: ChildRuns, grace: Grace, *, makes_key: bool
     ) -> AsyncIterator[_Components]:
         """What the node types and the APIs need of the rest of the process; closed when their engine has stopped."""
         guard = Guard(AllowList.parse(self.settings.egress_allow))
@@ -337,7 +346,7 @@ class App:
         sandbox = Sandbox(fetcher=client, unsafe=self.settings.sandbox_unsafe)
         safe = self._safe(store, makes_key=makes_key)
         try:
-            async with self._opened_data(store, guard, makes_key=makes_key) as data:
+            async with self._opened_data(store, guard, grace, makes_key=makes_key) as data:
                 services = Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries, children=children)
                 yield _Components(services, data, safe, sandbox)
         finally:
@@ -345,13 +354,13 @@ class App:
             guard.close()
 
     @asynccontextmanager
-    async def _opened_access(self, store: SqlStore) -> AsyncIterator[AccessService]:
+    async def _opened_access(self, store: SqlStore, grace: Grace) -> AsyncIterator[AccessService]:
         access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
         try:
             yield access
         finally:
             with suppress(TimeoutError):  # which key was last used, and who was turned away, is worth no longer wait
-                async with asyncio.timeout(CLOSING_S):
+                async with asyncio.timeout(grace.closing_s(CLOSING_S)):
                     await access.stop()
 
     @asynccontextmanager
@@ -382,7 +391,9 @@ class App:
             await publisher.stop()
 
     @asynccontextmanager
-    async def _opened_data(self, store: SqlStore, guard: Guard, *, makes_key: bool) -> AsyncIterator[DataService]:
+    async def _opened_data(
+        self, store: SqlStore, guard: Guard, grace: Grace, *, makes_key: bool
+    ) -> AsyncIterator[DataService]:
         places = Places(
             data_directories=[Path(directory) for directory in self.settings.data_directories],
             socket_directories=[entry for entry in self.settings.egress_allow if entry.startswith("/")],
@@ -396,8 +407,8 @@ class App:
         try:
             yield DataService(saved=saved, urls=urls, queries=queries, places=places)
         finally:
-            await queries.stop()
-            await saved.close_lanes(patience_s=CLOSING_S)
+            await queries.stop(patience_s=grace.closing_s(math.inf))
+            await saved.close_lanes(patience_s=grace.closing_s(CLOSING_S))
 
     def _safe(self, store: SqlStore, *, makes_key: bool) -> SecretStore:
         return SecretStore(SecretTable(store), self._box_finder(makes_key=makes_key))

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from anabranch.app import build
 from anabranch.durable.definition import DECLARED, Registry, Workflow
+from anabranch.grace import Grace
 from anabranch.service import AppServices
 from anabranch.settings import Settings
 
@@ -40,7 +41,7 @@ class Worker:
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
         """
         settings = Settings.load(database_url=self._url, **self._chosen)
-        opening = build(settings).open_services(works=True, code=self._code, grace_s=settings.grace_ms / 1000)
+        opening = build(settings).open_services(works=True, code=self._code, grace=Grace(settings.grace_ms / 1000))
         self.services = await self._opened.enter_async_context(opening)
         return self
 

@@ -38,15 +38,14 @@ from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
 from anabranch.engine.threads import HandlerThreads
 from anabranch.errors import StoreUnavailable
+from anabranch.grace import COMMAND_S
 
 logger = logging.getLogger("anabranch.engine")
 
-# 10 s for what follows the executions, where nobody says how long it may take: the last commits and the handover take
-# milliseconds, and whoever waits longer waits for a database that does not answer.
-ENDING_S = 10.0
-
-# 300 ms for each part at least, also when its time is up: on a healthy database that is enough.
-PART_S_MIN = 0.3
+# Half of what is left at most for handlers that do not end, and again for the last commits: neither must cost the
+# handover its time. That has most of the rest; hints to others have what it leaves.
+PART_SHARE = 0.5
+HANDOVER_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,29 +215,28 @@ class Engine:
     async def stop(self, *, grace_s: float = 0.0, within_s: float | None = None) -> None:
         """Return when all is done and handed over; what executes has `grace_s` to end. Twice is harmless.
 
-        Everything together takes about `within_s` at most (default: the grace and `ENDING_S`), whatever
-        the database does: what is not written by then is known to the log, and leases lapse.
+        Everything together takes `within_s` at most (default: the grace and `COMMAND_S`), whatever the
+        database does: what is not written by then is known to the log, and leases lapse.
         """
         if self._stopped:
             return
         self._stopped = True
         loop = asyncio.get_running_loop()
-        end_at = loop.time() + (grace_s + ENDING_S if within_s is None else within_s)
+        end_at = loop.time() + (grace_s + COMMAND_S if within_s is None else within_s)
         await self._claim.stop()
         await self.housekeeping.stop()
         await self.recovery.stop()
         self._tasks.close()
         if grace_s > 0:
             await self._handover.finish(grace_s)
-        # Half of what is left at most: a deaf handler must not cost the last commits and the handover their time.
-        await self._tasks.stop(patience_s=max(PART_S_MIN, (end_at - loop.time()) / 2))
+        await self._tasks.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))
         await self._foreign_look.stop()
         await self._foreign.stop()
-        await _ended(self.orchestrator.stop(), end_at, "what was being committed is not known to be written")
+        await _ended(self.orchestrator.stop(), end_at, PART_SHARE, "what was being committed may not be written")
         await self._leases.stop()
         self.loop_watch.stop()
-        await _ended(self._hand_over(), end_at, "leases could not be handed over, they lapse by themselves")
-        await _ended(self.hints.stop(), end_at, "some hints to other processes were not sent")
+        await _ended(self._hand_over(), end_at, HANDOVER_SHARE, "leases are not handed over, they lapse by themselves")
+        await _ended(self.hints.stop(), end_at, 1.0, "some hints to other processes were not sent")
 
     async def _hand_over(self) -> None:
         try:
@@ -251,10 +249,10 @@ class Engine:
             self._foreign_look.give()
 
 
-async def _ended(part: Awaitable[None], end_at: float, otherwise: str) -> None:
-    """Wait for a part of stopping until that time of the loop, and a moment at least; else say what that means."""
+async def _ended(part: Awaitable[None], end_at: float, share: float, otherwise: str) -> None:
+    """Wait for a part of stopping, for that share of what is left until `end_at`; else say what that means."""
     try:
-        async with asyncio.timeout_at(max(end_at, asyncio.get_running_loop().time() + PART_S_MIN)):
+        async with asyncio.timeout(max(0.0, share * (end_at - asyncio.get_running_loop().time()))):
             await part
     except TimeoutError:
         logger.warning("the database did not answer in time while this process stopped: %s", otherwise)

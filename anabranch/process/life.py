@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp import web
 
 from anabranch.app import App
+from anabranch.grace import Grace
 from anabranch.process.acceptor import accepting
 from anabranch.process.descriptors import connections_max, raise_limit
 from anabranch.process.listening import is_loopback
@@ -28,24 +29,13 @@ from anabranch.rest.allowed_hosts import LOOPBACK_HOSTS
 from anabranch.service import AppServices, Readiness
 from anabranch.sockets import attach as attach_sockets
 
-# A quarter of the grace, 3 s at most, is kept for what comes after the executions: stopping those
-# that did not end, the last commits, the handover, answers under way. So the process is gone within its grace.
-HANDOVER_SHARE = 0.25
-HANDOVER_S_MAX = 3.0
-
 # Where a balancer asks /readyz, the port stays open for 1 s at least and until it was told, 5 s at
 # most: a closed port would lose the requests that it sends in that time. Where nobody asks, nobody waits.
 TOLD_S_MIN = 1.0
 TOLD_S_MAX = 5.0
 
-# What is left of the grace when the engine has to be done, as a share of that part: then requests under way are
-# ended and connections closed.
-CLOSING_SHARE = 0.4
-
-# 2 s after its grace a process ends whatever it waits for: whoever told it to end kills it about then.
-OVERTIME_S = 2.0
-
-# 0.5 s for threads: everything is handed over by then, and nobody waits for what they return.
+# 0.5 s for threads, of what is left of the grace: everything is handed over by then, and nobody waits for what they
+# return.
 THREADS_S_MAX = 0.5
 
 
@@ -115,32 +105,29 @@ async def live(
     `ready` is awaited once both are so. Raises StoreUnavailable, SchemaMismatch; CancelledError for a
     signal before it is ready.
     """
-    grace_s = app.settings.grace_ms / 1000
-    handover_s = min(HANDOVER_SHARE * grace_s, HANDOVER_S_MAX)
-    signals = StopSignals(end_within_s=grace_s + OVERTIME_S)
+    grace = Grace(app.settings.grace_ms / 1000)
+    signals = StopSignals(grace)
     descriptors = raise_limit()
-    closing_s = CLOSING_SHARE * handover_s
     with signals.heard():
         async with (
-            app.open_services(works=works, makes_key=makes_key, counts=listener is not None) as services,
-            _answering(app, services, listener, apis or all_apis, descriptors=descriptors, patience_s=closing_s),
+            app.open_services(works=works, makes_key=makes_key, counts=listener is not None, grace=grace) as services,
+            _answering(app, services, listener, apis or all_apis, descriptors=descriptors, grace=grace),
         ):
             await ready(services)
             signals.started()
             await signals.asked.wait()
-            end_at = time.monotonic() + grace_s
             services.readiness.stop_intake()
-            stopping = services.engine.stop(grace_s=grace_s - handover_s, within_s=grace_s - closing_s)
-            await asyncio.gather(stopping, _tell(services.readiness))
+            stopping = services.engine.stop(grace_s=grace.executions_left_s(), within_s=grace.engine_left_s())
+            await asyncio.gather(stopping, _tell(services.readiness, grace))
             # All is handed over that can be. Connections to a database that does not answer are left as they are.
-            _end_within(max(end_at - time.monotonic(), THREADS_S_MAX))
+            signals.ended_in_order()
 
 
 @asynccontextmanager
 async def _answering(
-    app: App, services: AppServices, listener: socket.socket | None, apis: Doors, *, descriptors: int, patience_s: float
+    app: App, services: AppServices, listener: socket.socket | None, apis: Doors, *, descriptors: int, grace: Grace
 ) -> AsyncIterator[None]:
-    """HTTP is answered within, if there is a listener; requests under way at the end have `patience_s`."""
+    """HTTP is answered within, if there is a listener; requests under way at the end have half of the closing time."""
     if listener is None:
         yield
         return
@@ -150,17 +137,17 @@ async def _answering(
     places = connections_max(
         limit=descriptors, concurrency=app.settings.concurrency, wanted=app.settings.connections_max
     )
-    async with accepting(apis(services, allowed_hosts), listener, connections_max=places, shutdown_s=patience_s):
+    async with accepting(apis(services, allowed_hosts), listener, connections_max=places, shutdown_s=grace.requests_s):
         yield
 
 
-async def _tell(readiness: Readiness) -> None:
-    """Return when whoever asks whether we are ready knows that we are not."""
+async def _tell(readiness: Readiness, grace: Grace) -> None:
+    """Return when whoever asks whether we are ready knows that we are not, or when the engine's time is up."""
     if not readiness.is_asked:
         return
-    await asyncio.sleep(TOLD_S_MIN)
+    await asyncio.sleep(min(TOLD_S_MIN, grace.engine_left_s()))
     try:
-        async with asyncio.timeout(TOLD_S_MAX - TOLD_S_MIN):
+        async with asyncio.timeout(min(TOLD_S_MAX - TOLD_S_MIN, grace.engine_left_s())):
             await readiness.refusal_told.wait()
     except TimeoutError:
         return

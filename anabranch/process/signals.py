@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT of a process that stays: the first asks it to end, the second ends it, and so does its time.
+"""SIGTERM and SIGINT of a long-running process: the first asks it to end, the second ends it, and so does its grace.
 
 Used by `life`.
 """
@@ -7,60 +7,87 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
+from anabranch.grace import Grace
+
+EXIT_IN_ORDER = 0
 EXIT_AT_ONCE = 1
 """How a process exits that was told twice, or is not done in time: nothing is handed over, its leases lapse."""
 
 _ASKING = (signal.SIGTERM, signal.SIGINT)
-
-
-def _end_overdue() -> None:
-    sys.stderr.write("stopped after its grace; what was not handed over is taken up when its leases lapse\n")
-    sys.stderr.flush()
-    os._exit(EXIT_AT_ONCE)
+_SIGNAL, _NO_MORE = b"s", b"n"
 
 
 class StopSignals:
-    """What a process was told."""
+    """What a process was told.
 
-    def __init__(self, *, end_within_s: float) -> None:
-        self._end_within_s = end_within_s
+    A thread hears it: also a process whose event loop is blocked ends with its grace, or when it is told twice.
+    """
+
+    def __init__(self, grace: Grace) -> None:
+        """The `grace` begins with the first signal; when nothing is left of it, the process ends."""
+        self._grace = grace
+        self._in_order = False
         self.asked = asyncio.Event()
         """Set by the first signal."""
         self._starting: asyncio.Task[object] | None = None
+        # A signal handler may run in the middle of anything, so it takes no locks: it writes a byte.
+        self._heard, self._tell = os.pipe()
 
     @contextmanager
     def heard(self) -> Iterator[None]:
         """Hear signals within. Before `started`, the first one cancels what is under way."""
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._starting = asyncio.current_task()
-        for number in _ASKING:
-            # Handlers of our own, because a shell starts what it puts in the background with SIGINT ignored.
-            loop.add_signal_handler(number, self._receive)
+        threading.Thread(target=self._hear, daemon=True, name="stop-signals").start()
+        # Handlers of our own, because a shell starts what it puts in the background with SIGINT ignored.
+        before = {number: signal.signal(number, self._receive) for number in _ASKING}
         try:
             yield
         finally:
-            for number in _ASKING:
-                loop.remove_signal_handler(number)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if not self.asked.is_set():
+                os.write(self._tell, _NO_MORE)  # else the thread sees to it that the process ends
 
     def started(self) -> None:
         """There is something to end in order now: the first signal only sets `asked`."""
         self._starting = None
 
-    def _receive(self) -> None:
-        if self.asked.is_set():
-            sys.stderr.write("stopped at once; what was under way is taken up when its leases lapse\n")
-            sys.stderr.flush()
-            os._exit(EXIT_AT_ONCE)  # no unwinding: whoever says it twice does not want to wait for any of it
+    def ended_in_order(self) -> None:
+        """Everything is handed over: what is left to do may be cut off."""
+        self._in_order = True
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        os.write(self._tell, _SIGNAL)
+
+    # -- in the thread --------------------------------------------------------------------
+    def _hear(self) -> None:
+        if os.read(self._heard, 1) == _NO_MORE:
+            return
+        self._grace.begin()
+        self._loop.call_soon_threadsafe(self._ask)
+        further = select.poll()
+        further.register(self._heard, select.POLLIN)
+        if further.poll(1000 * self._grace.left_s()):
+            _end("stopped at once; what was under way is taken up when its leases lapse")
+        if self._in_order:
+            os._exit(EXIT_IN_ORDER)
+        _end("stopped after its grace; what was not handed over is taken up when its leases lapse")
+
+    def _ask(self) -> None:
         self.asked.set()
-        # A thread: also a loop that hangs comes to its end.
-        overdue = threading.Timer(self._end_within_s, _end_overdue)
-        overdue.daemon = True
-        overdue.start()
         if self._starting is not None:
             self._starting.cancel()
+
+
+def _end(why: str) -> None:
+    """End without any unwinding, which may be what does not come to its end."""
+    os.write(2, f"{why}\n".encode())
+    os._exit(EXIT_AT_ONCE)

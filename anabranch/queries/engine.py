@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,9 +78,9 @@ class QueryEngine:
         except NodeFailure as failure:
             raise url.mask_of(place).failure(failure) from None
 
-    async def stop(self) -> None:
-        """Interrupt what runs and disconnect; may be called twice."""
-        await self._executions.stop()
+    async def stop(self, *, patience_s: float = math.inf) -> None:
+        """Interrupt what runs and disconnect; may be called twice. Queries have that long to notice, and a limit."""
+        await self._executions.stop(patience_s=patience_s)
 
     def _opening(self, place: SqliteSource | ServerSource, url: ReadyUrl, timeout_ms: int) -> Callable[[], Session]:
         """Makes the process that connects; called in a thread, where names are resolved. Raises NodeFailure."""

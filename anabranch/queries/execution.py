@@ -8,6 +8,7 @@ waits here may be cancelled at any moment: then the query is interrupted and its
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -111,14 +112,15 @@ class Executions:
         alone = _Pool(asyncio.Semaphore(1), is_closed=True)
         await self._run(alone, _Job(opening, None, None), self._limits.check_timeout_ms, timeout_ms=0)
 
-    async def stop(self) -> None:
-        """Interrupt what runs and close every connection; may be called twice."""
+    async def stop(self, *, patience_s: float = math.inf) -> None:
+        """Interrupt what runs and close every connection; may be called twice. Waits no longer than a limit, either."""
         for job in list(self._under_way):
             job.stop()
         for key, pool in list(self._pools.items()):
             self._close(key, pool)
         if self._under_way:
-            await asyncio.wait(list(self._under_way.values()), timeout=self._limits.stop_wait_ms / 1000)
+            limit_s = self._limits.stop_wait_ms / 1000
+            await asyncio.wait(list(self._under_way.values()), timeout=min(patience_s, limit_s))
         # A thread that has not noticed the interruption in time is left behind.
         is_quiet = all(future.done() for future in self._under_way.values())
         await asyncio.to_thread(self._threads.shutdown, wait=is_quiet)

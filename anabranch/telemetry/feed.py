@@ -36,9 +36,6 @@ PAGE_ROWS = 1_000
 PAGE_BYTES = 1_048_576
 CLOSING_MAX = 32
 
-# 1 s at the end of a process for what is still being read.
-CLOSE_S_MAX = 1.0
-
 
 class ReadLog(Protocol):
     """Reads a page of a log."""
@@ -57,10 +54,10 @@ class Feed:
         self._read_log = read_log
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def stop(self) -> None:
-        """Export what is known of cancelled runs by now."""
+    async def stop(self, *, patience_s: float) -> None:
+        """Export what is known of cancelled runs by now; what is still being read then is lost."""
         if self._closing:
-            await asyncio.wait(self._closing, timeout=CLOSE_S_MAX)
+            await asyncio.wait(self._closing, timeout=patience_s)
 
     def of_run(self, head: InstanceHead, plan: AnyPlan) -> FedRun:
         """Who is told of a run that is held here from now on."""

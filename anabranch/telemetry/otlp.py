@@ -39,9 +39,6 @@ DELAY_MS = 1_000
 # 5 s for a request with all its repetitions: then its spans are given up, others wait behind them.
 REQUEST_S_MAX = 5.0
 
-# 1 s at the end of a process, which is to be gone within its grace: what a collector does not take by then is lost.
-FLUSH_S_MAX = 1.0
-
 _NS_PER_MS = 1_000_000
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _PATH = "/v1/traces"
@@ -96,8 +93,8 @@ class OtlpSpans:
         finally:
             context.detach(token)
 
-    async def stop(self) -> None:
-        """Export what is queued, for `FLUSH_S_MAX` at most; what is left then is lost."""
+    async def stop(self, *, patience_s: float) -> None:
+        """Export what is queued, for `patience_s` at most; what is left then is lost."""
         loop, flushed = asyncio.get_running_loop(), asyncio.Event()
 
         def flush() -> None:
@@ -107,7 +104,7 @@ class OtlpSpans:
 
         threading.Thread(target=flush, daemon=True, name="spans-flush").start()
         with suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_S_MAX):
+            async with asyncio.timeout(patience_s):
                 await flushed.wait()
                 return
         self._exporter.shutdown()  # type: ignore[no-untyped-call] # ends its pauses, so that the thread can end

@@ -44,8 +44,8 @@ class SpanSink(Protocol):
     def current(self, trace_id: int, span_id: int) -> AbstractContextManager[None]:
         """Within, this is the current span of OpenTelemetry: what code begins there is below it."""
 
-    async def stop(self) -> None:
-        """Export what is left, as far as that goes within a bounded time."""
+    async def stop(self, *, patience_s: float) -> None:
+        """Export what is left, as far as that goes within that time."""
 
 
 def run_span(head: InstanceHead, ended: RunEnded) -> Span:

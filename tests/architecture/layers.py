@@ -43,6 +43,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
     "deferred": (),
+    # the countdown of a process that stops, for every part of its end
+    "grace": (),
     # what a run may be asked for is judged alike by clients and by the façade
     "request_checks": ("errors",),
     # the pure core, and the interfaces between the shell and the world
@@ -73,6 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "engine.queues": ("engine.ports", "engine.rules", "errors"),
     "engine": (
+        "grace",
         "engine.ports",
         "engine.hints.hint_line",
         "engine.handling",
@@ -105,7 +108,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # the embedded process: `app` with a handle to it, for programs that import us
     "durable.local": ("app", "service", "settings", "durable.transport", "engine.rules", "errors"),
     "durable.remote": ("remote", "settings", "durable.transport", "errors"),
-    "durable.worker": ("app", "service", "settings", "durable"),
+    "durable.worker": ("app", "service", "settings", "grace", "durable"),
     "triggers": _ENGINE,
     # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
     "service": ("request_checks", "durable", "triggers", "json_input", "queries", "secrets", "telemetry", *_ENGINE),
@@ -116,9 +119,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # for programs that call a server: no engine, no database
     "remote": ("engine.rules", "errors"),
     "sockets": ("service", "durable", "triggers", "json_input", *_ENGINE),
-    "app": ("service", "rest", "sockets", "settings", "migrations", *_BELOW_THE_DOORS),
+    "app": ("service", "rest", "sockets", "settings", "grace", "migrations", *_BELOW_THE_DOORS),
     # what a process that stays does from its start to its end
-    "process": ("app", "rest", "sockets", "service", "settings", "errors"),
+    "process": ("app", "rest", "sockets", "service", "settings", "grace", "errors"),
     "cli": (
         "version",
         "app",

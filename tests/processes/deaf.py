@@ -1,4 +1,4 @@
-"""A node type that cannot be stopped: its thread sleeps longer than any test waits. For processes under test."""
+"""Node types that cannot be stopped: they sleep longer than any test waits. For processes under test."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ class Deaf:
 
     async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
         await asyncio.to_thread(_sleep, helpers.node_id)
+        return HandlerResult(None)
+
+
+@node_type("blocksTheLoop", timeout=None)
+class BlocksTheLoop:
+    """Leaves a line in the ledger and blocks the event loop."""
+
+    async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
+        _sleep(helpers.node_id)
         return HandlerResult(None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
 import urllib.error
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from anabranch.process.signals import EXIT_AT_ONCE
 from tests.hardening.drawing import EFFECTS, chain, effect
 from tests.processes.conftest import Launch, Place
 from tests.processes.launching import Staying, until
@@ -25,6 +27,9 @@ HELD = chain("held", effect("first"), effect("held", gate="gate"), effect("last"
 # Longer than any test: whoever takes over before that was handed the run, and did not wait for its lease.
 LONG_LEASE = {"ANABRANCH_LEASE": "10m"}
 SHORT_LEASE = {"ANABRANCH_LEASE": "1s"}
+
+# The shortest grace that holds as it is: a shorter one counts as this.
+GRACE_S_MIN = 1.0
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -69,7 +74,21 @@ def test_a_thread_that_does_not_end_keeps_no_process_from_ending(served: Serve, 
     server.start("deaf")
     until(sqlite_place.begun)
 
+    began = time.monotonic()
     assert server.stop() == 0
+    assert time.monotonic() - began < GRACE_S_MIN
+
+
+def test_a_blocked_event_loop_keeps_no_process_from_ending_with_its_grace(served: Serve, sqlite_place: Place) -> None:
+    server = served(sqlite_place, "--import", DEAF, ANABRANCH_GRACE="1s")
+    server.save(chain("blocks", {"id": "blocks", "type": "blocksTheLoop"}))
+    server.start("blocks")
+    until(sqlite_place.begun)
+
+    began = time.monotonic()
+    assert server.stop() == EXIT_AT_ONCE
+    assert time.monotonic() - began < GRACE_S_MIN
+    assert "stopped after its grace" in server.text
 
 
 def test_a_worker_that_is_killed_loses_nothing(launch: Launch, served: Serve, place: Place) -> None:

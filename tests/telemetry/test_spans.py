@@ -289,7 +289,7 @@ async def test_of_more_spans_than_may_wait_the_oldest_go(dead_url: str, monkeypa
 
     kept = len(_spans_in_memory()) - len(earlier)
     assert 10 <= kept <= 2 * 10, "as many as may wait, and those of the request under way"
-    await sink.stop()
+    await sink.stop(patience_s=1.0)
 
 
 def _spans_in_memory() -> list[ReadableSpan]:

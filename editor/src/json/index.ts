@@ -1,1 +1,6 @@
-export {};
+/** JSON that is read and written without loss. */
+
+export * from "./edit";
+export * from "./pointer";
+export * from "./scan";
+export * from "./value";

@@ -11,6 +11,7 @@ from typing import Any
 
 from anabranch.cli.options import CLI_ACTOR
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.service import WorkflowService
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.definitions.workflow_view import saved_summary
@@ -98,13 +99,9 @@ class LocalService:
     ) -> dict[str, Any]:
         """A page of runs, newest first: `{items, nextCursor}`."""
         found = await self._service.list_runs(
+            RunFilter(workflow=workflow, statuses=statuses, since=since, until=until, version=version),
             tenant_id=self._tenant_id,
             limit=limit + 1,  # one more tells whether there is another page
-            workflow=workflow,
-            statuses=statuses,
-            since=since,
-            until=until,
-            version=version,
             before=read_run_cursor(cursor),
         )
         items, next_cursor = cut(found, limit, run_cursor)

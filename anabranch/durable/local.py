@@ -14,6 +14,7 @@ from typing import Any
 from anabranch.app import build
 from anabranch.durable.transport import Transport, milliseconds
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
 from anabranch.service import WorkflowService
 from anabranch.settings import Settings
@@ -74,11 +75,9 @@ class LocalTransport:
     ) -> Sequence[Mapping[str, Any]]:
         """See `Transport.list`."""
         return await self._service.list_runs(
+            RunFilter(workflow=workflow, statuses=[_status(each) for each in statuses], version=version),
             tenant_id=self._tenant_id,
             limit=limit,
-            workflow=workflow,
-            statuses=[_status(each) for each in statuses],
-            version=version,
         )
 
     async def signal(self, run_id: str, event: str, payload: Any, *, key: str | None) -> bool:

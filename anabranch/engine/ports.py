@@ -13,11 +13,10 @@ from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.rules.drawn.state import InstanceHead
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
-from anabranch.engine.rules.stimuli import ChildEnded
+from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
+from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.transitions import Outcome, Transition
-from anabranch.engine.rules.values import Payload
 
 __all__ = [
     "ChangeHints",
@@ -26,7 +25,6 @@ __all__ = [
     "Clock",
     "ExternalResult",
     "Gate",
-    "InputFilter",
     "InstanceHead",
     "InstanceRow",
     "Loaded",
@@ -36,6 +34,7 @@ __all__ = [
     "Store",
     "TenantRooms",
     "Transition",
+    "WorkflowDraft",
     "WorkflowEntry",
     "WorkflowVersion",
 ]
@@ -144,6 +143,20 @@ class WorkflowVersion:
     definition: Mapping[str, Any]
     created_at: int
     updated_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowDraft:
+    """What is saved as a version of a workflow."""
+
+    name: str
+    title: str | None = None
+    definition: Mapping[str, Any]
+    kind: str = "drawn"
+    workflow_id: str | None = None
+    """The workflow whose next version it becomes; None: a new one."""
+    expected_version: int | None = None
+    """Only if the newest version is this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +293,10 @@ class Store(Protocol):
     # -- external stimuli ------------------------------------------------------------------
     async def append_signal(
         self,
+        instance_id: str,
+        signal: SignalSent,
         *,
         tenant_id: str,
-        instance_id: str,
-        event: str,
-        payload: Payload,
-        key: str | None,
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
@@ -352,24 +363,9 @@ class Store(Protocol):
         """
 
     async def list_instances(
-        self,
-        *,
-        tenant_id: str,
-        limit: int,
-        before: tuple[int, str] | None = None,
-        workflow_id: str | None = None,
-        statuses: Sequence[Status] = (),
-        since: int | None = None,
-        until: int | None = None,
-        version: int | None = None,
-        test: bool = False,
-        input_filters: Sequence[InputFilter] = (),
+        self, wanted: RunFilter = ALL_RUNS, *, tenant_id: str, limit: int, before: tuple[int, str] | None = None
     ) -> list[InstanceRow]:
-        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until.
-
-        Only test runs with `test`, only others without. An input filter asks for a value in the
-        input, read as JSON or taken as text; all of them must be met.
-        """
+        """By (created_at, instance_id) descending, strictly before the cursor."""
 
     async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
         """Which (of these) nodes have a NODE_COMPLETED row at the root scope."""
@@ -436,19 +432,8 @@ class Store(Protocol):
         """Give a little of what removed rows have left back to the file system; True if there is more."""
 
     # -- definitions ----------------------------------------------------------------------
-    async def save_workflow(
-        self,
-        *,
-        tenant_id: str,
-        name: str,
-        title: str | None,
-        definition: Mapping[str, Any],
-        kind: str = "drawn",
-        workflow_id: str | None = None,
-        expected_version: int | None = None,
-        actor: str | None = None,
-    ) -> WorkflowVersion:
-        """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
+    async def save_workflow(self, draft: WorkflowDraft, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
+        """A new workflow, or the next version of one; equal to the newest: that version again.
 
         Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers. With an
         `actor` a new version is on record in the same transaction, in stores that keep an audit trail.

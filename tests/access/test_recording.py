@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine.ports import WorkflowDraft
 from anabranch.engine.records.saved_queries import DataQuery, DataSource
 from anabranch.engine.store import AuditTable, DataQueries, SecretTable
 from anabranch.engine.store.sql.store import SqlStore
@@ -34,14 +35,14 @@ async def recorded(trail: AuditTable) -> list[tuple[str, str, str]]:
 
 
 async def test_workflows_are_on_record_by_their_versions(store: SqlStore, trail: AuditTable) -> None:
-    first = await store.save_workflow(name="orders", title=None, definition={}, **WHO)
-    same = {"name": "orders", "title": None, "workflow_id": first.workflow_id}
-    await store.save_workflow(**same, definition={}, **WHO)  # equal to the newest: nothing happened
-    await store.save_workflow(**same, definition={"nodes": []}, **WHO)
+    first = await store.save_workflow(WorkflowDraft(name="orders", definition={}), **WHO)
+    same: dict[str, Any] = {"name": "orders", "workflow_id": first.workflow_id}
+    await store.save_workflow(WorkflowDraft(**same, definition={}), **WHO)  # equal to the newest: nothing happened
+    await store.save_workflow(WorkflowDraft(**same, definition={"nodes": []}), **WHO)
     with pytest.raises(NameTaken):
-        await store.save_workflow(name="orders", title=None, definition={}, **WHO)
+        await store.save_workflow(WorkflowDraft(name="orders", definition={}), **WHO)
     with pytest.raises(VersionMismatch):
-        await store.save_workflow(**same, definition={"edges": []}, expected_version=1, **WHO)
+        await store.save_workflow(WorkflowDraft(**same, definition={"edges": []}, expected_version=1), **WHO)
     await store.delete_workflow(workflow_id=first.workflow_id, **WHO)
     with pytest.raises(NotFound):
         await store.delete_workflow(workflow_id=first.workflow_id, **WHO)
@@ -87,5 +88,5 @@ async def test_data_sources_and_queries_are_on_record(data: DataQueries, trail: 
 
 
 async def test_what_nobody_in_particular_does_is_not_on_record(store: SqlStore, trail: AuditTable) -> None:
-    await store.save_workflow(tenant_id="acme", name="orders", title=None, definition={})
+    await store.save_workflow(WorkflowDraft(name="orders", definition={}), tenant_id="acme")
     assert await recorded(trail) == []

@@ -23,6 +23,7 @@ from anabranch.engine.rules.stimuli import (
     AwaitsSignal,
     AwaitsTime,
     LeaseAcquired,
+    SignalSent,
     Started,
     StepReport,
     Stimulus,
@@ -213,7 +214,7 @@ async def test_a_signal_wakes_a_body_that_nothing_else_would(store: Store, other
     row = await worker.row()
     assert row.available_at is None
     await other_store.append_signal(
-        tenant_id=TENANT, instance_id=row.head.instance_id, event="verified", payload=Payload.of({"by": 7}), key="k1"
+        row.head.instance_id, SignalSent("verified", Payload.of({"by": 7}), "k1"), tenant_id=TENANT
     )
 
     successor = await Worker.claiming(other_store)

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store
 from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
 from anabranch.errors import TooManySignals
@@ -36,12 +37,7 @@ async def send(
 ) -> ExternalResult:
     """One signal called `paid`."""
     return await store.append_signal(
-        tenant_id=row.head.tenant_id,
-        instance_id=row.head.instance_id,
-        event="paid",
-        payload=Payload.of(value),
-        key=key,
-        awaited=awaited,
+        row.head.instance_id, SignalSent("paid", Payload.of(value), key), tenant_id=row.head.tenant_id, awaited=awaited
     )
 
 
@@ -146,9 +142,7 @@ async def test_raced_signals_are_all_kept_without_gaps(store: Store, other_store
 async def test_a_signal_to_nobody_finds_nobody(store: Store) -> None:
     row = await created(store)
     for instance_id, tenant_id in ((new_id(), TENANT), ("no id at all", TENANT), (row.head.instance_id, "other")):
-        result = await store.append_signal(
-            tenant_id=tenant_id, instance_id=instance_id, event="paid", payload=Payload.of(1), key=None
-        )
+        result = await store.append_signal(instance_id, SignalSent("paid", Payload.of(1)), tenant_id=tenant_id)
         assert result == ExternalResult(None, None)
     await assert_unchanged(store, row)
 

@@ -9,6 +9,7 @@ import pytest
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.input_filters import matches, read_filters
+from anabranch.engine.rules.run_filter import RunFilter
 from tests.conformance.building import TENANT, created, ending, input_set, new_head, new_run, row_of
 
 LARGE = 2**63 - 1
@@ -81,7 +82,7 @@ async def test_every_store_finds_what_the_rules_find(store: Store) -> None:
     inputs = [input_ for input_, *_ in CASES.values()]
     runs = [(await created(store, input_set(input_))).head.instance_id for input_ in inputs]
     for name, (_, path, text, _) in CASES.items():
-        found = await store.list_instances(tenant_id=TENANT, limit=1_000, input_filters=[(path, text)])
+        found = await store.list_instances(RunFilter(input_filters=[(path, text)]), tenant_id=TENANT, limit=1_000)
         wanted = read_filters([(path, text)])
         expected = {run for run, input_ in zip(runs, inputs, strict=True) if matches(input_, wanted)}
         assert {row.head.instance_id for row in found} == expected, name
@@ -92,9 +93,9 @@ async def test_all_filters_must_be_met(store: Store) -> None:
     await created(store, input_set({"a": 1, "b": "y"}))
     await created(store, input_set({"a": 2, "b": "x"}))
     filters = [(("a",), "1"), (("b",), "x")]
-    assert await store.list_instances(tenant_id=TENANT, limit=10, input_filters=filters) == [both]
+    assert await store.list_instances(RunFilter(input_filters=filters), tenant_id=TENANT, limit=10) == [both]
     ended = await store.list_instances(
-        tenant_id=TENANT, limit=10, input_filters=filters, statuses=[Status.COMPLETED, Status.FAILED]
+        RunFilter(statuses=[Status.COMPLETED, Status.FAILED], input_filters=filters), tenant_id=TENANT, limit=10
     )
     assert ended == []
 
@@ -105,8 +106,8 @@ async def test_paging_with_a_filter_is_exact_while_runs_are_born_and_end(store: 
     await store.commit([new_run(head, input_set({"n": number % 2})) for number, head in enumerate(heads)])
     seen: list[str] = []
     before: tuple[int, str] | None = None
-    asked: dict[str, Any] = {"tenant_id": TENANT, "limit": 3, "input_filters": [(("n",), "1")]}
-    while page := await store.list_instances(**asked, before=before):
+    odd = RunFilter(input_filters=[(("n",), "1")])
+    while page := await store.list_instances(odd, tenant_id=TENANT, limit=3, before=before):
         seen += [row.head.instance_id for row in page]
         before = (page[-1].head.created_at, page[-1].head.instance_id)
         newcomer = new_run(new_head(now=now + 1_000), input_set({"n": 1}))

@@ -18,6 +18,7 @@ from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.engine.store.sql.reads import LOG_PAGE_EVENTS
 from tests.conformance.building import (
@@ -106,7 +107,7 @@ async def test_the_size_of_a_log_is_on_its_row(store: Store, pieces: tuple[objec
         store, transition(row, *(completed(f"n{number}", output=piece) for number, piece in enumerate(pieces)))
     )
     signal = Payload.of({"ö": ["x"]})
-    await store.append_signal(tenant_id=TENANT, instance_id=row.head.instance_id, event="é", payload=signal, key="k")
+    await store.append_signal(row.head.instance_id, SignalSent("é", signal, "k"), tenant_id=TENANT)
     await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="für immer")
     await assert_size_is_known(store, row.head.instance_id)
 
@@ -173,12 +174,7 @@ async def test_a_signal_that_a_log_has_no_room_for_ends_the_run(store: Store) ->
 
     async def send(length: int) -> ExternalResult:
         return await store.append_signal(
-            tenant_id=TENANT,
-            instance_id=row.head.instance_id,
-            event="e",
-            payload=Payload.of("x" * length),
-            key=None,
-            log_limit=limit,
+            row.head.instance_id, SignalSent("e", Payload.of("x" * length)), tenant_id=TENANT, log_limit=limit
         )
 
     assert (await send(10)).seq == row.last_seq + 1
@@ -197,9 +193,7 @@ async def test_a_signal_that_a_log_has_no_room_for_ends_the_run(store: Store) ->
 async def test_a_signal_past_the_number_of_rows_ends_the_run(store: Store) -> None:
     row = await created(store, input_set(), dispatched("a"))
     limit = LogLimit(rows_max=2)
-    result = await store.append_signal(
-        tenant_id=TENANT, instance_id=row.head.instance_id, event="e", payload=NULL, key=None, log_limit=limit
-    )
+    result = await store.append_signal(row.head.instance_id, SignalSent("e", NULL), tenant_id=TENANT, log_limit=limit)
     assert result.seq is None
     assert (await row_of(store, row.head.instance_id)).status is Status.FAILED
 

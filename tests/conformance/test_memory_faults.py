@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from anabranch.engine.ports import ClaimRequest, Transition
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from anabranch.testing.memory_store.records import Transaction
@@ -83,9 +84,7 @@ async def test_every_operation_can_lose_its_request(database: MemoryDatabase, op
     calls = {
         "claim": lambda: store.claim(ClaimRequest(worker_id=OTHER_WORKER, limit=1, lease_ms=1, only=ids, steal=True)),
         "release": lambda: store.release(worker_id="worker-1"),
-        "append_signal": lambda: store.append_signal(
-            tenant_id=TENANT, instance_id=ids[0], event="e", payload=Payload.of(1), key=None
-        ),
+        "append_signal": lambda: store.append_signal(ids[0], SignalSent("e", Payload.of(1)), tenant_id=TENANT),
         "append_cancel": lambda: store.append_cancel(tenant_id=TENANT, instance_id=ids[0], reason=""),
         "load": lambda: store.load(ids),
         "extend": lambda: store.extend(worker_id="worker-1", instance_ids=ids, lease_ms=1),
@@ -148,7 +147,5 @@ async def test_a_signal_through_the_same_connection_is_a_foreign_change(database
     store = MemoryStore(database)
     row = await created(store)
     await store.external_changes_possible()
-    await store.append_signal(
-        tenant_id=TENANT, instance_id=row.head.instance_id, event="e", payload=Payload.of(1), key=None
-    )
+    await store.append_signal(row.head.instance_id, SignalSent("e", Payload.of(1)), tenant_id=TENANT)
     assert await store.external_changes_possible()

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from anabranch.engine.ports import ClaimRequest, Store
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
 from tests.conformance.building import (
@@ -167,9 +168,7 @@ async def test_a_signal_waits_for_the_commit_under_way_and_follows_it(
     row = await created(store)
     await lock(locker, row.head.instance_id)
     sending = asyncio.create_task(
-        store.append_signal(
-            tenant_id=TENANT, instance_id=row.head.instance_id, event="paid", payload=Payload.of(1), key="k1"
-        )
+        store.append_signal(row.head.instance_id, SignalSent("paid", Payload.of(1), "k1"), tenant_id=TENANT)
     )
     await waiting_backend(locker)
     # What the commit under way writes: a step that the signal's own snapshot has not seen.
@@ -189,9 +188,7 @@ async def test_a_connection_that_dies_in_the_middle_is_an_unknown_outcome_and_no
     row = await created(store)
     await lock(locker, row.head.instance_id)
     sending = asyncio.create_task(
-        store.append_signal(
-            tenant_id=TENANT, instance_id=row.head.instance_id, event="paid", payload=Payload.of(1), key=None
-        )
+        store.append_signal(row.head.instance_id, SignalSent("paid", Payload.of(1)), tenant_id=TENANT)
     )
     backend = await waiting_backend(locker)
     await locker.execute("SELECT pg_terminate_backend(%s, 10000)", [backend])

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ports import Store
+from anabranch.engine.ports import Store, WorkflowDraft
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import NotFound
 from tests.conformance.building import (
@@ -290,7 +292,7 @@ async def test_nothing_is_written_for_a_run_that_was_removed(store: Store, other
     outcome = await store.commit([late, child])
     assert (outcome.won, outcome.rejected) == (set(), {child.instance_id})
     assert not await store.extend(worker_id=WORKER, instance_ids=[instance_id], lease_ms=1_000)
-    signal = await store.append_signal(tenant_id=TENANT, instance_id=instance_id, event="go", payload=NULL, key=None)
+    signal = await store.append_signal(instance_id, SignalSent("go", NULL), tenant_id=TENANT)
     assert (signal.row, signal.seq) == (None, None)
     assert await store.load([instance_id]) == {} and await store.read_log(instance_id) == []
 
@@ -315,19 +317,19 @@ async def test_filters_say_which_runs_are_listed(store: Store) -> None:
         return (await committed(store, made)).head.instance_id
 
     early, middle, late = [await make(created_at=now + offset) for offset in (10, 20, 30)]
-    refunds = await store.save_workflow(tenant_id=TENANT, name="refunds", title=None, definition={})
+    refunds = await store.save_workflow(WorkflowDraft(name="refunds", definition={}), tenant_id=TENANT)
     other_workflow = await make(workflow_id=refunds.workflow_id)
     of_other_tenant = await make(tenant_id="other")
     test_run = await make(test=True)
     await committed(store, ending(await row_of(store, middle)))
 
-    async def listed(**filters: Any) -> set[str]:
-        rows = await store.list_instances(**{"tenant_id": TENANT, "limit": 10, **filters})
+    async def listed(tenant_id: str = TENANT, **filters: Any) -> set[str]:
+        rows = await store.list_instances(RunFilter(**filters), tenant_id=tenant_id, limit=10)
         return {row.head.instance_id for row in rows}
 
     assert await listed() == {early, middle, late, other_workflow}
-    assert await listed(workflow_id=refunds.workflow_id) == {other_workflow}
-    assert await listed(workflow_id=new_id()) == await listed(workflow_id="no id at all") == set()
+    assert await listed(workflow=refunds.workflow_id) == {other_workflow}
+    assert await listed(workflow=new_id()) == await listed(workflow="no id at all") == set()
     assert await listed(statuses=[Status.COMPLETED]) == {middle}
     assert await listed(statuses=[Status.COMPLETED, Status.RUNNING]) == {early, middle, late, other_workflow}
     assert await listed(statuses=[Status.FAILED]) == set()

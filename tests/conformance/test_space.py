@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.ports import InstanceRow, Store, WorkflowDraft
 from anabranch.engine.records.audit_trail import CUT, AuditEntry
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store import AuditTable, PurgeFilter
@@ -52,7 +52,7 @@ async def execute(store: Store, statement: str, **parameters: Any) -> Any:
 
 
 async def saved(store: Store, name: str, **definition: Any) -> str:
-    return (await store.save_workflow(tenant_id=TENANT, name=name, title=None, definition=definition)).workflow_id
+    return (await store.save_workflow(WorkflowDraft(name=name, definition=definition), tenant_id=TENANT)).workflow_id
 
 
 # -- disk --------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ async def test_a_sweep_removes_no_more_bytes_at_once_than_it_may(
 # -- deleted workflows ---------------------------------------------------------------------------
 async def test_a_deleted_workflow_goes_once_no_run_needs_it_and_a_live_one_stays(store: Store) -> None:
     gone, kept = await saved(store, "gone"), await saved(store, "kept")
-    await store.save_workflow(tenant_id=TENANT, name="kept", title=None, definition={"a": 1}, workflow_id=kept)
+    await store.save_workflow(WorkflowDraft(name="kept", definition={"a": 1}, workflow_id=kept), tenant_id=TENANT)
     run = await ended(store, workflow_id=gone, retention_days=0)
     await store.delete_workflow(tenant_id=TENANT, workflow_id=gone)
     assert await store.remove_unused_workflows(limit=9) == 0

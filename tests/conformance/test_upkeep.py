@@ -9,8 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.ports import InstanceRow, Store, WorkflowDraft
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.store import AuditTable
 from anabranch.engine.store.sql import upkeep
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS
@@ -40,7 +41,7 @@ only_postgresql = pytest.mark.only_on("postgresql", because="only there others m
 
 async def saved(store: Store, name: str = "orders") -> str:
     """The id of a workflow that is there."""
-    return (await store.save_workflow(tenant_id=TENANT, name=name, title=None, definition={})).workflow_id
+    return (await store.save_workflow(WorkflowDraft(name=name, definition={}), tenant_id=TENANT)).workflow_id
 
 
 async def ended(store: Store, **head: Any) -> InstanceRow:
@@ -360,5 +361,5 @@ async def test_runs_are_counted_and_listed_by_version(store: Store) -> None:
     assert {version: sum(of.values()) for version, of in counts.items()} == {1: 1, 2: 3}
     assert counts[2][Status.COMPLETED] == 2
     assert await store.count_runs_by_version(tenant_id="other", workflow_id=orders) == {}
-    listed = await store.list_instances(tenant_id=TENANT, limit=10, version=2)
+    listed = await store.list_instances(RunFilter(version=2), tenant_id=TENANT, limit=10)
     assert [row.head.workflow_version for row in listed] == [2, 2, 2]

@@ -8,7 +8,9 @@ import pytest
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.housekeeping import CANCELS_PAGE, COUNT_EVERY_MS, Housekeeping
+from anabranch.engine.ports import WorkflowDraft
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import NotFound, StoreUnavailable, WorkflowHasRuns
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.store import Faults, MemoryStore
@@ -131,12 +133,14 @@ async def test_a_forced_delete_leaves_no_run_open_however_many_are_started_meanw
     statuses = {(await deleting.service.get_run_status(run, tenant_id=TENANT)).status for run in started}
     assert statuses == {Status.CANCELLED}
     await starting.service.save_workflow(NAPS, tenant_id=TENANT)
-    assert await deleting.service.list_runs(tenant_id=TENANT, limit=10, workflow="naps") == [], "a new workflow"
+    assert await deleting.service.list_runs(RunFilter(workflow="naps"), tenant_id=TENANT, limit=10) == [], (
+        "a new workflow"
+    )
 
 
 async def test_thousands_of_runs_are_cancelled_in_pages() -> None:
     store = MemoryStore(MemoryDatabase(now=lambda: 1))
-    saved = await store.save_workflow(tenant_id=TENANT, name="naps", title=None, definition={})
+    saved = await store.save_workflow(WorkflowDraft(name="naps", definition={}), tenant_id=TENANT)
     for _ in range(2 * CANCELS_PAGE + 1):
         await created(store, workflow_id=saved.workflow_id)
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id, force=True)

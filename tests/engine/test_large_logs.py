@@ -11,6 +11,7 @@ from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.log_limit import LogLimit
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import NULL
 from anabranch.errors import RunIsTerminal
 from tests.engine import nodes
@@ -73,7 +74,7 @@ async def test_a_log_larger_than_it_may_be_is_not_read_when_its_run_is_taken_ove
     run, sender = await parked_with_a_large_log(make_process)
     worker = await make_process(log_limit=LogLimit(bytes_max=1_000_000))
     read = counted_reads(worker)
-    await sender.engine.store.append_signal(tenant_id=TENANT, instance_id=run, event="go", payload=NULL, key=None)
+    await sender.engine.store.append_signal(run, SignalSent("go", NULL), tenant_id=TENANT)
     await ended_row(sender, run)
     assert read == []
     last = (await sender.engine.store.read_log(run, after_seq=(await ended_row(sender, run)).last_seq - 1))[-1]
@@ -82,7 +83,7 @@ async def test_a_log_larger_than_it_may_be_is_not_read_when_its_run_is_taken_ove
 
 async def test_a_large_log_is_taken_over_with_a_few_pages_in_memory_at_once(make_process: MakeProcess) -> None:
     run, sender = await parked_with_a_large_log(make_process)
-    await sender.engine.store.append_signal(tenant_id=TENANT, instance_id=run, event="go", payload=NULL, key=None)
+    await sender.engine.store.append_signal(run, SignalSent("go", NULL), tenant_id=TENANT)
     tracemalloc.start()
     try:
         worker = await make_process()
@@ -109,7 +110,7 @@ async def test_others_are_taken_over_while_a_large_log_is_read(make_process: Mak
         return await read_log(*arguments, **named)
 
     store.read_log = slow  # type: ignore[method-assign]
-    await sender.engine.store.append_signal(tenant_id=TENANT, instance_id=run, event="go", payload=NULL, key=None)
+    await sender.engine.store.append_signal(run, SignalSent("go", NULL), tenant_id=TENANT)
     await asyncio.wait_for(begun.wait(), 30)
     small = await sender.run(drawn("small", node("a")))
     assert (await ended_row(sender, small)).status is Status.COMPLETED
@@ -135,7 +136,7 @@ async def test_the_lease_of_a_run_is_extended_while_its_log_is_read(make_process
         return await extend(**named)
 
     store.read_log, store.extend = slow, counted  # type: ignore[method-assign]
-    await sender.engine.store.append_signal(tenant_id=TENANT, instance_id=run, event="go", payload=NULL, key=None)
+    await sender.engine.store.append_signal(run, SignalSent("go", NULL), tenant_id=TENANT)
     await asyncio.wait_for(begun.wait(), 30)
     await make_process()  # which would take over what lapses
     row = await ended_row(sender, run)

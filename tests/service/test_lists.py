@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
@@ -93,25 +94,28 @@ async def test_runs_are_found_by_their_workflow_whatever_it_is_called_now(servic
     saved, _ = await service.save_workflow(drawn("old"), tenant_id=TENANT)
     run = await service.execute_workflow("old", {}, tenant_id=TENANT)
     await service.update_workflow("old", drawn("new"), tenant_id=TENANT)
-    (listed,) = await service.list_runs(tenant_id=TENANT, limit=10, workflow="new")
+    (listed,) = await service.list_runs(RunFilter(workflow="new"), tenant_id=TENANT, limit=10)
     assert listed["instanceID"] == run.instance_id
     await service.save_workflow(drawn("old"), tenant_id=TENANT)
-    assert await service.list_runs(tenant_id=TENANT, limit=10, workflow="old") == [], "another one took the name"
+    assert await service.list_runs(RunFilter(workflow="old"), tenant_id=TENANT, limit=10) == [], (
+        "another one took the name"
+    )
     assert saved.name == "old"
 
 
 async def test_runs_are_found_by_their_input(service: WorkflowService):
     await service.save_workflow(drawn("nap"), tenant_id=TENANT)
     runs = [(await service.execute_workflow("nap", {"n": n}, tenant_id=TENANT)).instance_id for n in range(3)]
-    found = await service.list_runs(tenant_id=TENANT, limit=10, workflow="nap", input_filters=[(("n",), "1")])
+    wanted = RunFilter(workflow="nap", input_filters=[(("n",), "1")])
+    found = await service.list_runs(wanted, tenant_id=TENANT, limit=10)
     assert [item["instanceID"] for item in found] == [runs[1]]
-    assert await service.list_runs(tenant_id=TENANT, limit=10, test=True) == []
+    assert await service.list_runs(RunFilter(test=True), tenant_id=TENANT, limit=10) == []
 
 
 async def test_filters_that_would_cost_too_much_are_refused(service: WorkflowService):
     for filters in ([(("n",), "1")] * (INPUT_FILTERS_MAX + 1), [(("n",) * (INPUT_PATH_STEPS_MAX + 1), "1")]):
         with pytest.raises(InvalidRequest, match="at most"):
-            await service.list_runs(tenant_id=TENANT, limit=10, input_filters=filters)
+            await service.list_runs(RunFilter(input_filters=filters), tenant_id=TENANT, limit=10)
 
 
 async def test_a_place_that_no_page_has_named_is_refused(service: WorkflowService):

@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
 from anabranch.errors import TooManySignals
@@ -98,7 +99,7 @@ async def test_the_signal_that_a_run_waits_for_gets_through_although_it_keeps_as
         await asyncio.sleep(0)
     await engine.stop()  # from here on every signal goes past it
     for number in range(SIGNALS_KEPT_MAX):
-        database.append_signal(tenant_id=TENANT, instance_id=run, event="noise", payload=Payload.of(number), key=None)
+        database.append_signal(run, SignalSent("noise", Payload.of(number)), tenant_id=TENANT)
     for event, n in (("noise", 1), ("go", 2)):
         with pytest.raises(TooManySignals):
             await service.send_signal(run, event, {"n": n}, tenant_id=TENANT)

@@ -12,6 +12,7 @@ import pytest
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.store import open_store
 from anabranch.errors import InvalidInput, InvalidWorkflow, NotFound, StoreUnavailable, TooManyPending
 from anabranch.handlers import Services
@@ -100,7 +101,8 @@ async def stop(process: Process, run_id: str) -> None:
 async def rows_left(process: Process) -> int:
     """How many runs there are, tests and others."""
     found = [
-        await process.engine.store.list_instances(tenant_id=TENANT, limit=100, test=test) for test in (True, False)
+        await process.engine.store.list_instances(RunFilter(test=test), tenant_id=TENANT, limit=100)
+        for test in (True, False)
     ]
     return len(found[0]) + len(found[1])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from multidict import MultiDictProxy
 
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import (
     BadJson,
     InvalidInput,
@@ -93,17 +94,17 @@ async def start_run(call: Call) -> Reply:
 async def list_runs(call: Call) -> Reply:
     """`input.a.b=v` lists only runs whose input has the value `v`, read as JSON or as text, at that path."""
     query: RunPage = call.query
-    found = await call.services.workflows.list_runs(
-        tenant_id=call.tenant_id,
-        limit=query.limit + 1,
+    wanted = RunFilter(
         workflow=call.path.get("workflow"),
         statuses=query.status,
         since=query.since,
         until=query.until,
         version=query.version,
-        before=read_run_cursor(query.cursor),
         test=query.test,
         input_filters=_input_filters(call.raw_query),
+    )
+    found = await call.services.workflows.list_runs(
+        wanted, tenant_id=call.tenant_id, limit=query.limit + 1, before=read_run_cursor(query.cursor)
     )
     shown, next_cursor = cut(found, query.limit, run_cursor)
     return Reply(page_of(shown, next_cursor))

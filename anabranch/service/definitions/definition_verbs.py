@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.ports import WorkflowDraft, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.graph.node_types import NodeTypes
@@ -269,15 +269,14 @@ class DefinitionVerbs:
         definition = {**document, "name": name}
         if known is not None and is_same(known.definition, definition):
             definition = dict(known.definition)
-        return await self._store.save_workflow(
-            tenant_id=tenant_id,
+        draft = WorkflowDraft(
             name=name,
             title=definition.get("title"),
             definition=definition,
             workflow_id=None if known is None else known.workflow_id,
             expected_version=expected_version,
-            actor=actor,
         )
+        return await self._store.save_workflow(draft, tenant_id=tenant_id, actor=actor)
 
     async def _free_name(self, derived: str, tenant_id: str) -> str:
         name, number = derived, 2

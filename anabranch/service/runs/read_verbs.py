@@ -6,13 +6,15 @@ The middle floor of the façade, on top of `definition_verbs`; `run_verbs` stand
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from anabranch.engine.log_pages import log_pages
-from anabranch.engine.ports import InputFilter, InstanceRow, RunReading
+from anabranch.engine.ports import InstanceRow, RunReading
 from anabranch.engine.rules.drawn.state import InstanceHead, merged_ends
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.definitions.definition_verbs import DefinitionVerbs
 from anabranch.service.runs.input_checks import check_input_filters, is_run_id
@@ -55,43 +57,20 @@ class ReadVerbs(DefinitionVerbs):
         return run_outcome(row, last)
 
     async def list_runs(
-        self,
-        *,
-        tenant_id: str,
-        limit: int,
-        workflow: str | None = None,
-        statuses: Sequence[Status] = (),
-        since: int | None = None,
-        until: int | None = None,
-        version: int | None = None,
-        before: tuple[int, str] | None = None,
-        test: bool = False,
-        input_filters: Sequence[InputFilter] = (),
+        self, wanted: RunFilter = ALL_RUNS, *, tenant_id: str, limit: int, before: tuple[int, str] | None = None
     ) -> list[dict[str, Any]]:
-        """Runs by (createdAt, instanceID) descending, strictly before that cursor; test runs only with `test`.
+        """Runs by (createdAt, instanceID) descending, strictly before that cursor.
 
-        An input filter (path, text) is met by the value at the path that equals the text read as JSON,
-        or is that text. A run that matches throughout the paging is listed exactly once. Raises
-        NotFound for an unknown workflow, InvalidRequest for too many or too deep filters or no cursor.
+        A run that matches throughout the paging is listed exactly once. Raises NotFound for an
+        unknown workflow, InvalidRequest for too many or too deep filters or no cursor.
         """
         if before is not None and not is_run_id(before[1]):
             raise InvalidRequest("the place to go on after is that of no run", hint="Take it from the page before.")
-        check_input_filters(input_filters)
-        workflow_id = None
-        if workflow is not None:
-            workflow_id = (await self.get_workflow_by_id(workflow, tenant_id=tenant_id)).workflow_id
-        rows = await self._store.list_instances(
-            tenant_id=tenant_id,
-            limit=limit,
-            before=before,
-            workflow_id=workflow_id,
-            statuses=statuses,
-            since=since,
-            until=until,
-            version=version,
-            test=test,
-            input_filters=input_filters,
-        )
+        check_input_filters(wanted.input_filters)
+        if wanted.workflow is not None:
+            workflow = await self.get_workflow_by_id(wanted.workflow, tenant_id=tenant_id)
+            wanted = replace(wanted, workflow=workflow.workflow_id)
+        rows = await self._store.list_instances(wanted, tenant_id=tenant_id, limit=limit, before=before)
         return [run_summary(row) for row in rows]
 
     async def get_log(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[dict[str, Any]]:

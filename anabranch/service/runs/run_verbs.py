@@ -251,11 +251,11 @@ class RunVerbs(ReadVerbs):
         check_key(event, "an event's name")
         if key is not None:
             check_key(key, "a signal's key")
-        body = checked_payload(payload, "the signal's payload")
+        signal = SignalSent(event, checked_payload(payload, "the signal's payload"), key)
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.status.is_terminal:
             return await self._first_answer(row, key)
-        answer = await self._engine.orchestrator.ask(instance_id, SignalSent(event, body, key))
+        answer = await self._engine.orchestrator.ask(instance_id, signal)
         if answer.refused == ValueNotStorable.code:
             raise InvalidInput("the database does not take the signal's payload")
         if answer.refused is not None:
@@ -266,18 +266,16 @@ class RunVerbs(ReadVerbs):
             return answer.delivered
         append = partial(
             self._store.append_signal,
+            instance_id,
+            signal,
             tenant_id=tenant_id,
-            instance_id=instance_id,
-            event=event,
-            payload=body,
-            key=key,
             log_limit=self._engine.options.log_limit,
         )
         try:
             result = await append()
         except TooManySignals:
             # The one that the run waits for gets through, however many others lie there: else it would wait for ever.
-            if not await self._arrivals.is_awaited(row, event, body):
+            if not await self._arrivals.is_awaited(row, event, signal.payload):
                 raise
             result = await append(awaited=True)
         if result.seq is None:  # a repeated key, or a run that has ended meanwhile

@@ -27,7 +27,7 @@ from anabranch.engine.ports import (
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.stimuli import ChildEnded
+from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.store.sql.families import cancel_reason, cancelled_children, woken_parents
@@ -158,12 +158,10 @@ class MemoryDatabase:
     # -- external stimuli ------------------------------------------------------------------
     def append_signal(
         self,
+        instance_id: str,
+        signal: SignalSent,
         *,
         tenant_id: str,
-        instance_id: str,
-        event: str,
-        payload: Payload,
-        key: str | None,
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
@@ -171,13 +169,13 @@ class MemoryDatabase:
         record = self._of_tenant(instance_id, tenant_id)
         if record is None:
             return ExternalResult(None, None)
-        if key is not None and ("signal", key) in record.unique:
+        if signal.key is not None and ("signal", signal.key) in record.unique:
             return ExternalResult(record.row, None, repeated=True)
         if record.row.status.is_terminal:
             return ExternalResult(record.row, None)
         if record.signals_kept >= SIGNALS_KEPT_MAX and not awaited:
             raise TooManySignals(f"run {instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
-        note, row = signal_payload(event, payload, key), record.row
+        note, row = signal_payload(signal.event, signal.payload, signal.key), record.row
         if log_limit.is_passed(log_bytes=row.log_bytes + len(note.raw), rows=row.last_seq + 1):
             ended = self.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
             return ExternalResult(ended.row, None)

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.ports import WorkflowDraft, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
 
@@ -42,32 +42,22 @@ class MemoryDefinitions:
         self._workflows: dict[str, _Workflow] = {}
         self._names: dict[tuple[str, str], str] = {}
 
-    def save(
-        self,
-        *,
-        tenant_id: str,
-        name: str,
-        title: str | None,
-        definition: Mapping[str, Any],
-        kind: str,
-        workflow_id: str | None,
-        expected_version: int | None,
-    ) -> WorkflowVersion:
+    def save(self, draft: WorkflowDraft, *, tenant_id: str) -> WorkflowVersion:
         """A new workflow, its next version, or the newest again if nothing differs."""
-        workflow = _Workflow() if workflow_id is None else self._live(tenant_id, workflow_id)
-        workflow_id = workflow_id or self._new_id()
+        workflow = _Workflow() if draft.workflow_id is None else self._live(tenant_id, draft.workflow_id)
+        workflow_id, name, expected = draft.workflow_id or self._new_id(), draft.name, draft.expected_version
         latest = workflow.newest if workflow.versions else None
-        if expected_version is not None and latest is not None and latest.version != expected_version:
-            raise VersionMismatch(f"workflow {latest.name} is at version {latest.version}, not {expected_version}")
+        if expected is not None and latest is not None and latest.version != expected:
+            raise VersionMismatch(f"workflow {latest.name} is at version {latest.version}, not {expected}")
         if self._names.get((tenant_id, name), workflow_id) != workflow_id:
             raise NameTaken(f"another workflow is already named {name}")
         if (latest is None or latest.name != name) and (CODED_TENANT_ID, name) in self._names:
             raise NameTaken(f"{name} is the name of a coded workflow, which every tenant sees")
         # Through text and back: what is kept shares nothing with what was given.
-        text = orjson.dumps(definition)
+        text = orjson.dumps(draft.definition)
         if (
             latest is not None
-            and (latest.name, latest.title, latest.kind) == (name, title, kind)
+            and (latest.name, latest.title, latest.kind) == (name, draft.title, draft.kind)
             and orjson.dumps(latest.definition) == text
         ):
             return latest
@@ -76,8 +66,8 @@ class MemoryDefinitions:
             workflow_id=workflow_id,
             tenant_id=tenant_id,
             name=name,
-            title=title,
-            kind=kind,
+            title=draft.title,
+            kind=draft.kind,
             version=1 if latest is None else latest.version + 1,
             definition=orjson.loads(text),
             created_at=now if latest is None else latest.created_at,

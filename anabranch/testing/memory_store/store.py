@@ -19,21 +19,21 @@ from anabranch.engine.ports import (
     Claimed,
     ClaimRequest,
     ExternalResult,
-    InputFilter,
     InstanceRow,
     Loaded,
     OpenRuns,
     Outcome,
     RunReading,
     Transition,
+    WorkflowDraft,
     WorkflowEntry,
     WorkflowVersion,
 )
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.input_filters import matches, read_filters
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.stimuli import ChildEnded
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
+from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.errors import NotFound, RunIsOpen
 from anabranch.testing.memory_store import reading as memory_reading
 from anabranch.testing.memory_store import upkeep as memory_upkeep
@@ -151,25 +151,17 @@ class MemoryStore:
     # -- external stimuli ------------------------------------------------------------------
     async def append_signal(
         self,
+        instance_id: str,
+        signal: SignalSent,
         *,
         tenant_id: str,
-        instance_id: str,
-        event: str,
-        payload: Payload,
-        key: str | None,
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
         """See `ports.Store.append_signal`."""
         await self.faults.before("append_signal")
         result = self.database.append_signal(
-            tenant_id=tenant_id,
-            instance_id=instance_id,
-            event=event,
-            payload=payload,
-            key=key,
-            awaited=awaited,
-            log_limit=log_limit,
+            instance_id, signal, tenant_id=tenant_id, awaited=awaited, log_limit=log_limit
         )
         await self.faults.after("append_signal")
         return result
@@ -265,34 +257,23 @@ class MemoryStore:
         return memory_reading.signal_rows(self._log(instance_id), after_seq=after_seq, open_waits=open_waits)
 
     async def list_instances(
-        self,
-        *,
-        tenant_id: str,
-        limit: int,
-        before: tuple[int, str] | None = None,
-        workflow_id: str | None = None,
-        statuses: Sequence[Status] = (),
-        since: int | None = None,
-        until: int | None = None,
-        version: int | None = None,
-        test: bool = False,
-        input_filters: Sequence[InputFilter] = (),
+        self, wanted: RunFilter = ALL_RUNS, *, tenant_id: str, limit: int, before: tuple[int, str] | None = None
     ) -> list[InstanceRow]:
         """See `ports.Store.list_instances`."""
         await self.faults.before("list_instances")
-        wanted = read_filters(input_filters)
+        filters = read_filters(wanted.input_filters)
         rows = [
             row
             for row in self.database.rows()
             if row.head.tenant_id == tenant_id
-            and row.head.test == test
+            and row.head.test == wanted.test
             and (before is None or _listing_order(row) < before)
-            and workflow_id in (None, row.head.workflow_id)
-            and (not statuses or row.status in statuses)
-            and (since is None or since <= row.head.created_at)
-            and (until is None or row.head.created_at < until)
-            and version in (None, row.head.workflow_version)
-            and (not wanted or matches(self._log(row.head.instance_id)[0].payload.value["input"], wanted))
+            and wanted.workflow in (None, row.head.workflow_id)
+            and (not wanted.statuses or row.status in wanted.statuses)
+            and (wanted.since is None or wanted.since <= row.head.created_at)
+            and (wanted.until is None or row.head.created_at < wanted.until)
+            and wanted.version in (None, row.head.workflow_version)
+            and (not filters or matches(self._log(row.head.instance_id)[0].payload.value["input"], filters))
         ]
         return sorted(rows, key=_listing_order, reverse=True)[:limit]
 
@@ -377,29 +358,10 @@ class MemoryStore:
         return False
 
     # -- definitions ----------------------------------------------------------------------
-    async def save_workflow(
-        self,
-        *,
-        tenant_id: str,
-        name: str,
-        title: str | None,
-        definition: Mapping[str, Any],
-        kind: str = "drawn",
-        workflow_id: str | None = None,
-        expected_version: int | None = None,
-        actor: str | None = None,
-    ) -> WorkflowVersion:
+    async def save_workflow(self, draft: WorkflowDraft, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
         """See `ports.Store.save_workflow`; there is no audit trail here."""
         await self.faults.before("save_workflow")
-        saved = self.database.definitions.save(
-            tenant_id=tenant_id,
-            name=name,
-            title=title,
-            definition=definition,
-            kind=kind,
-            workflow_id=workflow_id,
-            expected_version=expected_version,
-        )
+        saved = self.database.definitions.save(draft, tenant_id=tenant_id)
         await self.faults.after("save_workflow")
         return saved
 

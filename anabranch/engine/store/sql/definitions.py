@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
+from anabranch.engine.ports import WorkflowDraft, WorkflowEntry, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.store.audit import record_audit_event
 from anabranch.engine.store.sql import statements
@@ -27,43 +27,36 @@ from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRu
 class Definitions(SqlComponent):
     """The half of `ports.Store` that keeps definitions."""
 
-    async def save_workflow(
-        self,
-        *,
-        tenant_id: str,
-        name: str,
-        title: str | None,
-        definition: Mapping[str, Any],
-        kind: str = "drawn",
-        workflow_id: str | None = None,
-        expected_version: int | None = None,
-        actor: str | None = None,
-    ) -> WorkflowVersion:
-        """A new workflow (workflow_id None) or its next version; equal to the newest: that version again.
+    async def save_workflow(self, draft: WorkflowDraft, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
+        """A new workflow, or the next version of one; equal to the newest: that version again.
 
         Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
         """
-        if workflow_id is not None and not is_uuid(workflow_id):
-            raise _absent(workflow_id)
+        if draft.workflow_id is not None and not is_uuid(draft.workflow_id):
+            raise _absent(draft.workflow_id)
         # Through text and back: what is given to the caller shares nothing with what was given by it.
-        text = orjson.dumps(definition)
+        text = orjson.dumps(draft.definition)
         wanted = WorkflowVersion(
-            workflow_id=workflow_id or str(uuid.uuid4()),
+            workflow_id=draft.workflow_id or str(uuid.uuid4()),
             tenant_id=tenant_id,
-            name=name,
-            title=title,
-            kind=kind,
+            name=draft.name,
+            title=draft.title,
+            kind=draft.kind,
             version=1,
             definition=orjson.loads(text),
             created_at=0,
             updated_at=0,
         )
+
+        def save(connection: Connection) -> WorkflowVersion:
+            if draft.workflow_id is None:
+                return self._create(connection, wanted, text, actor)
+            return self._advance(connection, wanted, text, draft.expected_version, actor)
+
         try:
-            if workflow_id is None:
-                return await self.write(lambda connection: self._create(connection, wanted, text, actor))
-            return await self.write(lambda connection: self._advance(connection, wanted, text, expected_version, actor))
+            return await self.write(save)
         except DuplicateRefused:
-            raise NameTaken(f"another workflow is already named {name}") from None
+            raise NameTaken(f"another workflow is already named {draft.name}") from None
 
     async def get_workflow(
         self, *, tenant_id: str, workflow: str, version: int | None = None

@@ -15,7 +15,8 @@ from sqlalchemy import Connection
 
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.input_filters import InputFilter, read_filters
+from anabranch.engine.rules.input_filters import read_filters
+from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql import run_listing, statements
@@ -95,35 +96,14 @@ class Reads(SqlComponent):
         return events
 
     async def list_instances(
-        self,
-        *,
-        tenant_id: str,
-        limit: int,
-        before: tuple[int, str] | None = None,
-        workflow_id: str | None = None,
-        statuses: Sequence[Status] = (),
-        since: int | None = None,
-        until: int | None = None,
-        version: int | None = None,
-        test: bool = False,
-        input_filters: Sequence[InputFilter] = (),
+        self, wanted: RunFilter = ALL_RUNS, *, tenant_id: str, limit: int, before: tuple[int, str] | None = None
     ) -> list[InstanceRow]:
-        """By (created_at, instance_id) descending, strictly before the cursor; since ≤ created_at < until."""
-        wanted = read_filters(input_filters)
-        if not all(one.values for one in wanted) or (workflow_id is not None and not is_uuid(workflow_id)):
+        """By (created_at, instance_id) descending, strictly before the cursor."""
+        filters = read_filters(wanted.input_filters)
+        if not all(one.values for one in filters) or (wanted.workflow is not None and not is_uuid(wanted.workflow)):
             return []
-        query = run_listing.list_instances(
-            tenant_id=tenant_id,
-            limit=limit,
-            before=before,
-            workflow_id=workflow_id,
-            statuses=[status.value for status in statuses],
-            since=since,
-            until=until,
-            version=version,
-            test=test,
-            inputs=[self.dialect.input_condition(one, number) for number, one in enumerate(wanted)],
-        )
+        inputs = [self.dialect.input_condition(one, number) for number, one in enumerate(filters)]
+        query = run_listing.list_instances(wanted, inputs, tenant_id=tenant_id, limit=limit, before=before)
         rows = await self.read(lambda connection: connection.execute(query).all())
         return [instance_row(tuple(row)) for row in rows]
 

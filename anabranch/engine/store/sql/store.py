@@ -27,6 +27,7 @@ from anabranch.engine.ports import (
 )
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.store.sql import statements
@@ -239,32 +240,30 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
     # -- external stimuli ------------------------------------------------------------------
     async def append_signal(
         self,
+        instance_id: str,
+        signal: SignalSent,
         *,
         tenant_id: str,
-        instance_id: str,
-        event: str,
-        payload: Payload,
-        key: str | None,
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
         """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional."""
-        raw = signal_payload(event, payload, key).raw.decode()
-        signal = ExternalEvent(
+        raw = signal_payload(signal.event, signal.payload, signal.key).raw.decode()
+        event = ExternalEvent(
             tenant_id,
             instance_id,
             EventType.SIGNAL_RECEIVED,
             raw,
-            key=key,
+            key=signal.key,
             awaited=awaited,
             log_limit=log_limit,
         )
         row = None
         with suppress(DuplicateRefused):  # the same key, sent twice at once: the other one is written
-            row = await self._append(signal, signal=event)
+            row = await self._append(event, signal=signal.event)
         if row is not None:
             return ExternalResult(row, row.last_seq)
-        return await self._explain_refusal(signal)
+        return await self._explain_refusal(event)
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""

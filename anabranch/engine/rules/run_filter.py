@@ -1,0 +1,30 @@
+"""Which runs are listed: one filter for the command line, clients, the service and stores alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.input_filters import InputFilter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Runs that meet every condition; without any, all but test runs. Times are milliseconds since the epoch."""
+
+    workflow: str | None = None
+    """Its id; everybody but a store takes its name, too."""
+    statuses: Sequence[Status] = ()
+    """In one of these; none: in any."""
+    since: int | None = None
+    until: int | None = None
+    """Created at `since` or later, and before `until`."""
+    version: int | None = None
+    test: bool = False
+    """Only test runs; else only others."""
+    input_filters: Sequence[InputFilter] = ()
+    """A value in the input, read as JSON or taken as text. All of them must be met."""
+
+
+ALL_RUNS = RunFilter()

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.cli.output import shown
-from anabranch.deferred import deferred
-from anabranch.engine.rules.events import EventType
-
-if TYPE_CHECKING:
-    from anabranch.service.runs import run_view
-else:
-    run_view = deferred("anabranch.service.runs.run_view")
+from anabranch.engine.rules.history import is_loop_opening, shown_status
 
 # How scopes of coded steps begin: the second call of a name is `#2`, one of the body's second attempt `@2`.
 STEP_SCOPES = ("#", "@")
@@ -20,8 +14,8 @@ STEP_SCOPES = ("#", "@")
 
 def event_line(entry: Mapping[str, Any]) -> str | None:
     """One entry of a log as a plain line; None for those that tell a reader nothing new of a node."""
-    state = run_view.NODE_STATUS.get(entry["eventType"])
-    if state is None or not entry["nodeID"] or entry["eventType"] == EventType.LOOP_OPENED:
+    state = shown_status(entry["eventType"])
+    if state is None or not entry["nodeID"] or is_loop_opening(entry["eventType"]):
         return None
     attempt = f" (attempt {entry['nodeAttempt']})" if entry["nodeAttempt"] > 1 else ""
     reason = f": {entry['errorMessage']}" if entry["errorMessage"] else ""

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.live import Live
@@ -21,8 +20,10 @@ from anabranch.cli.event_lines import event_line, shown_name
 from anabranch.cli.outcome import seconds
 from anabranch.cli.output import shown
 from anabranch.cli.own_name import command
-from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.service.runs.run_view import ENDED, log_entry, shown_status
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.history import Activation, ActivationStatus, History
+from anabranch.engine.rules.payloads import SignalAwaited, SignalReceived
+from anabranch.service.runs.run_view import log_entry
 
 # Ten times a second looks alive; more is only work.
 REFRESH_S = 0.1
@@ -37,18 +38,8 @@ _STYLES = {
     "success": "green",
     "error": "red",
     "skipped": "dim",
+    "cancelled": "dim",
 }
-
-
-@dataclass(slots=True)
-class _Line:
-    """One activation on the screen. Times in milliseconds since the epoch."""
-
-    name: str
-    state: str
-    attempt: int
-    began_at: int
-    ended_at: int | None = None
 
 
 class Progress:
@@ -62,7 +53,8 @@ class Progress:
         self._instance_id = instance_id
         self._place = place
         self._awaited: set[str] = set()
-        self._lines: dict[tuple[str, str], _Line] = {}
+        self._history = History()
+        self._activations: dict[tuple[str, str], Activation] = {}
         self._status = Status.PENDING
         self._live: Live | None = None
 
@@ -73,9 +65,8 @@ class Progress:
             self._say(f"run {instance_id} has begun")
         if instance_id == self._instance_id:
             self._status = status
-            for event in events:
-                self._take(event)
-            self._tell_how_to_go_on(events)
+            changes = [self._take(event) for event in events]
+            self._tell_how_to_go_on([change for change in changes if change is not None])
 
     def on_screen(self) -> AbstractContextManager[object]:
         """While this is entered the table is on the screen; on what cannot draw one there is none."""
@@ -96,35 +87,30 @@ class Progress:
             if self._live is not None:
                 self._live.update(self._table(), refresh=True)
 
-    def _take(self, event: Event) -> None:
-        state = shown_status(event)
-        if state is None:
-            return
-        place = (event.node_id, event.scope)
-        line = self._lines.get(place)
-        if line is None:
-            line = self._lines[place] = _Line(
-                shown_name(event.node_id, event.scope), state, event.attempt, event.created_at
-            )
-        line.state, line.attempt = state, event.attempt
-        line.ended_at = event.created_at if state in ENDED else None
-        if not self._is_drawn:
-            text = event_line(log_entry(event))
-            if text is not None:
-                self._say(text)
+    def _take(self, event: Event) -> Activation | SignalReceived | None:
+        change = self._history.take(event)
+        if isinstance(change, Activation):
+            self._activations[change.place] = change
+            if not self._is_drawn:
+                text = event_line(log_entry(event))
+                if text is not None:
+                    self._say(text)
+        return change if isinstance(change, Activation | SignalReceived) else None
 
-    def _tell_how_to_go_on(self, events: Sequence[Event]) -> None:
-        """The commands that end the waits among these events; one for each signal: a loop may wait a thousand times."""
-        arrived = {_signal_of(event) for event in events if event.type is EventType.SIGNAL_RECEIVED}
-        for event in events:
-            place = (event.node_id, event.scope)
-            if event.type is not EventType.NODE_WAITING or self._lines[place].state != "waiting":
+    def _tell_how_to_go_on(self, changes: Sequence[Activation | SignalReceived]) -> None:
+        """The commands that end the waits among these; one for each signal: a loop may wait a thousand times."""
+        arrived = {change.event for change in changes if isinstance(change, SignalReceived)}
+        for change in changes:
+            if isinstance(change, SignalReceived) or change.status is not ActivationStatus.WAITING:
                 continue
-            name = _signal_of(event)
-            if name is not None and name not in arrived | self._awaited and self._instance_id is not None:
+            wait = change.waits_for
+            if not isinstance(wait, SignalAwaited) or wait.names_event or wait.taken is not None:
+                continue
+            (name,) = wait.events
+            if name not in arrived | self._awaited and self._instance_id is not None:
                 self._awaited.add(name)
                 how = command(["runs", "signal", self._instance_id, name, *self._place])
-                self._say(f"{shown_name(*place)} waits for a signal; to send it: {how}")
+                self._say(f"{shown_name(*change.place)} waits for a signal; to send it: {how}")
 
     def _say(self, text: str) -> None:
         """A line of its own, above the table where there is one; never wrapped, so that it can be copied."""
@@ -135,19 +121,15 @@ class Progress:
         table = Table(box=None, pad_edge=False, show_header=False)
         room = max(self._console.height - LINES_BESIDES_NODES, 1)
         # What is still open is most worth seeing; of what has ended, the latest.
-        lines = sorted(self._lines.values(), key=lambda line: (line.ended_at is None, line.ended_at or line.began_at))
-        for line in lines[-room:]:
-            took = seconds(max(int((line.ended_at or now) - line.began_at), 0))
-            attempt = f"attempt {line.attempt}" if line.attempt > 1 else ""
-            table.add_row(Text(line.name), Text(line.state, style=_STYLES[line.state]), took, attempt)
-        counts = Counter(line.state for line in self._lines.values())
+        shown_last = sorted(
+            self._activations.values(), key=lambda each: (each.ended_at is None, each.ended_at or each.at)
+        )
+        for each in shown_last[-room:]:
+            began_at = each.at if each.began_at is None else each.began_at
+            took = seconds(max(int((each.ended_at or now) - began_at), 0))
+            attempt = f"attempt {each.attempt}" if each.attempt > 1 else ""
+            table.add_row(Text(shown_name(*each.place)), Text(each.status, style=_STYLES[each.status]), took, attempt)
+        counts = Counter(each.status.value for each in self._activations.values())
         summary = ", ".join(f"{count} {state}" for state, count in counts.items())
         table.add_row(Text(f"{self._status}", style="bold"), summary)
         return table
-
-
-def _signal_of(event: Event) -> str | None:
-    """The signal that an event is about, if one alone: a wait that has taken its signal already is about none."""
-    note = event.payload.value
-    name = note.get("event") if isinstance(note, dict) and note.get("signalSeq") is None else None
-    return name if isinstance(name, str) else None

@@ -13,16 +13,12 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.rules.values import Payload
 from anabranch.sockets.wire import EncodedMessage
 
 NODE_UPDATE = "workflow_node_update"
 STATUS_UPDATE = "workflow_status_update"
 UPDATES = "workflow_updates"
 SNAPSHOT = "workflow_run_snapshot"
-
-# 64 KB: what a person looks at fits; whoever wants the rest asks for the run's steps.
-OUTPUT_BYTES_MAX = 65_536
 
 # An update without its output, about. A batch is cut at 1 MB: clients refuse messages of several.
 UPDATE_BYTES = 200
@@ -90,9 +86,3 @@ class Message:
     def parcel(self) -> EncodedMessage:
         """As it is carried. (The library would encode it with the slower `json` of Python.)"""
         return EncodedMessage(orjson.dumps([self.event, self.data]).decode())
-
-
-def shown(payload: Payload) -> Any:
-    """An output as clients see it: itself, or how large it is."""
-    size = len(payload.raw)
-    return payload.value if size <= OUTPUT_BYTES_MAX else {"truncated": True, "bytes": size}

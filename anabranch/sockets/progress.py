@@ -6,6 +6,7 @@ what it remembers is bounded, however long the log is.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -13,12 +14,19 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, is_mark
-from anabranch.engine.rules.events import ERROR_HANDLE, TERMINALS, Event, EventType, Status
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.history import (
+    Activation,
+    ActivationStatus,
+    History,
+    RunCreated,
+    RunEnd,
+    RunRecovered,
+    value_left,
+)
 from anabranch.engine.rules.values import Payload
-from anabranch.service.runs.run_view import ENDED, NODE_STATUS
-from anabranch.sockets.messages import NODE_UPDATE, OUTPUT_BYTES_MAX, STATUS_UPDATE, UPDATE_BYTES, Update, shown
+from anabranch.service.runs.run_view import SHOWN_BYTES_MAX, node_state, shown
+from anabranch.sockets.messages import NODE_UPDATE, STATUS_UPDATE, UPDATE_BYTES, Update
 
 # 1 MB of context is sent with the end of a run; a larger one is asked for piece by piece.
 CONTEXT_BYTES_MAX = 1_048_576
@@ -31,33 +39,20 @@ SNAPSHOT_OUTPUT_BYTES_MAX = 1_048_576
 ROOT_NODES_MAX = 2_000
 ITERATION_NODES_MAX = 1_000
 
-# Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
-_PENDING, _RUNNING = Status.PENDING, Status.RUNNING
-_DISPATCHED, _COMPLETED, _FAILED = EventType.NODE_DISPATCHED, EventType.NODE_COMPLETED, EventType.NODE_FAILED
+# 1,000 failures of iterations, the first ones, stay listed beside those: of more than that the counts tell.
+FAILURES_KEPT_MAX = 1_000
 
-_STATUS_OF = {
-    EventType.INSTANCE_COMPLETED: Status.COMPLETED,
-    EventType.INSTANCE_FAILED: Status.FAILED,
-    EventType.INSTANCE_CANCELLED: Status.CANCELLED,
-}
+_ERROR = ActivationStatus.ERROR
 
 
 @dataclass(slots=True)
-class _Node:
-    """One activation. Times are milliseconds since the epoch."""
+class _Ended:
+    """An ended activation, with its output as it is shown."""
 
-    node_id: str
-    scope: str
-    first_seq: int
-    started_at: int | None
-    status: str = ""
-    attempt: int = 0
-    seq: int = 0
-    ended_at: int | None = None
+    activation: Activation
     output: Any = None
     output_bytes: int = 0
     """What the output takes of the room for outputs."""
-    error: Any = None
 
 
 class RunProgress:
@@ -66,17 +61,28 @@ class RunProgress:
     def __init__(self, instance_id: str) -> None:
         self.instance_id = instance_id
         self.seq = 0
-        self.status = Status.PENDING
         self.last_word: Update | None = None
         """The update that told the end of the run."""
-        self._open: dict[tuple[str, str], _Node] = {}
-        self._ended_at_root: dict[tuple[str, str], _Node] = {}
-        self._ended_in_loops: dict[tuple[str, str], _Node] = {}
+        self._history = History()
+        self._ended_at_root: dict[int, _Ended] = {}
+        """By the first row of each activation."""
+        self._ended_in_loops: dict[int, _Ended] = {}
+        self._failures: list[_Ended] = []
+        """Of iterations that are listed no more."""
         self._forgotten = 0
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """How many activations of each node have ended, by status."""
         self._output_bytes = 0
         self._context: dict[str, Any] | None = {}
         """None once it is certain to be larger than what is sent."""
         self._context_bytes = 0
+        self._at = 0
+        """When the latest event was written (ms)."""
+
+    @property
+    def status(self) -> Status:
+        """The status of the run, as it was told last."""
+        return self._history.status
 
     @property
     def is_over(self) -> bool:
@@ -97,7 +103,8 @@ class RunProgress:
                 self.seq = event.seq
                 self._take_one(event, updates)
         if status not in (None, self.status) and not self.is_over and not status.is_terminal:
-            updates.append(self._moved_to(status))
+            self._history.status = status
+            updates.append(self._status_update())
         return updates
 
     def end_removed(self) -> list[Update]:
@@ -105,109 +112,95 @@ class RunProgress:
         if self.is_over:
             return []
         self.seq += 1
-        return list(self._end(Status.CANCELLED, None, None))
+        self._history.end(Status.CANCELLED, self.seq, self._at)
+        return list(self._end(RunEnd(Status.CANCELLED)))
 
     def snapshot(self) -> dict[str, Any]:
         """Status and nodes, in the order in which they were reached; outputs as far as there is room."""
-        nodes = sorted(
-            chain(self._ended_at_root.values(), self._ended_in_loops.values(), self._open.values()),
-            key=lambda node: node.first_seq,
-        )
-        listed = [
-            {
-                "nodeID": node.node_id,
-                "scope": node.scope,
-                "status": node.status,
-                "output": node.output,
-                "error": node.error,
-                "attempt": node.attempt,
-                "seq": node.seq,
-                "startedAt": None if node.started_at is None else to_iso(node.started_at),
-                "endedAt": None if node.ended_at is None else to_iso(node.ended_at),
-            }
-            for node in nodes
-        ]
-        known = {"instanceID": self.instance_id, "status": self.status.value, "nodes": listed, "seq": self.seq}
+        still_open = self._history.open.values()
+        ended = chain(self._ended_at_root.values(), self._failures, self._ended_in_loops.values())
+        listed = sorted(chain(ended, map(_Ended, still_open)), key=lambda each: each.activation.first_seq)
+        counts = {node_id: dict(ended) for node_id, ended in self._counts.items()}
+        for activation in still_open:
+            of_node = counts.setdefault(activation.node_id, {})
+            of_node[activation.status.value] = of_node.get(activation.status.value, 0) + 1
+        known = {
+            "instanceID": self.instance_id,
+            "status": self.status.value,
+            "nodes": [_listed(each.activation, each.output) for each in listed],
+            "counts": counts,
+            "seq": self.seq,
+        }
         return known if not self._forgotten else {**known, "nodesOmitted": self._forgotten}
 
     # -- within ---------------------------------------------------------------------------
     def _take_one(self, event: Event, updates: list[Update]) -> None:
-        status = NODE_STATUS.get(event.type)
-        if status is not None:
-            if event.node_id != FUNCTION_NODE_ID:
-                updates.append(self._node_moved(event, status))
-            if self.status is _PENDING or (event.type is _DISPATCHED and self.status is not _RUNNING):
-                updates.append(self._moved_to(_RUNNING))
-        elif event.type in TERMINALS:
-            value = event.payload
-            output = value if event.type is EventType.INSTANCE_COMPLETED else None
-            error = value.value if event.type is EventType.INSTANCE_FAILED else None
-            updates += self._end(_STATUS_OF[event.type], output, error)
-        elif event.type is EventType.INSTANCE_RECOVERED:
+        history = self._history
+        status = history.status
+        change = history.take(event)
+        self._at = event.created_at
+        if isinstance(change, Activation):
+            updates.append(self._node_moved(change))
+        elif isinstance(change, RunEnd):
+            updates += self._end(change)
+            return
+        elif isinstance(change, RunRecovered):
             # A status update like any other, but for one more field: who does not know it sees nothing new.
-            recovered = self._moved_to(self.status)
-            recovered.data["recoveries"] = event.payload.value["recoveries"]
+            recovered = self._status_update()
+            recovered.data["recoveries"] = change.recoveries
             updates.append(recovered)
-        elif event.type is EventType.INPUT_SET:
-            self._remember("input", event.payload.value["input"], len(event.payload.raw))
+        elif isinstance(change, RunCreated):
+            self._remember("input", change.input, len(event.payload.raw))
+        if history.status is not status:
+            updates.append(self._status_update())
 
-    def _node_moved(self, event: Event, status: str) -> Update:
-        key = (event.node_id, event.scope)
-        node = self._open.get(key)
-        if node is None:
-            began = event.created_at if event.type is _DISPATCHED else None
-            node = self._open[key] = _Node(event.node_id, event.scope, event.seq, began)
-        node.status, node.attempt, node.seq = status, event.attempt, event.seq
-        node.error = event.payload.value["error"] if status in ("error", "retrying") else None
-        output = None
-        if status in ENDED:
-            node.ended_at = event.created_at
-            if event.type is _COMPLETED:
-                output = shown(event.payload)
-                self._keep_output(node, output, event.payload)
-            self._close(key, node)
-            if event.scope == "":
-                self._write(event)
-        return self._node_update(node, output, 0 if output is None else min(len(event.payload.raw), OUTPUT_BYTES_MAX))
+    def _node_moved(self, activation: Activation) -> Update:
+        if activation.ended_at is None:
+            return self._node_update(activation)
+        payload, output = activation.output, None
+        if activation.scope == "" and activation.leaves_value:
+            self._write(activation)
+        ended = _Ended(activation)
+        if payload is not None:
+            output = shown(payload)
+            self._keep_output(ended, output, payload)
+            activation.output = None  # which may be large: what is shown of it is kept
+        self._close(ended)
+        size = 0 if payload is None else min(len(payload.raw), SHOWN_BYTES_MAX)
+        return self._node_update(activation, output, size)
 
-    def _keep_output(self, node: _Node, output: Any, payload: Payload) -> None:
-        size = min(len(payload.raw), OUTPUT_BYTES_MAX)
+    def _keep_output(self, ended: _Ended, output: Any, payload: Payload) -> None:
+        size = min(len(payload.raw), SHOWN_BYTES_MAX)
         if self._output_bytes + size > SNAPSHOT_OUTPUT_BYTES_MAX:
-            node.output = {"truncated": True, "bytes": len(payload.raw)}
+            ended.output = {"truncated": True, "bytes": len(payload.raw)}
         else:
-            node.output, node.output_bytes = output, size
+            ended.output, ended.output_bytes = output, size
             self._output_bytes += size
 
-    def _close(self, key: tuple[str, str], node: _Node) -> None:
-        """Keep an ended activation for snapshots, and forget the oldest where there are too many."""
-        del self._open[key]
-        ended, nodes_max = (
-            (self._ended_at_root, ROOT_NODES_MAX) if node.scope == "" else (self._ended_in_loops, ITERATION_NODES_MAX)
+    def _close(self, ended: _Ended) -> None:
+        """Keep an ended activation for snapshots, and forget the oldest where there are too many, failures last."""
+        activation = ended.activation
+        self._counts[activation.node_id][activation.status.value] += 1
+        kept, nodes_max = (
+            (self._ended_at_root, ROOT_NODES_MAX)
+            if activation.scope == ""
+            else (self._ended_in_loops, ITERATION_NODES_MAX)
         )
-        ended[key] = node
-        if len(ended) > nodes_max:
-            oldest = ended.pop(next(iter(ended)))
-            self._output_bytes -= oldest.output_bytes
-            self._forgotten += 1
+        kept[activation.first_seq] = ended
+        if len(kept) > nodes_max:
+            oldest = kept.pop(next(iter(kept)))
+            if oldest.activation.status is _ERROR and len(self._failures) < FAILURES_KEPT_MAX:
+                self._failures.append(oldest)
+            else:
+                self._output_bytes -= oldest.output_bytes
+                self._forgotten += 1
 
-    def _node_update(self, node: _Node, output: Any, output_bytes: int) -> Update:
-        return Update(
-            NODE_UPDATE,
-            {
-                "instanceID": self.instance_id,
-                "nodeID": node.node_id,
-                "scope": node.scope,
-                "status": node.status,
-                "output": output,
-                "error": node.error,
-                "attempt": node.attempt,
-                "seq": node.seq,
-            },
-            size=UPDATE_BYTES + output_bytes,
-        )
+    def _node_update(self, activation: Activation, output: Any = None, output_bytes: int = 0) -> Update:
+        node = {"instanceID": self.instance_id, **_told(activation, output)}
+        return Update(NODE_UPDATE, node, size=UPDATE_BYTES + output_bytes)
 
-    def _moved_to(self, status: Status, output: Any = None, error: Any = None, context: Any = None) -> Update:
-        self.status = status
+    def _status_update(self, output: Any = None, error: Any = None, context: Any = None) -> Update:
+        status = self.status
         data = {
             "instanceID": self.instance_id,
             "status": status.value,
@@ -218,31 +211,23 @@ class RunProgress:
         }
         return Update(STATUS_UPDATE, data, is_last=status.is_terminal)
 
-    def _end(self, status: Status, output: Payload | None, error: Any) -> Iterator[Update]:
+    def _end(self, end: RunEnd) -> Iterator[Update]:
         """Activations that nobody awaits any more, then the end itself."""
-        for key, node in list(self._open.items()):
-            node.status, node.seq, node.error = "cancelled", self.seq, None
-            self._close(key, node)
-            yield self._node_update(node, None, 0)
-        shown_output = None if output is None else shown(output)
-        self.last_word = self._moved_to(status, shown_output, error, self._folded_context())
+        for activation in self._history.left_open:
+            self._close(_Ended(activation))
+            yield self._node_update(activation)
+        output = None if end.output is None else shown(end.output)
+        self.last_word = self._status_update(output, end.error, self._folded_context())
         yield self.last_word
 
     # -- the context ----------------------------------------------------------------------
-    def _write(self, event: Event) -> None:
+    def _write(self, activation: Activation) -> None:
         """What an ended node of the root leaves in the context: the same that the engine's fold makes of it."""
-        if event.type is _COMPLETED:
-            value = event.payload.value
-        elif event.type is _FAILED and event.next_handle == ERROR_HANDLE:
-            error = event.payload.value["error"]
-            value = {"error": {key: error[key] for key in ("type", "message", "code", "attempt")}}
-        elif event.type is _FAILED and event.next_handle is not None:
-            value = None  # ignored
-        else:
-            return
-        self._remember(f"__node_{event.node_id}", value, len(event.payload.raw))
-        if event.output_variable is not None and not is_mark(event.output_variable):
-            self._remember(event.output_variable, value, 0)
+        value, output = value_left(activation), activation.output
+        size = len(output.raw) if output is not None else len(orjson.dumps(value))
+        self._remember(f"__node_{activation.node_id}", value, size)
+        if activation.output_variable is not None:
+            self._remember(activation.output_variable, value, 0)
 
     def _remember(self, name: str, value: Any, size: int) -> None:
         self._context_bytes += size
@@ -256,3 +241,15 @@ class RunProgress:
         if context is None or len(orjson.dumps(context)) > CONTEXT_BYTES_MAX:
             return None
         return context
+
+
+def _told(activation: Activation, output: Any) -> dict[str, Any]:
+    """An activation as an update tells it."""
+    state = node_state(activation)
+    del state["startedAt"], state["endedAt"]
+    return {**state, "output": output, "seq": activation.seq}
+
+
+def _listed(activation: Activation, output: Any) -> dict[str, Any]:
+    """An activation as a snapshot lists it."""
+    return {**node_state(activation), "output": output, "seq": activation.seq}

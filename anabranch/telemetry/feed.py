@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol, TypeAlias
 
-from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.history import Activation, ActivationStatus, Change, History, RunCreated, RunEnd
+from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
-from anabranch.telemetry.finished import AttemptEnded, Finished, Finishes, RunBegan, RunEnded, SignalCame, Way
-from anabranch.telemetry.meters import Meters, WorkflowMeter
-from anabranch.telemetry.spans import SpanSink, attempt_span, began_at, run_span, signal_span
+from anabranch.telemetry.meters import Meters
+from anabranch.telemetry.spans import Span, SpanSink, attempt_span, began_at, run_span, signal_span
 
 logger = logging.getLogger("anabranch.telemetry")
 
@@ -27,7 +27,8 @@ _Nodes: TypeAlias = dict[str, PlanNode]
 _NO_NODES: _Nodes = {}
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
-_RETRIED, _CANCELLED = Way.RETRIED, Way.CANCELLED
+_RUNNING, _WAITING, _RETRYING = ActivationStatus.RUNNING, ActivationStatus.WAITING, ActivationStatus.RETRYING
+_SKIPPED, _CANCELLED = ActivationStatus.SKIPPED, ActivationStatus.CANCELLED
 
 
 # 1,000 rows or 1 MB of a log at a time, 32 logs at once: runs that are ended past the engine are few. Of more at once
@@ -65,17 +66,17 @@ class Feed:
 
     def signalled(self, head: InstanceHead, event: str, *, seq: int, at_ms: int) -> None:
         """Count a signal that was appended past the engine."""
-        FedRun(self, head).count([SignalCame(event, seq, at_ms)])
+        FedRun(self, head).signalled(event, seq=seq, at=at_ms)
 
     def ended(self, head: InstanceHead, status: Status, *, code: str | None, at_ms: int) -> None:
         """Count a run that was ended past the engine, and export what it was in."""
-        end = RunEnded(status, at_ms, code)
         spans, read_log = self.spans, self._read_log
         if spans is None or read_log is None or len(self._closing) >= CLOSING_MAX:
-            FedRun(self, head).count([end])
+            FedRun(self, head).ended(status, at=at_ms, code=code)
             return
-        FedRun(Feed(self.meters), head).count([end])
-        closing = asyncio.create_task(_export_ended(spans, head, end, read_log), name="spans-of-ended")
+        FedRun(Feed(self.meters), head).ended(status, at=at_ms, code=code)
+        run = run_span(head, status, ended_at=at_ms, code=code)
+        closing = asyncio.create_task(_export_ended(spans, head, run, read_log), name="spans-of-ended")
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
@@ -83,7 +84,7 @@ class Feed:
 class FedRun:
     """What is known of one run, while it is held here."""
 
-    __slots__ = ("_finishes", "_head", "_meter", "_nodes", "_spans")
+    __slots__ = ("_head", "_history", "_meter", "_nodes", "_spans")
 
     def __init__(self, feed: Feed, head: InstanceHead, nodes: _Nodes = _NO_NODES) -> None:
         """`nodes` are those of a drawn run, by their ids."""
@@ -91,88 +92,83 @@ class FedRun:
         self._nodes = nodes
         self._meter = feed.meters.of(head)
         self._spans = feed.spans
-        self._finishes = Finishes(is_coded=head.kind == CODED_KIND)
+        self._history = History()
 
     def read(self, events: Sequence[Event]) -> None:
         """Fold what others wrote, and count nothing of it."""
         try:
-            self._finishes.fold(events)
+            for event in events:
+                self._history.take(event)
         except Exception:
             logger.exception("a run could not be followed", extra={"instance_id": self._head.instance_id})
 
     def wrote(self, events: Sequence[Event]) -> None:
         """Count these events of the run."""
         try:
-            self._count(self._finishes.fold(events))
+            for event in events:
+                self._count(event, self._history.take(event))
         except Exception:
             logger.exception("a run could not be counted", extra={"instance_id": self._head.instance_id})
 
-    def count(self, finished: Iterable[Finished]) -> None:
-        """Count what has finished in the run."""
-        try:
-            self._count(finished)
-        except Exception:
-            logger.exception("a run could not be counted", extra={"instance_id": self._head.instance_id})
-
-    def _count(self, finished: Iterable[Finished]) -> None:
+    def signalled(self, event: str, *, seq: int, at: int) -> None:
+        """Count a signal."""
         meter, spans = self._meter, self._spans
-        for each in finished:
-            if isinstance(each, AttemptEnded):
-                node = self._nodes.get(each.name)
-                if meter is not None:
-                    _measure(meter, each, node)
-                if spans is not None:
-                    spans.ended(attempt_span(self._head, each, None if node is None else node.type))
-            else:
-                if meter is not None:
-                    _measure_run(meter, self._head, each)
-                if spans is not None:
-                    _export_run(spans, self._head, each)
+        if meter is not None:
+            meter.signalled(event if meter.shows_names else "")
+        if spans is not None:
+            spans.ended(signal_span(self._head, event, seq=seq, at=at))
 
+    def ended(self, status: Status, *, at: int, code: str | None) -> None:
+        """Count the end of the run."""
+        meter, spans = self._meter, self._spans
+        if meter is not None:
+            meter.ended(status, milliseconds=at - began_at(self._head, at))
+        if spans is not None:
+            spans.ended(run_span(self._head, status, ended_at=at, code=code))
 
-def _measure(meter: WorkflowMeter, ended: AttemptEnded, node: PlanNode | None) -> None:
-    if ended.way is _CANCELLED:
-        return  # nobody knows how long it would have taken
-    step = meter.step(ended.name if node is None or meter.shows_names else node.type)
-    if ended.way is _RETRIED:
-        step.retries += 1
-    if ended.began_at is not None:
-        step.times.observe(ended.ended_at - ended.began_at)
+    def _count(self, event: Event, change: Change | None) -> None:
+        if isinstance(change, Activation):
+            if change.status is not _RUNNING and change.status is not _WAITING:
+                self._attempt_ended(change)
+        elif isinstance(change, SignalReceived):
+            self.signalled(change.event, seq=event.seq, at=event.created_at)
+        elif isinstance(change, RunCreated):
+            if self._meter is not None:
+                self._meter.started += 1
+        elif isinstance(change, RunEnd):
+            for activation in self._history.left_open:
+                self._attempt_ended(activation)
+            code = None if change.error is None else change.error["code"]
+            self.ended(change.status, at=event.created_at, code=code)
 
-
-def _measure_run(meter: WorkflowMeter, head: InstanceHead, each: SignalCame | RunBegan | RunEnded) -> None:
-    match each:
-        case SignalCame():
-            meter.signalled(each.event if meter.shows_names else "")
-        case RunBegan():
-            meter.started += 1
-        case RunEnded():
-            meter.ended(each.status, milliseconds=each.ended_at - began_at(head, each))
-
-
-def _export_run(spans: SpanSink, head: InstanceHead, each: SignalCame | RunBegan | RunEnded) -> None:
-    match each:
-        case SignalCame():
-            spans.ended(signal_span(head, each))
-        case RunEnded():
-            spans.ended(run_span(head, each))
-        case RunBegan():
+    def _attempt_ended(self, activation: Activation) -> None:
+        is_given_up = activation.status is _SKIPPED or activation.status is _CANCELLED
+        if is_given_up and activation.attempt_began_at is None:
             return
+        meter, spans = self._meter, self._spans
+        node = self._nodes.get(activation.node_id)
+        if meter is not None and not is_given_up:  # else nobody knows how long it would have taken
+            step = meter.step(activation.node_id if node is None or meter.shows_names else node.type)
+            if activation.status is _RETRYING:
+                step.retries += 1
+            if activation.attempt_began_at is not None:
+                step.times.observe(activation.at - activation.attempt_began_at)
+        if spans is not None:
+            spans.ended(attempt_span(self._head, activation, None if node is None else node.type))
 
 
-async def _export_ended(spans: SpanSink, head: InstanceHead, end: RunEnded, read_log: ReadLog) -> None:
+async def _export_ended(spans: SpanSink, head: InstanceHead, run: Span, read_log: ReadLog) -> None:
     """Fold the log: what had ended before was exported by whoever wrote it, what ended with the run is by us."""
-    finishes = Finishes(is_coded=head.kind == CODED_KIND)
-    ended: Sequence[Finished] = []
+    history = History()
     seq = 0
     try:
         while rows := await read_log(head.instance_id, after_seq=seq, limit=PAGE_ROWS, bytes_max=PAGE_BYTES):
-            finishes.fold(rows[:-1])
-            ended = finishes.fold(rows[-1:])
+            for event in rows:
+                history.take(event)
             seq = rows[-1].seq
     except Exception as failure:  # noqa: BLE001 -- the run itself is exported all the same
         logger.info("the steps of a cancelled run are not exported: %s", failure)
-    for each in ended:
-        if isinstance(each, AttemptEnded) and each.way is _CANCELLED:
-            spans.ended(attempt_span(head, each, None))
-    spans.ended(run_span(head, end))
+    for activation in history.left_open:
+        if activation.attempt_began_at is not None:
+            spans.ended(attempt_span(head, activation, None))
+    spans.ended(run)

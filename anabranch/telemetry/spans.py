@@ -13,8 +13,10 @@ from functools import lru_cache
 from typing import Protocol
 from uuid import UUID
 
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.history import Activation, ActivationStatus
+from anabranch.engine.rules.payloads import ChildAwaited
 from anabranch.engine.rules.run_state import InstanceHead
-from anabranch.telemetry.finished import AttemptEnded, Kind, RunEnded, SignalCame, Way
 
 # 1,024 runs: whoever finishes one step of a run soon finishes another.
 _REMEMBERED_MAX = 1_024
@@ -48,13 +50,23 @@ class SpanSink(Protocol):
         """Export what is left, as far as that goes within that time."""
 
 
-def run_span(head: InstanceHead, ended: RunEnded) -> Span:
+_STEP_STATUS = {
+    ActivationStatus.SUCCESS: "completed",
+    ActivationStatus.RETRYING: "retried",
+    ActivationStatus.ERROR: "failed",
+    ActivationStatus.SKIPPED: "cancelled",
+    ActivationStatus.CANCELLED: "cancelled",
+}
+"""How an attempt ended, as spans call it, by the status that its activation has then."""
+
+
+def run_span(head: InstanceHead, status: Status, *, ended_at: int, code: str | None) -> Span:
     """`workflow.run`: from when the run might begin to its end."""
     attributes: dict[str, str | int | bool] = {
         "workflow.name": head.workflow_name,
         "workflow.version": head.workflow_version,
         "run_id": head.instance_id,
-        "status": ended.status.value.lower(),
+        "status": status.value.lower(),
         "kind": head.kind,
         "tenant_id": head.tenant_id,
     }
@@ -65,60 +77,59 @@ def run_span(head: InstanceHead, ended: RunEnded) -> Span:
         trace_id_of(head),
         run_span_id(head.instance_id),
         _parent_of(head),
-        began_at(head, ended),
-        ended.ended_at,
+        began_at(head, ended_at),
+        ended_at,
         attributes,
-        ended.code,
+        code,
     )
 
 
-def began_at(head: InstanceHead, ended: RunEnded) -> int:
+def began_at(head: InstanceHead, ended_at: int) -> int:
     """When the run might begin; one that ended before that was never there for any time."""
-    return min(max(head.created_at, head.available_at), ended.ended_at)
+    return min(max(head.created_at, head.available_at), ended_at)
 
 
-def attempt_span(head: InstanceHead, ended: AttemptEnded, node_type: str | None) -> Span:
-    """`workflow.step`: one try of a step, below its run."""
+def attempt_span(head: InstanceHead, activation: Activation, node_type: str | None) -> Span:
+    """`workflow.step`: one attempt of a step, below its run, as its activation is at its end."""
+    error = activation.error if activation.status in (ActivationStatus.ERROR, ActivationStatus.RETRYING) else None
     attributes: dict[str, str | int | bool] = {
         "workflow.name": head.workflow_name,
         "run_id": head.instance_id,
-        "step.name": ended.name,
-        "step.kind": ended.kind.value,
-        "step.attempt": ended.attempt,
-        "step.status": ended.way.value,
+        "step.name": activation.node_id,
+        "step.kind": activation.activity.value,
+        "step.attempt": activation.attempt,
+        "step.status": _STEP_STATUS[activation.status],
     }
-    if ended.scope:
-        attributes["step.scope"] = ended.scope
+    if activation.scope:
+        attributes["step.scope"] = activation.scope
     if node_type is not None:
         attributes["step.type"] = node_type
-    if ended.kind is Kind.CHILD and ended.child_id is not None:
-        span_id = _awaiting_span_id(ended.child_id)
-        attributes["step.child_id"] = ended.child_id
+    if isinstance(activation.waits_for, ChildAwaited):
+        span_id = _awaiting_span_id(activation.waits_for.child_id)
+        attributes["step.child_id"] = activation.waits_for.child_id
     else:
-        span_id = attempt_span_id(head.instance_id, ended.name, ended.scope, ended.attempt)
+        span_id = attempt_span_id(head.instance_id, *activation.place, activation.attempt)
     return Span(
         "workflow.step",
         trace_id_of(head),
         span_id,
         run_span_id(head.instance_id),
-        ended.ended_at if ended.began_at is None else min(ended.began_at, ended.ended_at),
-        ended.ended_at,
+        activation.at if activation.attempt_began_at is None else min(activation.attempt_began_at, activation.at),
+        activation.at,
         attributes,
-        ended.code if ended.way in (Way.FAILED, Way.RETRIED) else None,
+        None if error is None else error["code"],
     )
 
 
-def signal_span(head: InstanceHead, came: SignalCame) -> Span:
+def signal_span(head: InstanceHead, event: str, *, seq: int, at: int) -> Span:
     """`workflow.signal`: the moment in which a signal arrived, below its run."""
     attributes: dict[str, str | int | bool] = {
         "workflow.name": head.workflow_name,
         "run_id": head.instance_id,
-        "event": came.event,
+        "event": event,
     }
-    span_id = _derived("signal", head.instance_id, str(came.seq))
-    return Span(
-        "workflow.signal", trace_id_of(head), span_id, run_span_id(head.instance_id), came.at, came.at, attributes
-    )
+    span_id = _derived("signal", head.instance_id, str(seq))
+    return Span("workflow.signal", trace_id_of(head), span_id, run_span_id(head.instance_id), at, at, attributes)
 
 
 def trace_id_of(head: InstanceHead) -> int:

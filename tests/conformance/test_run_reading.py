@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from anabranch.engine.ports import ActivationPage, InstanceRow, Store
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.service.runs.run_view import activations
+from anabranch.service.runs.run_view import activations_in, step
 from tests.conformance.building import (
     attempt_failed,
     committed,
@@ -101,6 +102,11 @@ def mixed(dice: random.Random, lives: list[list[Event]]) -> list[Event]:
     return rows
 
 
+def activations(page: ActivationPage, row: InstanceRow) -> list[dict[str, Any]]:
+    """As `/steps` lists them."""
+    return [step(activation) for activation in activations_in(page, row)]
+
+
 def whole(log: Sequence[Event]) -> ActivationPage:
     """All rows as one page, as a reader of the whole log would have them."""
     return ActivationPage(log, {row.seq: row.created_at for row in log}, None)
@@ -116,21 +122,21 @@ async def test_pages_of_activations_are_those_of_the_whole_log(
     if is_over:
         row = await committed(store, ending(row))
     log = await store.read_log(row.head.instance_id)
-    expected = activations(whole(log), row.status)
+    expected = activations(whole(log[:-1] if is_over else log), row)
     assert len(expected) in (20, 30)
     found, after_seq = [], 0
     while after_seq is not None:
         read = await store.read_activations(row.head.instance_id, after_seq=after_seq, limit=7, bytes_max=ALL)
         assert read is not None and read[0] == row
-        page = activations(read[1], row.status)
+        page = activations(read[1], row)
         assert len(page) <= 7
         found += page
         after_seq = read[1].next_seq
     assert found == expected
     run = await store.read_run(row.head.instance_id, activations_max=12)
     assert run is not None
-    brief = [{**step, "output": None} for step in activations(run.activations, row.status)]
-    assert brief == [{**step, "output": None} for step in expected[:12]]
+    brief = [{**each, "output": None} for each in activations(run.activations, row)]
+    assert brief == [{**each, "output": None} for each in expected[:12]]
 
 
 @pytest.mark.only_on("sqlite", "postgresql", because="payloads in memory are there anyway")
@@ -158,7 +164,7 @@ async def test_a_page_of_activations_ends_once_outputs_have_enough_bytes(store: 
     async def page(bytes_max: int, after_seq: int = 0) -> tuple[list[str], int | None]:
         read = await store.read_activations(row.head.instance_id, after_seq=after_seq, limit=9, bytes_max=bytes_max)
         assert read is not None
-        steps = activations(read[1], row.status)
+        steps = activations(read[1], row)
         assert all(step["output"] == "x" * 98 for step in steps)
         return [step["nodeID"] for step in steps], read[1].next_seq
 

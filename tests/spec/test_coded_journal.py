@@ -13,6 +13,7 @@ from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.decision import NOTHING, Decision
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.history import activations_of
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,
@@ -333,7 +334,7 @@ def test_a_trace_shows_what_followed_from_what():
     run = Coded().then(done("a"))  # row 3
     for name, after in (("b", {3}), ("c", {3}), ("d", {4, 5}), ("e", {4, 5})):
         run.when(_after(name, frozenset(after)))
-    traced = trace(run.log)
+    traced = trace(activations_of(run.log))
     assert [step.id for step in traced.steps] == ["@start", "a", "b", "c", "d", "e", "join@4,5"]
     join = "join@4,5"
     assert set(traced.edges) == {
@@ -342,7 +343,7 @@ def test_a_trace_shows_what_followed_from_what():
 
 
 def test_a_step_may_be_called_like_the_start_of_the_graph():
-    traced = trace(Coded().then(done("start")).log)
+    traced = trace(activations_of(Coded().then(done("start")).log))
     assert [step.id for step in traced.steps] == ["@start", "start"]
     assert traced.edges == [("@start", "start")]
 

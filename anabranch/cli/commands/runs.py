@@ -26,7 +26,8 @@ from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.target import RunsAndWorkflows, open_target
 from anabranch.deferred import deferred
-from anabranch.engine.rules.events import TERMINALS, Status
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.history import ends_run
 
 if TYPE_CHECKING:
     from anabranch.service.runs import run_view
@@ -252,7 +253,7 @@ def watch(
         while True:
             has_ended = False
             for entry in await service.get_log(instance_id, after_seq=seen):
-                seen, has_ended = entry["seq"], has_ended or entry["eventType"] in TERMINALS
+                seen, has_ended = entry["seq"], has_ended or ends_run(entry["eventType"])
                 line = event_line(entry)
                 if line is not None and not as_json:
                     print_line(line)

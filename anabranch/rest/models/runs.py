@@ -134,6 +134,17 @@ class RunSummary(Answer):
     completedAt: AwareDatetime | None
 
 
+class WaitsFor(Answer):
+    """What an activation waits for; of the further fields those that belong to the kind."""
+
+    kind: Literal["timer", "signal", "child"]
+    dueAt: AwareDatetime | None = Field(None, description="Until when; a signal without it is awaited for ever.")
+    event: str | None = Field(None, description="The signal.")
+    match: Any = Field(None, description="What its payload must contain.")
+    events: dict[str, Any] | None = Field(None, description="Any of these signals, each with its match.")
+    childID: str | None = Field(None, description="The run.")
+
+
 class NodeState(Answer):
     """An activation of a node."""
 
@@ -144,6 +155,9 @@ class NodeState(Answer):
     startedAt: AwareDatetime | None
     endedAt: AwareDatetime | None
     error: Any
+    at: AwareDatetime = Field(description="When its latest event was written.")
+    handles: list[str] | None = Field(description="Its live exits; null while it has not ended.")
+    waitsFor: WaitsFor | None = Field(description="What it waits for, while it is waiting or retrying.")
 
 
 class Step(NodeState):

@@ -20,11 +20,12 @@ from anabranch.service.definitions.definition_verbs import DefinitionVerbs
 from anabranch.service.runs.input_checks import check_input_filters, is_run_id
 from anabranch.service.runs.run_view import (
     NODES_SHOWN_MAX,
-    activations,
+    activations_in,
     log_entry,
     run_details,
     run_outcome,
     run_summary,
+    step,
 )
 from anabranch.service.widgets.shapes import shape
 
@@ -124,7 +125,7 @@ class ReadVerbs(DefinitionVerbs):
         if found is None or found[0].head.tenant_id != tenant_id:
             raise no_run(instance_id)
         row, page = found
-        return activations(page, row.status), page.next_seq
+        return [step(activation) for activation in activations_in(page, row)], page.next_seq
 
     async def get_run_status_for_widget(
         self, instance_id: str, widget_type: str, widget_config: Mapping[str, Any] | None, *, tenant_id: str

@@ -6,33 +6,32 @@ are ISO 8601 with an offset.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
-from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, latest_row_before
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.coded.trace import trace
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.history import Activation, ActivationStatus, RunEnd, activations_of, run_end
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.unsaved_definitions import is_unsaved_definition
+from anabranch.engine.rules.payloads import (
+    ChildAwaited,
+    DelayStarted,
+    FunctionPostponed,
+    SignalAwaited,
+    read_input,
+    read_system,
+)
+from anabranch.engine.rules.values import Payload
 
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
 NODES_SHOWN_MAX = 1_000
 
-NODE_STATUS = {
-    EventType.NODE_DISPATCHED: "running",
-    EventType.NODE_WAITING: "waiting",
-    EventType.NODE_ATTEMPT_FAILED: "retrying",
-    EventType.LOOP_OPENED: "running",
-    EventType.NODE_COMPLETED: "success",
-    EventType.NODE_FAILED: "error",
-    EventType.NODE_SKIPPED: "skipped",
-}
-"""The status that an event gives its activation, as every API shows it; other events give none."""
+# 64 KB of one value where many are shown together: what a person looks at fits.
+SHOWN_BYTES_MAX = 65_536
 
-ENDED = ("success", "error", "skipped")
-"""The statuses of activations that have ended."""
+_OPEN = RunEnd(Status.RUNNING)
 
 
 def run_summary(row: InstanceRow) -> dict[str, Any]:
@@ -59,73 +58,88 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
 
 def run_outcome(row: InstanceRow, last: Sequence[Event]) -> dict[str, Any]:
     """What a run ended with; `last` holds the last event of its log, or nothing while it is open."""
-    values = {event.type: event.payload.value for event in last}
+    end = (run_end(last[-1]) if last else None) or _OPEN
     return {
         "instanceID": row.head.instance_id,
         "status": row.status.value,
-        "output": values.get(EventType.INSTANCE_COMPLETED),
-        "error": values.get(EventType.INSTANCE_FAILED),
+        "output": None if end.output is None else end.output.value,
+        "error": end.error,
     }
 
 
 def run_details(run: RunReading) -> dict[str, Any]:
     """A run with its input, how it ended, and the activations that were read of it."""
-    row, page = run.row, run.activations
-    traced = {"graph": _graph(page.events)} if row.head.kind == CODED_KIND else {}
+    row = run.row
+    found = activations_in(run.activations, row)
+    end = _OPEN if run.end is None else run_end(run.end) or _OPEN
+    traced = {"graph": _graph(found)} if row.head.kind == CODED_KIND else {}
     return {
         **run_summary(row),
-        "input": run.created.payload.value["input"],
-        "output": _end_of(run, EventType.INSTANCE_COMPLETED),
-        "error": _end_of(run, EventType.INSTANCE_FAILED),
-        "note": _end_of(run, EventType.INSTANCE_CANCELLED) if run.note is None else _note(run.note),
-        "nodes": [brief(step) for step in activations(page, row.status)],
+        "input": read_input(run.created.payload),
+        "output": None if end.output is None else end.output.value,
+        "error": end.error,
+        "note": end.reason if run.note is None else _note(run.note),
+        "nodes": [node_state(activation) for activation in found],
         **traced,
     }
 
 
-def shown_status(event: Event) -> str | None:
-    """The status that an event gives the activation it is about; None: it is about none that is shown.
-
-    The body of a coded run is no node: what is shown of it are its steps, and the status of the run.
-    """
-    return NODE_STATUS.get(event.type) if event.node_id != FUNCTION_NODE_ID else None
+def activations_in(page: ActivationPage, row: InstanceRow) -> list[Activation]:
+    """The activations of a page, in the order of their first events."""
+    end = (row.status, row.last_seq, row.completed_at or 0) if row.status.is_terminal else None
+    return activations_of(page.events, times=page.times, end=end)
 
 
-def activations(page: ActivationPage, status: Status) -> list[dict[str, Any]]:
-    """The activations of a page, in the order of their first events, with timings, error, and output if it was read."""
-    steps: dict[tuple[str, str], dict[str, Any]] = {}
-    for event in page.events:
-        shown = shown_status(event)
-        if shown is None:
-            continue
-        step = steps.get((event.node_id, event.scope))
-        if step is None:
-            step = steps[event.node_id, event.scope] = {
-                "nodeID": event.node_id,
-                "scope": event.scope,
-                "status": shown,
-                "attempt": event.attempt,
-                "startedAt": _iso_or_none(_began_at(event, page.times)),
-                "endedAt": None,
-                "output": None,
-                "error": None,
-                "seq": event.seq,
-            }
-        step["status"], step["attempt"] = shown, event.attempt
-        if shown in ENDED:
-            step["endedAt"] = to_iso(event.created_at)
-        step["output"] = event.payload.value if shown == "success" else None
-        step["error"] = event.payload.value["error"] if shown in ("error", "retrying") else None
-    if status.is_terminal:
-        for step in steps.values():
-            if step["status"] not in ENDED:
-                step["status"] = "cancelled"  # derived: nobody awaits it any more
-    return list(steps.values())
-
-
-def brief(step: dict[str, Any]) -> dict[str, Any]:
+def node_state(activation: Activation) -> dict[str, Any]:
     """An activation without its output, as a run's `nodes` lists it."""
-    return {key: step[key] for key in ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt", "error")}
+    return {
+        "nodeID": activation.node_id,
+        "scope": activation.scope,
+        "status": activation.status.value,
+        "attempt": activation.attempt,
+        "startedAt": _iso_or_none(activation.began_at),
+        "endedAt": _iso_or_none(activation.ended_at),
+        "error": activation.error,
+        "at": to_iso(activation.at),
+        "handles": activation.handles if activation.has_ended else None,
+        "waitsFor": waits_for(activation),
+    }
+
+
+def waits_for(activation: Activation) -> dict[str, Any] | None:
+    """What an activation waits for, if it does: a timer, a signal (of one name or of several), or a child run."""
+    if activation.status is ActivationStatus.RETRYING:
+        return {"kind": "timer", "dueAt": _iso_or_none(activation.retry_at)}
+    if activation.status is not ActivationStatus.WAITING:
+        return None
+    match activation.waits_for:
+        case ChildAwaited(child_id):
+            return {"kind": "child", "childID": child_id}
+        case SignalAwaited(events, names_event, until):
+            asked: dict[str, Any] = {"kind": "signal"}
+            matches = {event: None if match is None else shown(match) for event, match in events.items()}
+            if names_event:
+                asked["events"] = matches
+            else:
+                ((asked["event"], match),) = matches.items()
+                if match is not None:
+                    asked["match"] = match
+            return asked if until is None else {**asked, "dueAt": to_iso(until)}
+        case DelayStarted(due_at):
+            return {"kind": "timer", "dueAt": to_iso(due_at)}
+    return None
+
+
+def shown(payload: Payload) -> Any:
+    """A value where many are shown together: itself, or how large it is."""
+    size = len(payload.raw)
+    return payload.value if size <= SHOWN_BYTES_MAX else {"truncated": True, "bytes": size}
+
+
+def step(activation: Activation) -> dict[str, Any]:
+    """An activation as `/steps` lists it: with its output, as far as it was read."""
+    output = None if activation.output is None else activation.output.value
+    return {**node_state(activation), "output": output, "seq": activation.first_seq}
 
 
 def log_entry(event: Event) -> dict[str, Any]:
@@ -145,29 +159,18 @@ def log_entry(event: Event) -> dict[str, Any]:
     }
 
 
-def _began_at(first: Event, times: Mapping[int, int]) -> int | None:
-    """When an activation began, by its first row. A coded step has none for that: it began when its body could ask."""
-    if first.type is EventType.NODE_DISPATCHED:
-        return first.created_at
-    row = latest_row_before(first.output_variable)
-    return None if row is None else times.get(row)
-
-
-def _end_of(run: RunReading, event_type: EventType) -> Any:
-    return run.end.payload.value if run.end is not None and run.end.type is event_type else None
-
-
 def _note(note: Event) -> Any:
     """What a coded run says of itself: why it could not go on. A definition is none, nor the rules of its replays."""
-    return None if is_unsaved_definition(note) or "loop" in note.payload.value else note.payload.value
+    said = read_system(note.payload)
+    return said.as_json() if isinstance(said, FunctionPostponed) else None
 
 
-def _graph(events: Sequence[Event]) -> dict[str, Any]:
+def _graph(activations: Iterable[Activation]) -> dict[str, Any]:
     """What a coded run has traced, in the form of a drawn one."""
-    traced = trace(events)
+    traced = trace(activations)
     return {
         "nodes": [
-            {"id": step.id, "nodeID": step.name, "scope": step.scope, "type": step.kind} for step in traced.steps
+            {"id": each.id, "nodeID": each.name, "scope": each.scope, "type": each.kind} for each in traced.steps
         ],
         "edges": [{"upstreamNodeID": before, "downstreamNodeID": after} for before, after in traced.edges],
     }

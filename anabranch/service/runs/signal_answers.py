@@ -12,7 +12,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import InstanceRow, Store
-from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signal_waits import SignalWaits
 
@@ -72,6 +71,6 @@ class SignalAnswers:
             row.head.instance_id, after_seq=waits.last_seq, open_waits=list(waits.open)
         )
         for event in rows:
-            if event.type is EventType.SIGNAL_RECEIVED:
-                folded.delivered[event.seq] = waits.meets_wait(event)
-            waits.evolve(event)
+            delivered = waits.evolve(event)
+            if delivered is not None:
+                folded.delivered[event.seq] = delivered

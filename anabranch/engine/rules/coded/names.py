@@ -95,6 +95,12 @@ class Mark:
             return range(int(first), int(last) + 1)
         return tuple(int(row) for row in self.after.split(",") if row)
 
+    @property
+    def latest_row(self) -> int | None:
+        """The latest row that the step followed: its function could ask for it then."""
+        rows = self.rows
+        return rows[-1] if rows else None
+
 
 def read_mark(text: str | None) -> Mark:
     """What a mark says."""
@@ -104,10 +110,7 @@ def read_mark(text: str | None) -> Mark:
 
 def latest_row_before(text: str | None) -> int | None:
     """The latest row that a step with this mark followed: its body could ask for it then. None: it is no mark."""
-    if text is None or not is_mark(text):
-        return None
-    rows = read_mark(text).rows
-    return rows[-1] if rows else None
+    return None if text is None or not is_mark(text) else read_mark(text).latest_row
 
 
 def is_mark(text: str) -> bool:

@@ -1,6 +1,6 @@
 """The graph that a coded run has traced so far: its steps, and which followed from which.
 
-Pure: from the log to nodes and edges. Every step says which rows its branch of the body knew last
+Pure: from the history of a run to nodes and edges. Every step says which rows its branch of the body knew last
 when it asked for it (its mark); the steps that these rows ended are those it followed from.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
-from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, StepKind, read_mark
-from anabranch.engine.rules.events import ENDINGS, Event
+from anabranch.engine.rules.coded.names import StepKind, read_mark
+from anabranch.engine.rules.history import Activation
 
 # 1,000 steps: what a canvas can show; the log has them all.
 TRACED_MAX = 1_000
@@ -40,25 +41,19 @@ class Trace:
     edges: list[tuple[str, str]]
 
 
-def trace(events: Iterable[Event]) -> Trace:
+def trace(activations: Iterable[Activation]) -> Trace:
     """The graph of the first 1,000 steps, in the order of their first rows."""
-    found: dict[tuple[str, str], TracedStep] = {}
+    found: list[TracedStep] = []
     after: dict[str, list[str]] = {}
     ended: dict[int, str] = {}
-    for event in events:
-        if event.node_id == FUNCTION_NODE_ID:
-            continue
-        place = (event.node_id, event.scope)
-        if place not in found:
-            if len(found) >= TRACED_MAX:
-                continue
-            mark = read_mark(event.output_variable)
-            id_ = event.node_id + event.scope
-            found[place] = TracedStep(id_, event.node_id, event.scope, mark.kind.value)
-            after.setdefault(mark.after, []).append(id_)
-        if event.type in ENDINGS:
-            ended[event.seq] = found[place].id
-    graph = Trace([TracedStep(START_ID, "", "", "start"), *found.values()], [])
+    for step in islice(activations, TRACED_MAX):
+        mark = step.mark or read_mark(None)
+        id_ = step.node_id + step.scope
+        found.append(TracedStep(id_, step.node_id, step.scope, mark.kind.value))
+        after.setdefault(mark.after, []).append(id_)
+        if step.ended_at is not None:
+            ended[step.seq] = id_
+    graph = Trace([TracedStep(START_ID, "", "", "start"), *found], [])
     for rows, followers in after.items():
         _connect(graph, rows, followers, ended)
     return graph

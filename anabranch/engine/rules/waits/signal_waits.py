@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from anabranch.engine.rules.drawn.state import InstanceHead
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.payloads import read_signal
 from anabranch.engine.rules.run_state import OpenActivation, RunState
 from anabranch.engine.rules.shared_events import close_wait, signal_received, wait
-from anabranch.engine.rules.values import NULL, Payload
+from anabranch.engine.rules.values import NULL
 from anabranch.engine.rules.waits.signals import KeptSignal
 
 
@@ -43,26 +44,23 @@ class SignalWaits(RunState[SignalWait, SignalWait]):
         """The wait that is open there, if there is one."""
         return self.open.get((node_id, scope))
 
-    def meets_wait(self, event: Event) -> bool:
-        """Is a wait open that this signal fits, and that no earlier one is promised to?"""
-        note = event.payload.value
-        return self.oldest_wait(note["event"], Payload.trusted(note["payload"])) is not None
+    def evolve(self, event: Event) -> bool | None:
+        """Fold the next row that is about signals or their waits; others may be missing.
 
-    def evolve(self, event: Event) -> None:
-        """Fold the next row that is about signals or their waits; others may be missing."""
+        Of a signal: is a wait open that it fits, and that no earlier one is promised to?
+        """
         self.last_seq = event.seq
         place = (event.node_id, event.scope)
         if event.type is EventType.SIGNAL_RECEIVED:
+            signal = read_signal(event.payload)
+            delivered = self.oldest_wait(signal.event, signal.content) is not None
             signal_received(self, event)
-            self._forget_payload(event)
-        elif event.type is EventType.NODE_WAITING:
+            if event.seq in self.kept.get(signal.event, {}):
+                # It is taken by its seq: nobody compares its payload any more.
+                self.kept[signal.event][event.seq] = KeptSignal(event.seq, signal.event, NULL)
+            return delivered
+        if event.type is EventType.NODE_WAITING:
             wait(self, self.open.setdefault(place, SignalWait(place)), event)
         elif event.type in ENDINGS and (ended := self.open.pop(place, None)) is not None:
             close_wait(self, ended)
-
-    def _forget_payload(self, event: Event) -> None:
-        """A kept signal is taken by its seq: nobody compares its payload any more."""
-        name = event.payload.value["event"]
-        signals = self.kept.get(name, {})
-        if event.seq in signals:
-            signals[event.seq] = KeptSignal(event.seq, name, NULL)
+        return None

@@ -107,6 +107,10 @@ class PostgresqlDialect:
     is_remote = True
     given_rows = "json_array_elements(CAST(:given AS json)) AS p(value)"
     payload_size = "octet_length(CAST(l.payload AS text))"
+    payload_without_output = (
+        "CASE WHEN l.payload ->> 'output' IS NULL THEN l.payload"
+        " ELSE CAST(CAST(l.payload AS jsonb) - 'output' AS json) END"
+    )
     among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
     ended_children = statements.ENDED_CHILDREN
 

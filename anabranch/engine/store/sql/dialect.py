@@ -90,6 +90,8 @@ class Dialect(Protocol):
 
     payload_size: str
     """How many bytes the payload of a log row `l` has."""
+    payload_without_output: str
+    """The payload of a log row `l`, an object, without its field `output`."""
 
     row_lock: str
     """The words that make a SELECT lock what it finds and leave out what others have locked; empty where whoever

@@ -31,7 +31,11 @@ class Payloads(StrEnum):
     """Which payloads a statement reads; of the others it says `{}`."""
 
     ALL = "l.payload"
-    ERRORS = "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED') THEN l.payload ELSE '{}' END"
+    SHOWN = (
+        "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED') THEN l.payload"
+        " WHEN l.event_type = 'NODE_WAITING' THEN {without_output} ELSE '{{}}' END"
+    )
+    """Errors, and what is waited for (a delay without what it hands on)."""
 
 
 _FROM_LOG = "FROM workflow_instance_logs AS l WHERE l.instance_id = :instance_id"
@@ -138,7 +142,7 @@ class RunReader(SqlComponent):
                 waits = {*open_waits, *((event.node_id, event.scope) for event in found if event.node_id)}
                 if waits:
                     parameters = {"instance_id": instance_id, "given": _encoded(sorted(waits))}
-                    ends = _events(self.dialect, connection, ENDINGS_AT, Payloads.ERRORS, parameters)
+                    ends = _events(self.dialect, connection, ENDINGS_AT, Payloads.SHOWN, parameters)
                     found += [event for event in ends if event.seq > after_seq]
                 return sorted(found, key=_seq)
 
@@ -173,7 +177,7 @@ class _Reader:
     def activations(self, *, after_seq: int, limit: int, bytes_max: int = 0) -> ActivationPage:
         """A page of activations; with `bytes_max` with their outputs, and no further one once these have so many."""
         first_rows = FIRST_ROWS_OF_STEPS if self._is_coded else FIRST_ROWS_OF_NODES
-        found = self.select(first_rows, Payloads.ERRORS, after_seq=after_seq, limit=limit + 1)
+        found = self.select(first_rows, Payloads.SHOWN, after_seq=after_seq, limit=limit + 1)
         firsts = found[:limit]
         latest = self._latest_rows(firsts)
         if bytes_max:
@@ -187,13 +191,13 @@ class _Reader:
         latest = {_place(event): event for event in firsts}
         if firsts:
             places = _encoded(list(latest))
-            endings = self.select(ENDINGS_AT, Payloads.ERRORS, given=places)
+            endings = self.select(ENDINGS_AT, Payloads.SHOWN, given=places)
             latest.update((_place(event), event) for event in endings)
             ended = {_place(event) for event in endings}
             open_ = [event for event in firsts if _place(event) not in ended]
             if open_:
                 places = _encoded([_place(event) for event in open_])
-                rows = self.select(LATEST_AT, Payloads.ERRORS, given=places, from_seq=open_[0].seq)
+                rows = self.select(LATEST_AT, Payloads.SHOWN, given=places, from_seq=open_[0].seq)
                 latest.update((_place(event), event) for event in rows)
         return latest
 
@@ -245,7 +249,8 @@ def _events(
 
 def _event_list(dialect: Dialect, rows: str, payloads: Payloads) -> TextClause:
     columns = ", ".join(f"l.{name}" for name in EVENT_NOTE_COLUMNS)
-    selected = f"SELECT {columns}, {payloads} AS payload {rows.format(given=dialect.given_rows)}"
+    payload = payloads.format(without_output=dialect.payload_without_output)
+    selected = f"SELECT {columns}, {payload} AS payload {rows.format(given=dialect.given_rows)}"
     return text(dialect.event_list(selected))
 
 

@@ -97,6 +97,7 @@ class SqliteDialect:
     row_lock = ""
     given_rows = "json_each(:given) AS p"
     payload_size = "length(CAST(l.payload AS BLOB))"
+    payload_without_output = "json_remove(l.payload, '$.output')"
     is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
     ended_children = statements.ENDED_CHILDREN

@@ -1,0 +1,364 @@
+"""The history of a run: its log folded into activations, for everybody who shows or counts what happened.
+
+Pure. `History` takes the events of one run in log order, drawn or coded, from the first one or from any later one, and
+also only the first and the latest row of each activation. The run view, the sockets, telemetry and the command line
+format what it says. What is to happen next is decided on another fold, `evolve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind, is_mark, read_mark
+from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.payloads import (
+    ChildAwaited,
+    DelayStarted,
+    SignalAwaited,
+    SignalReceived,
+    SignalTaken,
+    Wait,
+    handled_error,
+    read_error,
+    read_input,
+    read_recoveries,
+    read_retry_time,
+    read_signal,
+    read_wait,
+)
+from anabranch.engine.rules.values import Payload
+
+# Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
+_DISPATCHED, _WAITING, _LOOP_OPENED = EventType.NODE_DISPATCHED, EventType.NODE_WAITING, EventType.LOOP_OPENED
+_ATTEMPT_FAILED, _FAILED = EventType.NODE_ATTEMPT_FAILED, EventType.NODE_FAILED
+_COMPLETED, _SKIPPED = EventType.NODE_COMPLETED, EventType.NODE_SKIPPED
+_INPUT_SET, _SIGNAL, _RECOVERED = EventType.INPUT_SET, EventType.SIGNAL_RECEIVED, EventType.INSTANCE_RECOVERED
+_PENDING, _RUNNING = Status.PENDING, Status.RUNNING
+
+
+class ActivationStatus(StrEnum):
+    """How far an activation is."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    RETRYING = "retrying"
+    SUCCESS = "success"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    """Its run ended before it did: nobody awaits it any more."""
+
+
+_SHOWS = {
+    _DISPATCHED: ActivationStatus.RUNNING,
+    _WAITING: ActivationStatus.WAITING,
+    _LOOP_OPENED: ActivationStatus.RUNNING,
+    _ATTEMPT_FAILED: ActivationStatus.RETRYING,
+    _COMPLETED: ActivationStatus.SUCCESS,
+    _FAILED: ActivationStatus.ERROR,
+    _SKIPPED: ActivationStatus.SKIPPED,
+}
+_RUNS, _WAITS, _RETRIES = ActivationStatus.RUNNING, ActivationStatus.WAITING, ActivationStatus.RETRYING
+_SUCCESS, _ERROR = ActivationStatus.SUCCESS, ActivationStatus.ERROR
+ENDED = frozenset({_SUCCESS, _ERROR, ActivationStatus.SKIPPED, ActivationStatus.CANCELLED})
+"""The statuses of activations that are over."""
+
+
+class Activity(StrEnum):
+    """What an attempt does for most of its time."""
+
+    RUN = "run"
+    SLEEP = "sleep"
+    WAIT = "wait"
+    CHILD = "child"
+    SIGNAL = "signal"
+    LOOP = "loop"
+
+
+_ACTIVITY_OF_STEP = {
+    StepKind.RUN: Activity.RUN,
+    StepKind.SLEEP: Activity.SLEEP,
+    StepKind.EVENT: Activity.WAIT,
+    StepKind.CHILD: Activity.CHILD,
+    StepKind.SIGNAL: Activity.SIGNAL,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Activation:
+    """One node in one scope, or one step of a coded run. Times are milliseconds since the epoch."""
+
+    node_id: str
+    scope: str
+    first_seq: int
+    began_at: int | None
+    """None: this cannot be told from the rows that were taken."""
+    mark: Mark | None = None
+    """Of a step of a coded run: its kind, and what it followed."""
+    status: ActivationStatus = _RUNS
+    attempt: int = 0
+    seq: int = 0
+    """Its latest row; once it is cancelled, the row that ended its run."""
+    at: int = 0
+    """When that was written."""
+    attempt_began_at: int | None = None
+    """None: it cannot be told, or no attempt was under way when it was skipped or cancelled."""
+    ended_at: int | None = None
+    waits_for: Wait | None = None
+    """What its present attempt waits for, or has waited for."""
+    retry_at: int | None = None
+    """When the next attempt is due, while it is retrying."""
+    error: dict[str, Any] | None = None
+    """Of its last attempt, as it is shown."""
+    output: Payload | None = None
+    is_loop: bool = False
+    has_iterated: bool = False
+    """A loop that opened an iteration."""
+    next_handle: str | None = None
+    output_variable: str | None = None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Node id and scope: which activation of its run it is."""
+        return self.node_id, self.scope
+
+    @property
+    def has_ended(self) -> bool:
+        """True once nothing follows."""
+        return self.status in ENDED
+
+    @property
+    def handles(self) -> list[str]:
+        """Its live exits, once it has ended: none of a skipped one. A loop with iterations has left by `loop`, too."""
+        taken = [] if self.next_handle is None else [self.next_handle]
+        return [LOOP_HANDLE, *taken] if self.has_iterated else taken
+
+    @property
+    def activity(self) -> Activity:
+        """What its present attempt does, or its last one did."""
+        if self.mark is not None:
+            return _ACTIVITY_OF_STEP[self.mark.kind]
+        match self.waits_for:
+            case SignalAwaited():
+                return Activity.WAIT
+            case ChildAwaited():
+                return Activity.CHILD
+            case DelayStarted():
+                return Activity.SLEEP
+        return Activity.LOOP if self.is_loop else Activity.RUN
+
+    @property
+    def leaves_value(self) -> bool:
+        """Does it leave a value in the context?"""
+        return self.status is _SUCCESS or (self.status is _ERROR and self.next_handle is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended."""
+
+    status: Status
+    output: Payload | None = None
+    error: dict[str, Any] | None = None
+    reason: Any = None
+    """Why it was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCreated:
+    """A run was created with this input."""
+
+    input: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecovered:
+    """A run was taken over from a lost worker."""
+
+    recoveries: int
+
+
+Change: TypeAlias = Activation | RunCreated | SignalReceived | RunRecovered | RunEnd
+"""What an event changes for a reader of the log."""
+
+
+class History:
+    """The activations of one run that are open, and its status, after the events that were taken."""
+
+    __slots__ = ("_latest_scope", "_times", "left_open", "open", "status")
+
+    def __init__(self, *, times: Mapping[int, int] | None = None) -> None:
+        """`times`: when rows that are not taken were written, by seq."""
+        self.open: dict[tuple[str, str], Activation] = {}
+        self.status = _PENDING
+        """As the log has it: whether a run is parked, only its row knows."""
+        self.left_open: list[Activation] = []
+        """Those that were open when the run ended."""
+        self._times = dict(times or {})
+        """When the rows were written that a step of a coded run may follow: its beginning has no row of its own."""
+        self._latest_scope = ""
+
+    def take(self, event: Event) -> Change | None:
+        """What the next event changes: its activation as it is from now on, or the run. None: nothing that is shown."""
+        type_ = event.type  # compared, not looked up: an enum hashes its name in Python
+        if type_ is _DISPATCHED or type_ is _COMPLETED or type_ is _WAITING or type_ is _SKIPPED:
+            return self._moved(event, type_)
+        if type_ is _FAILED or type_ is _ATTEMPT_FAILED or type_ is _LOOP_OPENED:
+            return self._moved(event, type_)
+        if type_ is _SIGNAL:
+            return read_signal(event.payload)
+        if type_ is _INPUT_SET:
+            return RunCreated(read_input(event.payload))
+        if type_ is _RECOVERED:
+            return RunRecovered(read_recoveries(event.payload))
+        end = run_end(event)
+        if end is not None:
+            self.end(end.status, event.seq, event.created_at)
+        return end
+
+    def end(self, status: Status, seq: int, at: int) -> None:
+        """The run has ended with the row at `seq`; what was open is cancelled."""
+        self.status = status
+        self.left_open = list(self.open.values())
+        self.open.clear()
+        for activation in self.left_open:
+            if activation.status is _RETRIES:
+                activation.attempt_began_at = None
+            activation.status, activation.seq, activation.at = ActivationStatus.CANCELLED, seq, at
+
+    # -- within ---------------------------------------------------------------------------
+    def _moved(self, event: Event, type_: EventType) -> Activation | None:
+        if type_ is _DISPATCHED or self.status is _PENDING:
+            self.status = _RUNNING
+        if event.node_id == FUNCTION_NODE_ID:
+            if type_ is _DISPATCHED:
+                self._times[event.seq] = event.created_at
+            return None
+        place = (event.node_id, event.scope)
+        activation = self.open.get(place)
+        if activation is None:
+            activation = self.open[place] = self._opened(event, type_)
+        activation.attempt, activation.seq, activation.at = event.attempt, event.seq, event.created_at
+        if type_ is _DISPATCHED:
+            activation.status = _RUNS
+            activation.attempt_began_at = event.created_at
+            activation.waits_for = activation.retry_at = activation.error = None
+        elif type_ is _WAITING:
+            self._waits(activation, event)
+        elif type_ is _LOOP_OPENED:
+            activation.status, activation.is_loop = _RUNS, True
+        else:
+            self._attempt_over(activation, event, type_)
+        return activation
+
+    def _opened(self, event: Event, type_: EventType) -> Activation:
+        text = event.output_variable
+        mark = read_mark(text) if text is not None and is_mark(text) else None
+        began_at = event.created_at if type_ is _DISPATCHED else None
+        if mark is not None and began_at is None:
+            before = mark.latest_row
+            began_at = None if before is None else self._times.get(before)
+        if event.scope != self._latest_scope:
+            self._latest_scope = event.scope
+            self._note_iteration(event.scope)
+        activation = Activation(event.node_id, event.scope, event.seq, began_at, mark)
+        activation.attempt_began_at = event.created_at if type_ is _WAITING else began_at
+        return activation
+
+    def _note_iteration(self, scope: str) -> None:
+        if scope.endswith("]"):
+            loop = self.open.get(loop_of(scope))
+            if loop is not None:
+                loop.has_iterated = True
+
+    def _waits(self, activation: Activation, event: Event) -> None:
+        activation.status = _WAITS
+        if event.payload.value:  # a reader may have left it out
+            wait = read_wait(event.payload)
+            if isinstance(wait, SignalTaken):
+                wait = activation.waits_for or SignalAwaited({wait.event: None}, False, taken=wait)
+            if isinstance(wait, Wait):
+                activation.waits_for = wait
+
+    def _attempt_over(self, activation: Activation, event: Event, type_: EventType) -> None:
+        if type_ is _SKIPPED:
+            if activation.status is _RETRIES:
+                activation.attempt_began_at = None
+            activation.error = None
+        activation.status = _SHOWS[type_]
+        if activation.mark is not None:
+            self._times[event.seq] = event.created_at
+        if type_ is _FAILED or type_ is _ATTEMPT_FAILED:
+            activation.error = read_error(event.payload)
+        if type_ is _ATTEMPT_FAILED:
+            activation.retry_at = read_retry_time(event.payload)
+            return
+        activation.retry_at = None
+        activation.ended_at, activation.next_handle = event.created_at, event.next_handle
+        if type_ is _COMPLETED:
+            activation.output, activation.error = event.payload, None
+        if activation.mark is None:
+            activation.output_variable = event.output_variable
+        del self.open[activation.place]
+
+
+def activations_of(
+    events: Iterable[Event], *, times: Mapping[int, int] | None = None, end: tuple[Status, int, int] | None = None
+) -> list[Activation]:
+    """The activations in some rows of a log, in the order of their first ones.
+
+    `end`: the status of an ended run, the row that ended it, and when.
+    """
+    history = History(times=times)
+    found: dict[tuple[str, str], Activation] = {}
+    for event in events:
+        change = history.take(event)
+        if isinstance(change, Activation):
+            found[change.place] = change
+    if end is not None:
+        history.end(*end)
+    return list(found.values())
+
+
+def run_end(event: Event) -> RunEnd | None:
+    """How a run ended with this row; None: it is not the last one of a run."""
+    if event.type is EventType.INSTANCE_COMPLETED:
+        return RunEnd(Status.COMPLETED, output=event.payload)
+    if event.type is EventType.INSTANCE_FAILED:
+        return RunEnd(Status.FAILED, error=event.payload.value)
+    if event.type is EventType.INSTANCE_CANCELLED:
+        return RunEnd(Status.CANCELLED, reason=event.payload.value)
+    return None
+
+
+def shown_status(event_type: str) -> ActivationStatus | None:
+    """The status that a row of this type gives its activation; None: it is about none."""
+    return _SHOWS.get(event_type)  # type: ignore[call-overload, no-any-return]
+
+
+def is_loop_opening(event_type: str) -> bool:
+    """Does a row of this type say no more than that a running loop has its items?"""
+    return event_type == _LOOP_OPENED
+
+
+def ends_run(event_type: str) -> bool:
+    """Is a row of this type the last one of its run?"""
+    return event_type in TERMINALS
+
+
+def value_left(activation: Activation) -> Any:
+    """What an ended activation leaves in the context: its output, the error that its `error` exit handles, or null."""
+    if activation.status is _SUCCESS and activation.output is not None:
+        return activation.output.value
+    if activation.next_handle == ERROR_HANDLE and activation.error is not None:
+        return handled_error(activation.error)
+    return None
+
+
+def loop_of(scope: str) -> tuple[str, str]:
+    """Node id and scope of the loop that an iteration belongs to: of `a[1]/b[2]` it is `b` in `a[1]`."""
+    outer, _, name = scope.rpartition("/")
+    return name.rpartition("[")[0], outer

@@ -1,0 +1,352 @@
+"""What the payloads of events say: one class for each form, written and read here only.
+
+Pure. Decisions write these forms; `evolve`, `history` and whoever reads a log read them. Three kinds of rows need none:
+the payload of NODE_COMPLETED and INSTANCE_COMPLETED is an output, any JSON; NODE_SKIPPED and the dispatch of a node
+say nothing. The stored JSON is that of all versions so far: a form may get a field that can be missing, and loses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import orjson
+
+from anabranch.engine.rules.instants import from_iso, to_iso
+from anabranch.engine.rules.values import EMPTY, Payload
+from anabranch.errors import RunError
+
+_DEFINITION = "__workflowDefinition"
+
+
+# -- INPUT_SET -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class InputSet:
+    """What a run is created with."""
+
+    input: Payload
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload({"input": self.input.value}, b'{"input":' + self.input.raw + b"}")
+
+
+def read_input(payload: Payload) -> Any:
+    """The input of a run, from INPUT_SET."""
+    return payload.value["input"]
+
+
+# -- SYSTEM_SET ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class DefinitionSet:
+    """The definition of a test run, right after its input."""
+
+    definition: Any
+    raw: bytes | None = None
+    """Its JSON, where it is to be written."""
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        assert self.raw is not None, "one that was read is not written again"
+        return Payload({_DEFINITION: self.definition}, b'{"' + _DEFINITION.encode() + b'":' + self.raw + b"}")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPostponed:
+    """No worker could go on with a workflow function; it is offered again when `due_at` (ms) has come."""
+
+    code: str
+    message: str
+    due_at: int
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted(self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        """What a run says of itself: its note."""
+        return {"code": self.code, "message": self.message, "dueAt": to_iso(self.due_at)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRules:
+    """The rules by which the event loop of a workflow function orders things (also in its NODE_DISPATCHED)."""
+
+    loop: int
+    """The version of the rules."""
+    python: str
+    """Another version of Python may order otherwise what asyncio leaves open."""
+    seed: int
+    """What hashes of tasks and random numbers begin with."""
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"loop": self.loop, "python": self.python, "seed": self.seed})
+
+
+def read_system(payload: Payload) -> DefinitionSet | FunctionPostponed | ReplayRules | None:
+    """What a SYSTEM_SET says; None: an older version's note, or a payload that was not read."""
+    value = payload.value
+    if "loop" in value:
+        return ReplayRules(value["loop"], value["python"], value["seed"])
+    if _DEFINITION in value:
+        return DefinitionSet(value[_DEFINITION])
+    if "dueAt" in value:
+        return FunctionPostponed(value["code"], value["message"], from_iso(value["dueAt"]))
+    return None
+
+
+def read_rules(payload: Payload) -> ReplayRules | None:
+    """What the NODE_DISPATCHED of a workflow function says; None: an older version dispatched it."""
+    rules = read_system(payload)
+    return rules if isinstance(rules, ReplayRules) else None
+
+
+# -- NODE_WAITING ----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class DelayStarted:
+    """An activation waits until `due_at` (ms)."""
+
+    due_at: int
+    output: Payload | None = None
+    """What a node that delays its own end hands on then; None: a sleep of a workflow function, which hands on null."""
+    next_handle: str | None = None
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        note: dict[str, Any] = {"dueAt": to_iso(self.due_at)}
+        if self.output is None:
+            return Payload.trusted(note)
+        note |= {"output": self.output.value, "nextHandle": self.next_handle}
+        return Payload(note, orjson.dumps({**note, "output": orjson.Fragment(self.output.raw)}))
+
+
+@dataclass(frozen=True, slots=True)
+class SignalTaken:
+    """A wait has taken the signal at `seq`; the first row of a wait, where a kept signal ends it at once."""
+
+    event: str
+    seq: int
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"event": self.event, "signalSeq": self.seq})
+
+
+@dataclass(frozen=True, slots=True)
+class SignalAwaited:
+    """An activation waits for one of these signals, each with its `match`, until `due_at` (ms; None: for ever)."""
+
+    events: Mapping[str, Payload | None]
+    names_event: bool
+    """Its output says which of them has come."""
+    due_at: int | None = None
+    taken: SignalTaken | None = None
+    """A kept signal that ends the wait at once."""
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        matches = {event: None if match is None else match.value for event, match in self.events.items()}
+        note: dict[str, Any]
+        if self.names_event:
+            note = {"events": matches}
+        else:
+            ((event, match),) = matches.items()
+            note = {"event": event} if self.events[event] is None else {"event": event, "match": match}
+        if self.due_at is not None:
+            note["dueAt"] = to_iso(self.due_at)
+        if self.taken is not None:
+            note |= {"event": self.taken.event, "signalSeq": self.taken.seq}
+        return Payload.trusted(note)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildAwaited:
+    """An activation waits for the end of the run that it started."""
+
+    child_id: str
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"childID": self.child_id})
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPaused:
+    """A workflow function waits for its steps alone; `ready`: it is called again at once, since one has ended."""
+
+    ready: bool
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"ready": True}) if self.ready else EMPTY
+
+
+Wait: TypeAlias = DelayStarted | SignalAwaited | ChildAwaited
+"""What an activation can wait for."""
+
+
+def read_wait(payload: Payload) -> Wait | SignalTaken | FunctionPaused:
+    """What a NODE_WAITING says."""
+    value = payload.value
+    due_at = from_iso(value["dueAt"]) if "dueAt" in value else None
+    if "events" in value or "event" in value:
+        taken = SignalTaken(value["event"], value["signalSeq"]) if "signalSeq" in value else None
+        if "events" in value:
+            events = {
+                event: None if match is None else Payload.trusted(match) for event, match in value["events"].items()
+            }
+            return SignalAwaited(events, True, due_at, taken)
+        if taken is not None and due_at is None and "match" not in value:
+            return taken
+        match = Payload.trusted(value["match"]) if "match" in value else None
+        return SignalAwaited({value["event"]: match}, False, due_at, taken)
+    if "childID" in value:
+        return ChildAwaited(value["childID"])
+    if due_at is None:
+        return FunctionPaused(value.get("ready", False))
+    if "output" in value:
+        return DelayStarted(due_at, Payload.trusted(value["output"]), value["nextHandle"])
+    return DelayStarted(due_at)
+
+
+# -- failures, of attempts, nodes and runs ---------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class RetryScheduled:
+    """An attempt failed (NODE_ATTEMPT_FAILED); the next is due at `due_at` (ms)."""
+
+    error: RunError
+    due_at: int
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"error": self.error.as_json(), "dueAt": to_iso(self.due_at)})
+
+
+def read_retry_time(payload: Payload) -> int:
+    """When the next attempt is due (ms), from NODE_ATTEMPT_FAILED."""
+    return from_iso(payload.value["dueAt"])
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed:
+    """An activation failed for good (NODE_FAILED)."""
+
+    error: RunError
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"error": self.error.as_json()})
+
+
+def read_error(payload: Payload) -> dict[str, Any]:
+    """The error of an attempt or an activation as it is shown, from NODE_ATTEMPT_FAILED or NODE_FAILED."""
+    error: dict[str, Any] = payload.value["error"]
+    return error
+
+
+def handled_error(error: Mapping[str, Any]) -> dict[str, Any]:
+    """What a failed node whose `error` exit is taken leaves in the context."""
+    return {"error": {key: error[key] for key in ("type", "message", "code", "attempt")}}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    """A run failed (INSTANCE_FAILED)."""
+
+    error: RunError
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted(self.error.as_json())
+
+
+@dataclass(frozen=True, slots=True)
+class RunCancelled:
+    """A run was cancelled (INSTANCE_CANCELLED)."""
+
+    reason: str
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted(self.reason)
+
+
+# -- LOOP_OPENED, SIGNAL_RECEIVED, INSTANCE_RECOVERED ----------------------------------------------
+@dataclass(frozen=True, slots=True)
+class LoopOpened:
+    """A loop has its items; a loop with a condition has none and does not know how many iterations come."""
+
+    items: Payload | None
+
+    @property
+    def count(self) -> int | None:
+        """How many iterations there will be, where that is known."""
+        return None if self.items is None else len(self.items.value)
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        items, count = self.items, self.count
+        raw = b'{"items":%s,"count":%s}' % (b"null" if items is None else items.raw, orjson.dumps(count))
+        return Payload({"items": None if items is None else items.value, "count": count}, raw)
+
+
+def read_items(payload: Payload) -> list[Any] | None:
+    """The items of a loop, from LOOP_OPENED; None: it has a condition instead."""
+    items: list[Any] | None = payload.value["items"]
+    return items
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceived:
+    """A signal has arrived."""
+
+    event: str
+    content: Payload
+    key: str | None = None
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        note: dict[str, Any] = {"event": self.event} if self.key is None else {"event": self.event, "key": self.key}
+        raw = orjson.dumps({**note, "payload": orjson.Fragment(self.content.raw)})
+        return Payload({**note, "payload": self.content.value}, raw)
+
+
+def read_signal(payload: Payload) -> SignalReceived:
+    """What a SIGNAL_RECEIVED says."""
+    value = payload.value
+    return SignalReceived(value["event"], Payload.trusted(value["payload"]), value.get("key"))
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A run was taken over from a lost worker for the so-many-eth time without progress."""
+
+    recoveries: int
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"recoveries": self.recoveries})
+
+
+def read_recoveries(payload: Payload) -> int:
+    """How many takeovers without progress, from INSTANCE_RECOVERED."""
+    recoveries: int = payload.value["recoveries"]
+    return recoveries

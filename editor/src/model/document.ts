@@ -58,6 +58,8 @@ export interface NodeRecord extends Source {
   readonly mapped: boolean;
   /** Null: it has to be laid out. */
   readonly position: Point | null;
+  /** Is the position one of layout, which the document does not have? */
+  readonly isLaidOut: boolean;
 }
 
 export interface EdgeRecord extends Source {
@@ -195,6 +197,7 @@ export function makeNode(key: NodeKey, source: Source): NodeRecord {
     disabled: fields.get("disabled") === "true",
     mapped: (fields.get("forEach") ?? "null") !== "null",
     position: pointOf(fields.get("position")),
+    isLaidOut: false,
   };
 }
 
@@ -254,6 +257,19 @@ export function withField<R extends WorkflowRecord>(record: R, name: string, val
   return withText(record, value === undefined ? removeMember(record.text, name) : setMember(record.text, name, value));
 }
 
+/**
+ * The document with places for nodes that have none. They are shown and not stored: text and hash stay as they were,
+ * until somebody moves a node.
+ */
+export function withLayout(document: WorkflowDocument, places: ReadonlyMap<NodeKey, Point>): WorkflowDocument {
+  const changes = new Map<NodeKey, NodeRecord>();
+  for (const [key, position] of places) {
+    const node = document.nodes.get(key);
+    if (node !== undefined && (node.position === null || node.isLaidOut)) changes.set(key, { ...node, position, isLaidOut: true });
+  }
+  return withRecords(document, changes);
+}
+
 /** The document with these records in place of those with their keys; null takes one out. */
 export function withRecords(document: WorkflowDocument, changes: ReadonlyMap<RecordKey, WorkflowRecord | null>): WorkflowDocument {
   const [nodes, edges, notes] = [changed(document.nodes, changes, "n"), changed(document.edges, changes, "e"), changed(document.notes, changes, "o")];
@@ -311,8 +327,10 @@ function changed<K extends RecordKey, R extends WorkflowRecord>(
 
 function remade(record: WorkflowRecord, source: Source): WorkflowRecord {
   switch (record.kind) {
-    case "node":
-      return makeNode(record.key, source);
+    case "node": {
+      const node = makeNode(record.key, source);
+      return node.position === null && record.isLaidOut ? { ...node, position: record.position, isLaidOut: true } : node;
+    }
     case "edge":
       return makeEdge(record.key, source);
     case "note":

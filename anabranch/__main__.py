@@ -5,6 +5,7 @@ it ends any program; later it is the commands' own (see `anabranch.cli.entry`).
 """
 
 import signal
+import sys
 from importlib import import_module
 
 
@@ -13,6 +14,9 @@ def main() -> None:
     interrupt = signal.getsignal(signal.SIGINT)
     if interrupt is signal.default_int_handler:  # not where a shell has us ignore it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    version = import_module("anabranch.cli.version_command")
+    if version.is_all_that_is_asked(sys.argv[1:]):
+        sys.exit(version.answer_alone(sys.argv[1:]))
     command_line = import_module("anabranch.cli")
     signal.signal(signal.SIGINT, interrupt)
     command_line.main()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.engine.rules.graph import source_texts
 from anabranch.engine.rules.values import VALUE_DEPTH_MAX
 from anabranch.errors import AnabranchError, BadJson, InvalidRequest, TooLarge, ValueNotStorable
 
@@ -40,7 +41,24 @@ def read_json_file(path: Path | str) -> Any:
 
     Raises InvalidRequest if it cannot be read, TooLarge, BadJson and ValueNotStorable as `parse_json` does.
     """
-    path = Path(path)
+    return parse_json(_content(Path(path)), what=str(path))
+
+
+def read_workflow_file(path: Path | str) -> Any:
+    """The same, of a workflow's document: fields that nobody reads are kept as they are written."""
+    return parse_workflow(_content(Path(path)), what=str(path))
+
+
+def parse_workflow(text: str | bytes, what: str) -> Any:
+    """The document of a workflow in a JSON text, with the source text of fields that nobody reads.
+
+    Raises as `parse_json` does.
+    """
+    document = parse_json(text, what=what)
+    return source_texts.keep_source_texts(document, _decode(text, what))
+
+
+def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             # One byte more than allowed tells too much from just enough, for pipes as well as for files.
@@ -48,7 +66,7 @@ def read_json_file(path: Path | str) -> Any:
     except OSError as refusal:
         reason = (refusal.strerror or str(refusal)).lower()
         raise InvalidRequest(f"{path} cannot be read: {reason}", hint="Check the path and its permissions.") from None
-    return parse_json(content, what=str(path))
+    return content
 
 
 def parse_json(text: str | bytes, what: str = "input") -> Any:

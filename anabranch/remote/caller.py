@@ -17,6 +17,7 @@ from urllib.parse import quote
 import aiohttp
 import orjson
 
+from anabranch.engine.rules.graph.source_texts import has_source_texts, keep_source_texts, plain
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, ServerAnswerInvalid, ServerUnreachable
 from anabranch.remote.address import check_key, server_url
@@ -71,6 +72,13 @@ class Answer:
 
     status: int
     body: Any
+    text: bytes = b"null"
+    """What `body` was parsed from."""
+
+    def workflow(self) -> dict[str, Any]:
+        """The workflow that it holds, with fields that nobody reads as they are written. Raises as `document` does."""
+        kept: dict[str, Any] = keep_source_texts(self.document(), self.text)
+        return kept
 
     def document(self) -> dict[str, Any]:
         """The JSON object that it holds. Raises ServerAnswerInvalid for anything else."""
@@ -129,7 +137,9 @@ class Caller:
         assert self._session is not None, "the caller was not started"
         body, headers = None, dict(request.headers)
         if request.body is not NO_BODY:
-            body = Payload.of(request.body, bytes_max=REQUEST_BYTES_MAX).raw
+            body = Payload.of(plain(request.body), bytes_max=REQUEST_BYTES_MAX).raw
+            if has_source_texts(request.body):
+                body = orjson.dumps(request.body)
             headers["Content-Type"] = "application/json"
         url = self._url.joinpath(*map(_segment, request.path), encoded=True).with_query(request.query)
         try:
@@ -163,7 +173,7 @@ class Caller:
         except orjson.JSONDecodeError:
             value = None
         if status < 300 and value is not None:
-            return Answer(status, value)
+            return Answer(status, value, content)
         refusal = refusal_of(value)
         if status in (429, 503) and refusal is not None:
             return _Setback(refusal, _retry_after_s(response))

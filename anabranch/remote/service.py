@@ -16,7 +16,7 @@ from typing import Any, Self
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import NameTaken, NotFound
-from anabranch.remote.caller import Caller, Request
+from anabranch.remote.caller import Answer, Caller, Request
 
 # 100 items a page, as many as a server gives: lists are read to their end.
 PAGE_ITEMS = 100
@@ -80,7 +80,7 @@ class RemoteService:
     async def get_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]:
         """One workflow by id or name, with nodes, edges and options; the newest version unless one is named."""
         query = {} if version is None else {"version": str(version)}
-        return await self._read("v1", "workflows", workflow, query=query)
+        return (await self._get("v1", "workflows", workflow, query=query)).workflow()
 
     async def list_versions(self, workflow: str) -> list[dict[str, Any]]:
         """The versions of a workflow, newest first."""
@@ -89,7 +89,7 @@ class RemoteService:
     async def export_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]:
         """The document of a drawn workflow as it was saved, with its name. Raises WorkflowIsCoded."""
         query = {} if version is None else {"version": str(version)}
-        return await self._read("v1", "workflows", workflow, "document", query=query)
+        return (await self._get("v1", "workflows", workflow, "document", query=query)).workflow()
 
     async def create_workflow(self, document: dict[str, Any]) -> dict[str, Any]:
         """Save a new workflow: `{workflowID, name, version, warnings}`. Raises InvalidWorkflow, NameTaken."""
@@ -271,7 +271,10 @@ class RemoteService:
         return (await self._caller.call(request)).document()
 
     async def _read(self, *path: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
-        return await self._do(Request("GET", path, query=query or {}, repeatable=True))
+        return (await self._get(*path, query=query)).document()
+
+    async def _get(self, *path: str, query: dict[str, Any] | None = None) -> Answer:
+        return await self._caller.call(Request("GET", path, query=query or {}, repeatable=True))
 
     async def _all(self, *path: str, query: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         return [item async for page in self._pages(*path, query=query) for item in page]

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from anabranch.engine.rules.graph.known_fields import did_you_mean
 from anabranch.errors import BadJson, EncodingRefused, InvalidRequest, MediaTypeRefused, RequestTimeout, TooLarge
-from anabranch.json_input import TEXT_BYTES_MAX, parse_json
+from anabranch.json_input import TEXT_BYTES_MAX, parse_json, parse_workflow
 from anabranch.rest.routes.route import AnyJson, Body, Checked
 
 # 30 s for a whole body: 16 MB take that long at 4.5 Mbit/s. Whoever is slower holds a connection, not a worker.
@@ -46,7 +46,8 @@ async def read_body(
         raise BadJson("the body is empty, and should be JSON")
     if request.content_type != "application/json" and not request.content_type.endswith("+json"):
         raise MediaTypeRefused(f"the body is declared as {request.content_type}, and should be JSON")
-    value = parse_json(raw, what="the body")
+    is_workflow = isinstance(body, Checked) and body.is_workflow
+    value = parse_workflow(raw, what="the body") if is_workflow else parse_json(raw, what="the body")
     if isinstance(body, AnyJson):
         return value
     if not isinstance(value, dict):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.version import __version__
 from tests.cli.conftest import GREETING, Command, Write
 
 # Runs commands one after the other in one process, and tells which modules are loaded then.
@@ -53,6 +54,30 @@ def test_the_version_is_told_without_anything_of_the_engine(folder: Path) -> Non
     loaded = modules_after(folder, ["version"], ["version", "--json"])
 
     assert loaded.isdisjoint({*NEVER_FOR_READING, "asyncio", "jinja2", "sqlalchemy", "anabranch.app"})
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_the_version_alone_is_told_without_what_parses_command_lines(folder: Path, form: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "anabranch", "version", *form],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+    assert "anabranch.version" in loaded
+    assert loaded.isdisjoint({"anabranch.cli.entry", "asyncio", "importlib.metadata", "logging", "pydantic", "typer"})
+    assert __version__ in done.stdout
+
+
+@pytest.mark.parametrize("form", ["", " --json"])
+def test_a_version_that_nobody_reads_is_no_traceback(form: str) -> None:
+    command = f"{sys.executable} -m anabranch version{form}"
+    for target, told in (("> /dev/full", "cannot be written: No space left on device"), ("| true", "")):
+        done = subprocess.run(["bash", "-c", f"{command} {target}"], capture_output=True, text=True, check=False)
+        assert (told in done.stderr, "Traceback" in done.stderr) == (True, False), done.stderr
 
 
 def test_help_loads_no_command_s_libraries(folder: Path) -> None:

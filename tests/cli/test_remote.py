@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,20 @@ def test_a_server_prints_what_its_database_prints(
         assert (first.code == 2 or "RUN_IS_TERMINAL" in first.err) == (commands is REFUSED), f"{command}: {first}"
         for form in ((), ("--json",)):
             assert remote(*asked, *form) == anabranch(*asked, *form), f"anabranch {' '.join([*asked, *form])}"
+
+
+def test_fields_of_other_tools_keep_their_spelling(anabranch: Command, remote: Command, folder: Path) -> None:
+    kept = '[1e3, 1.0 ,"\\u00e9"]'
+    (folder / "tools.json").write_text(json.dumps(GREETING)[:-1] + f', "x-tools" : {kept}}}')
+    for command in (anabranch, remote):
+        assert command("workflows", "import", "tools.json").out == "greeting is saved as version 1\n"
+        for printed in (("show", "greeting", "--json"), ("export", "greeting")):
+            shown = command("workflows", *printed).out
+            assert f'"x-tools": {kept}' in shown
+            (folder / "shown.json").write_text(shown)
+            assert command("workflows", "import", "shown.json").out == "greeting is saved as version 1\n"
+    assert anabranch("run", "tools.json", "--input", '{"name": "Ada"}').code == 0
+    assert f'"x-tools": {kept}' in anabranch("workflows", "export", "greeting").out
 
 
 def test_a_list_of_workflows_is_the_same_but_for_counts_that_lag(

@@ -89,11 +89,9 @@ async def test_a_change_of_the_graph_keeps_every_other_field(served: Served):
     assert (changed.status, changed.json["version"]) == (200, 2)
     document = await served.ask("GET", "/v1/workflows/rich/document", role="viewer")
     assert document.headers["ETag"] == '"2"'
-    assert document.text == json.dumps({**RICH, "nodes": other["nodes"]}, separators=(",", ":"), ensure_ascii=False), (
-        "key order and numbers included"
-    )
+    assert list(json.loads(document.text).items()) == list({**RICH, "nodes": other["nodes"]}.items())
     first = await served.ask("GET", "/v1/workflows/rich/document?version=1")
-    assert first.text == json.dumps(RICH, separators=(",", ":"), ensure_ascii=False)
+    assert list(json.loads(first.text).items()) == list(RICH.items()), "key order included"
     assert (await served.ask("GET", "/v1/workflows/rich")).json["palette"] == RICH["palette"]
 
 
@@ -120,6 +118,57 @@ async def test_what_was_read_is_the_same_version_when_it_is_saved(served: Served
     read = (await served.ask("GET", "/v1/workflows/rich")).json
     stale = read | {"version": 7, "runCounts": {"FAILED": 1}, "createdAt": "then", "updatedAt": "now"}
     assert (await served.ask("PUT", "/v1/workflows/rich", json=stale)).json["version"] == 1
+
+
+# How other tools may write: numbers, escapes and whitespace of their own.
+TOOLS_TEXTS = {
+    "x-numbers": "[1e3, 1.0,-0, 1E-2 ,18446744073709551615, 0.1000]",
+    'x-"quoted": {': '{"z" : 1,\n\t"a":[ ] , "nodes": {}}',
+    "viewport": '{ "zoom":1.50 }',
+    "palette": '"caf\\u00e9 \\/ \\" é"',
+    "x-empty": "{  }",
+    "x-off": "false",
+}
+
+
+def written(title: str, **further: str) -> str:
+    """A document with these texts, on several lines."""
+    parts = {
+        **{name: json.dumps(value) for name, value in echo("tools", title=title).items()},
+        **TOOLS_TEXTS,
+        **further,
+    }
+    return "{\n" + " ,\n".join(f"  {json.dumps(name)} : {text}" for name, text in parts.items()) + "\n}\n"
+
+
+async def test_fields_that_nobody_reads_come_back_byte_for_byte(served: Served):
+    headers = {"Content-Type": "application/json"}
+    created = await served.ask("POST", "/v1/workflows", data=written("Tools"), headers=headers)
+    assert created.status == 201, created.text
+    changed = await served.ask("PUT", "/v1/workflows/tools", json={"title": "Changed"})
+    assert changed.json["version"] == 2
+    for path in ("/document", "/document?version=1", ""):
+        text = (await served.ask("GET", f"/v1/workflows/tools{path}")).text
+        for name, value in TOOLS_TEXTS.items():
+            assert f"{json.dumps(name)}:{value}" in text, path
+    items = (await served.ask("GET", "/v1/workflows?include=graph")).text
+    assert TOOLS_TEXTS["x-numbers"] in items
+    for path in ("/document", ""):
+        text = (await served.ask("GET", f"/v1/workflows/tools{path}")).text
+        for query in ("", "?replace=true"):
+            for sent in (text, json.dumps(json.loads(text), indent=1)):
+                again = await served.ask("PUT", f"/v1/workflows/tools{query}", data=sent, headers=headers)
+                assert again.json == changed.json, "as it was read, or read and encoded by a program"
+    assert TOOLS_TEXTS["x-numbers"] in (await served.ask("GET", "/v1/workflows/tools/document")).text
+    other = written("Changed", **{"x-numbers": "[1e4]"})
+    assert (await served.ask("PUT", "/v1/workflows/tools", data=other, headers=headers)).json["version"] == 3
+    assert '"x-numbers":[1e4]' in (await served.ask("GET", "/v1/workflows/tools/document")).text
+
+
+async def test_whitespace_of_fields_that_nobody_reads_counts_towards_the_size_of_a_document(served: Served):
+    large = written("Tools", **{"x-wide": f"[{' ' * 4_200_000}]"})
+    refused = await served.ask("POST", "/v1/workflows", data=large, headers={"Content-Type": "application/json"})
+    assert (refused.status, refused.json["error"]["details"][0]["code"]) == (422, "DOCUMENT_TOO_LARGE")
 
 
 @pytest.mark.parametrize(

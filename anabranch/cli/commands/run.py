@@ -34,7 +34,7 @@ from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Event, Status
 from anabranch.errors import InvalidRequest, StoreUnavailable
-from anabranch.json_input import read_json_file
+from anabranch.json_input import read_workflow_file
 
 if TYPE_CHECKING:
     from anabranch import app
@@ -100,7 +100,7 @@ def run(
         raise InvalidRequest("a resumed run keeps its input", hint="Leave --input out, or start a new run.")
     value = read_value(input_, what="--input", default={})
     is_file = target is not None and _is_file(target)
-    document = read_json_file(str(target)) if is_file else None
+    document = read_workflow_file(str(target)) if is_file else None
     # By name a workflow is there already, unless the code that is imported declares it.
     begins = resume is None and (is_file or bool(imports))
     session = open_session(database_url=database_url, tenant=tenant, creates=begins, imports=imports)

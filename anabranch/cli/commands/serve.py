@@ -21,7 +21,7 @@ from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
 from anabranch.errors import NoApiKey
-from anabranch.json_input import read_json_file
+from anabranch.json_input import read_workflow_file
 
 if TYPE_CHECKING:
     from anabranch import app, process
@@ -119,7 +119,7 @@ def dev(
 
     Loads `workflows/*.py`. On an empty database it saves a sample workflow. Its key is the same at each start.
     """
-    documents = [read_json_file(file) for file in workflows or ()]
+    documents = [read_workflow_file(file) for file in workflows or ()]
     found = [str(path) for path in sorted(WORKFLOWS_FOLDER.glob("*.py"))]
     session = _open(host=host, port=port, imports=[*found, *(imports or ())], database_url=database_url)
     settings = session.settings

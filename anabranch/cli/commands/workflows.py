@@ -12,7 +12,7 @@ from anabranch.cli.output import print_document, print_line, print_note, print_t
 from anabranch.cli.target import RunsAndWorkflows, open_target
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidWorkflow
-from anabranch.json_input import read_json_file
+from anabranch.json_input import read_workflow_file
 
 if TYPE_CHECKING:
     from anabranch.engine.rules.graph import document as graph
@@ -84,7 +84,7 @@ def import_files(
     as_json: AsJson = False,
 ) -> None:
     """Save workflows under their names: new, the next version, or nothing if the newest is the same."""
-    documents = [(file, read_json_file(file)) for file in files]
+    documents = [(file, read_workflow_file(file)) for file in files]
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant, creates=True, imports=imports)
 
     async def save_all(service: RunsAndWorkflows) -> list[dict[str, Any]]:

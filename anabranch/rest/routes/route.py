@@ -79,6 +79,8 @@ class Checked:
     """A body that the service checks by itself, with its own problems; `model` only describes it."""
 
     model: type[BaseModel]
+    is_workflow: bool = False
+    """A document of a workflow: fields that nobody reads are kept as they are written."""
 
 
 Body: TypeAlias = type[BaseModel] | AnyJson | Checked | None

@@ -18,6 +18,7 @@ from anabranch.engine.rules.graph.known_fields import (
     did_you_mean,
     is_extension,
 )
+from anabranch.engine.rules.graph.source_texts import plain
 from anabranch.errors import InvalidRequest
 
 INPUT_FIELD = "input"
@@ -63,7 +64,8 @@ def updated(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 def is_same(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Do two documents say the same? The order of top-level fields is no difference, nor is null instead of absent.
 
-    Absent edges are an empty list, as answers have them. Below the top level every difference in the JSON text counts.
+    Absent edges are an empty list, as answers have them. Below the top level every difference between values counts
+    (`1` is not `1.0`), but not how they are written: what a program read and encoded anew is the same.
     """
     return _texts(stored) == _texts(wanted)
 
@@ -91,5 +93,5 @@ def check_test_fields(document: Mapping[str, Any]) -> None:
 
 
 def _texts(document: Mapping[str, Any]) -> dict[str, bytes]:
-    fields = {**without_server_fields(document), "edges": document.get("edges") or []}
+    fields = {**without_server_fields(plain(document)), "edges": document.get("edges") or []}
     return {field: orjson.dumps(value) for field, value in fields.items() if value is not None}

@@ -16,6 +16,7 @@ import orjson
 
 from anabranch.engine.ports import WorkflowDraft, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
+from anabranch.engine.rules.graph.source_texts import parse_document
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
 
 
@@ -69,7 +70,7 @@ class MemoryDefinitions:
             title=draft.title,
             kind=draft.kind,
             version=1 if latest is None else latest.version + 1,
-            definition=orjson.loads(text),
+            definition=orjson.loads(text) if kind == CODED_KIND else parse_document(text),
             created_at=now if latest is None else latest.created_at,
             updated_at=now,
         )

@@ -26,6 +26,7 @@ from anabranch.engine.rules.graph.known_fields import (
 )
 from anabranch.engine.rules.graph.node_types import NodeTypes, config_fields
 from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, quoted
+from anabranch.engine.rules.graph.source_texts import plain, refuse_large_texts
 from anabranch.engine.rules.retry import DEFAULT_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, ValueTooLarge
@@ -135,7 +136,9 @@ def parse(document: Any, node_types: NodeTypes | None = None, *, bytes_max: int 
     graph = Graph()
     try:
         # The check and the copy in one: what follows may recurse and trust its keys and texts.
-        document = Payload.of(document, bytes_max=bytes_max).value
+        values = Payload.of(plain(document), bytes_max=bytes_max).value
+        refuse_large_texts(document, bytes_max)
+        document = values
     except ValueTooLarge as refusal:
         graph.errors.append(Problem("DOCUMENT_TOO_LARGE", f"the document: {refusal.message}", hint=refusal.advice))
         return graph

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from anabranch.engine.ports import WorkflowDraft, WorkflowEntry, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
+from anabranch.engine.rules.graph.source_texts import parse_document
 from anabranch.engine.store.audit import record_audit_event
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent
@@ -43,7 +44,7 @@ class Definitions(SqlComponent):
             title=draft.title,
             kind=draft.kind,
             version=1,
-            definition=orjson.loads(text),
+            definition=_definition(kind, text),
             created_at=0,
             updated_at=0,
         )
@@ -301,14 +302,19 @@ def _register(connection: Connection, name: str, version: int, text: str, *, now
 def _version(values: Sequence[Any]) -> WorkflowVersion:
     workflow_id, tenant_id, name, title, kind, version, definition, created_at, updated_at = values
     return WorkflowVersion(
-        workflow_id, tenant_id, name, title, kind, version, orjson.loads(definition), created_at, updated_at
+        workflow_id, tenant_id, name, title, kind, version, _definition(kind, definition), created_at, updated_at
     )
 
 
 def _entry(values: Sequence[Any]) -> WorkflowEntry:
     workflow_id, _, name, title, kind, version, definition, created_at, updated_at = values
-    graph = None if definition is None else orjson.loads(definition)
+    graph = None if definition is None else _definition(kind, definition)
     return WorkflowEntry(workflow_id, name, title, kind, version, created_at, updated_at, graph)
+
+
+def _definition(kind: str, text: str | bytes) -> Any:
+    """What is stored of a version: the document of a drawn workflow, or what is declared of a coded one."""
+    return orjson.loads(text) if kind == CODED_KIND else parse_document(text)
 
 
 def _absent(workflow_id: str) -> NotFound:

@@ -1,0 +1,87 @@
+"""Top-level fields of a workflow's document that nobody here reads: kept as the JSON text that they came with.
+
+Pure. Called where documents are parsed (`json_input`, the store, the client of a server) and where values are needed
+(`document`, `service.definitions`). A number's spelling and the whitespace within a value belong to the tool that wrote
+them. In a document such a value is an `orjson.Fragment`, which `orjson.dumps` writes as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from json import JSONDecoder
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
+
+import orjson
+
+from anabranch.engine.rules.graph.known_fields import SERVER_FIELDS
+from anabranch.errors import ValueTooLarge
+
+READ_FIELDS = frozenset({"name", "title", "nodes", "edges", "workflowOptions"}) | SERVER_FIELDS
+"""What the engine and the service read of a document; of all other fields they know the name alone."""
+
+_WHITESPACE = re.compile(r"[ \t\n\r]*")
+
+
+def parse_document(text: str | bytes) -> Any:
+    """The document in a JSON text that is known to be good."""
+    return keep_source_texts(orjson.loads(text), text)
+
+
+def keep_source_texts(document: Any, text: str | bytes) -> Any:
+    """The document that was parsed from this text, with the source text of each field that nobody reads.
+
+    null stays None: it means that the field is to be removed.
+    """
+    if not isinstance(document, dict):
+        return document
+    kept = {field for field, value in document.items() if field not in READ_FIELDS and value is not None}
+    if not kept:
+        return document
+    texts = _texts_of_fields(text if isinstance(text, str) else text.decode())
+    return {
+        field: orjson.Fragment(texts[field].encode()) if field in kept else value for field, value in document.items()
+    }
+
+
+def has_source_texts(document: Any) -> bool:
+    """Does it hold any?"""
+    return isinstance(document, Mapping) and any(isinstance(value, orjson.Fragment) for value in document.values())
+
+
+def plain(document: Any) -> Any:
+    """The document as values; itself, if it holds no source texts."""
+    return {field: _value(value) for field, value in document.items()} if has_source_texts(document) else document
+
+
+def refuse_large_texts(document: Any, bytes_max: int) -> None:
+    """Raises ValueTooLarge where whitespace makes a document larger than its values are."""
+    if has_source_texts(document) and (size := len(orjson.dumps(document))) > bytes_max:
+        raise ValueTooLarge(f"the value has {size} bytes of JSON, the limit is {bytes_max}")
+
+
+def _value(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value)) if isinstance(value, orjson.Fragment) else value
+
+
+def _texts_of_fields(text: str) -> dict[str, str]:
+    """Field → the text of its value, in a text that was parsed as an object before."""
+    texts: dict[str, str] = {}
+    decoder = JSONDecoder()
+    position = _after_whitespace(text, text.index("{") + 1)
+    while text[position] == '"':
+        field, position = scanstring(text, position + 1)
+        begin = _after_whitespace(text, text.index(":", position) + 1)
+        _, end = decoder.raw_decode(text, begin)
+        texts[field] = text[begin:end]
+        position = _after_whitespace(text, end)
+        if text[position] == ",":
+            position = _after_whitespace(text, position + 1)
+    return texts
+
+
+def _after_whitespace(text: str, position: int) -> int:
+    match = _WHITESPACE.match(text, position)
+    assert match is not None, "it matches nothing, too"
+    return match.end()

@@ -261,7 +261,7 @@ async def test_two_savers_at_once_get_different_numbers(store: Store, other_stor
     first = await save(store)
     saved = await asyncio.gather(
         *(
-            save((store, other_store)[index % 2], {**GRAPH, "n": index}, workflow_id=first.workflow_id)
+            save((store, other_store)[index % 2], {**GRAPH, "edges": [index]}, workflow_id=first.workflow_id)
             for index in range(6)
         )
     )

@@ -70,7 +70,7 @@ class MemoryDefinitions:
             title=draft.title,
             kind=draft.kind,
             version=1 if latest is None else latest.version + 1,
-            definition=orjson.loads(text) if kind == CODED_KIND else parse_document(text),
+            definition=orjson.loads(text) if draft.kind == CODED_KIND else parse_document(text),
             created_at=now if latest is None else latest.created_at,
             updated_at=now,
         )

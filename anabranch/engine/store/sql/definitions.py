@@ -44,7 +44,7 @@ class Definitions(SqlComponent):
             title=draft.title,
             kind=draft.kind,
             version=1,
-            definition=_definition(kind, text),
+            definition=_definition(draft.kind, text),
             created_at=0,
             updated_at=0,
         )

@@ -17,7 +17,7 @@ def main() -> None:
     version = import_module("anabranch.cli.version_command")
     if version.is_all_that_is_asked(sys.argv[1:]):
         sys.exit(version.answer_alone(sys.argv[1:]))
-    command_line = import_module("anabranch.cli")
+    command_line = import_module("anabranch.cli.entry")
     signal.signal(signal.SIGINT, interrupt)
     command_line.main()
 

@@ -13,6 +13,9 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
+from anabranch.app_services import AppServices
+from anabranch.audit.audit_log import AuditLog
+from anabranch.audit.audit_table import AuditTable
 from anabranch.durable.definition import DECLARED, Registry
 from anabranch.durable.registration import register
 from anabranch.durable.runner import Runner, WithWorkflowFunctions
@@ -20,16 +23,7 @@ from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import (
-    AuditTable,
-    DataQueries,
-    KeyTable,
-    ScheduleTable,
-    SecretTable,
-    TopicTable,
-    open_hint_line,
-    open_store,
-)
+from anabranch.engine.store.opening import open_hint_line, open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.dialect import SqliteDialect
 from anabranch.engine.telemetry import Telemetry, unsurrounded
@@ -39,29 +33,37 @@ from anabranch.handlers import Services
 from anabranch.handlers.registry import Registry as NodeTypes
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import LANGUAGES, Sandbox
+from anabranch.keys.access import AccessService
+from anabranch.keys.failed_logins import FailedLogins
+from anabranch.keys.key_table import KeyTable
 from anabranch.migrations import ensure_schema
-from anabranch.queries import Places, QueryEngine, SourceUrls
-from anabranch.secrets import SecretCipher, SecretStore, find_key
+from anabranch.queries.engine import QueryEngine
+from anabranch.queries.saved.data_service import DataService
+from anabranch.queries.saved.query_tables import DataQueries
+from anabranch.queries.sources import Places
+from anabranch.queries.urls import SourceUrls
+from anabranch.secrets.cipher import SecretCipher
+from anabranch.secrets.key import find_key
+from anabranch.secrets.secret_store import SecretStore
+from anabranch.secrets.secret_table import SecretTable
 from anabranch.service import (
-    AccessService,
-    AppServices,
-    AuditLog,
     ChildRuns,
-    DataService,
-    FailedLogins,
     OpenRunCounts,
     Purge,
     Readiness,
     References,
     RunWaits,
-    ScheduleService,
     StepSignals,
-    TopicService,
     WorkflowService,
 )
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
-from anabranch.triggers import Publisher, Scheduler
+from anabranch.triggers.schedules.schedule_service import ScheduleService
+from anabranch.triggers.schedules.schedule_table import ScheduleTable
+from anabranch.triggers.schedules.scheduler import Scheduler
+from anabranch.triggers.topics.publisher import Publisher
+from anabranch.triggers.topics.topic_service import TopicService
+from anabranch.triggers.topics.topic_tables import TopicTable
 
 # The SDK of OpenTelemetry is an extra, and takes half a second to import: only for who exports spans.
 _OTLP = "anabranch.telemetry.otlp"

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.app import build
+from anabranch.app_services import AppServices
 from anabranch.engine.rules.events import Event, Status
-from anabranch.service import AppServices
 from anabranch.settings import Settings
 from benchmarks.databases import BACKENDS, databases
 

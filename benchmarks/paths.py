@@ -24,8 +24,8 @@ from aiohttp import web
 
 import anabranch
 from anabranch import HandlerResult, Worker, node_type, workflow
-from anabranch.rest import build_application
-from anabranch.service.access import Role
+from anabranch.keys.access import Role
+from anabranch.rest.application import build_application
 
 # Three at first, so that what is imported or compiled once is out of the way, then ten.
 ROUNDS_BEFORE = 3

@@ -21,7 +21,7 @@ from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Clock, Store, WorkflowDraft
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import ChildRuns, StepSignals, WorkflowService
 from benchmarks.workloads import Load

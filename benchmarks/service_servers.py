@@ -24,8 +24,8 @@ import psycopg
 from aiohttp import web
 
 from anabranch.app import build, tune_interpreter
-from anabranch.rest import build_application
-from anabranch.service import Role
+from anabranch.keys.access import Role
+from anabranch.rest.application import build_application
 from anabranch.settings import Settings
 
 # 10 connections: the usual size of a pool, and more than two cores keep busy.

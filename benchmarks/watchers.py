@@ -24,9 +24,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from anabranch.engine.store import AuditTable, KeyTable
-from anabranch.service.access import AccessService, Role
-from anabranch.service.failed_logins import FailedLogins
+from anabranch.audit.audit_table import AuditTable
+from anabranch.keys.access import AccessService, Role
+from anabranch.keys.failed_logins import FailedLogins
+from anabranch.keys.key_table import KeyTable
 from anabranch.sockets import attach
 from benchmarks.databases import BACKENDS, databases
 from benchmarks.running import TENANT, Bench, cpu_s, engine_on, open_store_at

@@ -9,11 +9,11 @@ from anabranch.deferred import deferred
 from anabranch.errors import SettingsError
 
 if TYPE_CHECKING:
+    from anabranch.keys import access
     from anabranch.secrets import key_files
-    from anabranch.service import access
 else:
     key_files = deferred("anabranch.secrets.key_files")
-    access = deferred("anabranch.service.access")
+    access = deferred("anabranch.keys.access")
 
 # As it is, not hashed: it has to be printed again. It opens what whoever may read the file has beside it.
 DEV_KEY_FILE = Path(".anabranch/dev.key")

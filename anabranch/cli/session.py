@@ -18,7 +18,8 @@ from anabranch.settings import Settings
 
 if TYPE_CHECKING:
     from anabranch import app, migrations
-    from anabranch.service import AppServices, DataService
+    from anabranch.app_services import AppServices
+    from anabranch.queries.saved.data_service import DataService
 else:
     app = deferred("anabranch.app")
     migrations = deferred("anabranch.migrations")

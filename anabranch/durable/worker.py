@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from anabranch.app import build
+from anabranch.app_services import AppServices
 from anabranch.durable.definition import DECLARED, Registry, Workflow
 from anabranch.grace import Grace
-from anabranch.service import AppServices
 from anabranch.settings import Settings
 
 

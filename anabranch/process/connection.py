@@ -16,7 +16,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from anabranch.errors import AnabranchError, BadHttp, RequestTimeout, TooManyConnections
-from anabranch.rest import AUTHENTICATED, fault_response, response_of
+from anabranch.rest.application import AUTHENTICATED
+from anabranch.rest.failures import fault_response, response_of
 from anabranch.sockets.wire import HAS_SHOWN_KEY
 
 # aiohttp logs what is no HTTP with a traceback; it is answered 400, and no news to an operator.

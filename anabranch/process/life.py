@@ -19,14 +19,15 @@ from typing import Any
 from aiohttp import web
 
 from anabranch.app import App
+from anabranch.app_services import AppServices
 from anabranch.grace import Grace
 from anabranch.process.acceptor import accepting
 from anabranch.process.descriptors import connections_max, raise_limit
 from anabranch.process.listening import is_loopback
 from anabranch.process.signals import StopSignals
-from anabranch.rest import AllowedHosts, build_application, build_health_application
-from anabranch.rest.allowed_hosts import LOOPBACK_HOSTS
-from anabranch.service import AppServices, Readiness
+from anabranch.rest.allowed_hosts import LOOPBACK_HOSTS, AllowedHosts
+from anabranch.rest.application import build_application, build_health_application
+from anabranch.service import Readiness
 from anabranch.sockets import attach as attach_sockets
 
 # Where a balancer asks /readyz, the port stays open for 1 s at least and until it was told, 5 s at

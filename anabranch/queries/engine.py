@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.records.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
 from anabranch.queries.drivers.orders import Target
 from anabranch.queries.execution import Executions
@@ -22,6 +21,7 @@ from anabranch.queries.limits import ADDRESSES_TRIED_MAX, Limits
 from anabranch.queries.parameters import bind, read_parameters
 from anabranch.queries.ports import HostGuard
 from anabranch.queries.process import DriverProcess
+from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries
 from anabranch.queries.session import Session, Work
 from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import Statement, StatementRefused, read_statement

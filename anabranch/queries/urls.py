@@ -13,10 +13,10 @@ from urllib.parse import quote
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from anabranch.engine.records.saved_queries import DataSource
 from anabranch.errors import SettingsError
 from anabranch.queries.faults import source_refused
 from anabranch.queries.ports import SecretCipher, SecretReader
+from anabranch.queries.saved.saved_queries import DataSource
 from anabranch.queries.sources import ReadyUrl
 
 _SECRET = re.compile(r"\{\{\s*secret\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")

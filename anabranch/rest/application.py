@@ -20,8 +20,10 @@ from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from anabranch import pages
+from anabranch.app_services import AppServices
 from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
 from anabranch.json_input import TEXT_BYTES_MAX
+from anabranch.keys.access import Principal, Role, bearer_key
 from anabranch.rest.allowed_hosts import AllowedHosts
 from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
 from anabranch.rest.failures import fault_response, json_bytes, response_of
@@ -30,8 +32,6 @@ from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
 from anabranch.rest.routes.system import HEALTH
 from anabranch.rest.routes.table import ROUTES
-from anabranch.service.access import Principal, Role, bearer_key
-from anabranch.service.app_services import AppServices
 
 logger = logging.getLogger("anabranch.rest")
 

@@ -18,9 +18,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from anabranch.app_services import AppServices
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.rest.run_metrics import RunMetrics
-from anabranch.service.app_services import AppServices
 
 # From a millisecond, what a lookup takes, to ten seconds, where most callers have given up.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -12,9 +12,9 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from anabranch.app_services import AppServices
 from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status
-from anabranch.service.app_services import AppServices
 from anabranch.telemetry.meters import Histogram
 
 _STARTED = (Status.RUNNING, Status.WAITING)

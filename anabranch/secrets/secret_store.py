@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from anabranch.engine.records.sealed_secrets import SealedSecret, SecretRows
+from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import InvalidRequest, SecretKeyMissing, SecretKeyWrong, SecretUnknown
 from anabranch.secrets.cipher import SecretCipher
+from anabranch.secrets.sealed_secrets import SealedSecret, SecretRows
 
 # 64 characters, as for names; 64 KiB, which holds every key and certificate.
 NAME_LENGTH_MAX = 64
@@ -124,3 +126,13 @@ def _entry(row: SealedSecret) -> SecretEntry:
 def _unknown(names: Sequence[str]) -> SecretUnknown:
     shown = ", ".join(names)
     return SecretUnknown(f"there is no secret {shown}" if len(names) == 1 else f"there are no secrets {shown}")
+
+
+def secret_as_json(entry: SecretEntry) -> dict[str, Any]:
+    """What people may know of a secret."""
+    return {
+        "name": entry.name,
+        "version": entry.version,
+        "createdAt": to_iso(entry.created_at),
+        "updatedAt": to_iso(entry.updated_at),
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from anabranch.service.access import Principal
+from anabranch.keys.access import Principal
 from anabranch.sockets.clients import Client
 from anabranch.sockets.token_bucket import TokenBucket
 

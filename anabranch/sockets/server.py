@@ -26,7 +26,7 @@ from anabranch.errors import (
     TooManyJoins,
     TooManyRequests,
 )
-from anabranch.service.access import AccessService, Principal, Role, bearer_key
+from anabranch.keys.access import AccessService, Principal, Role, bearer_key
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.sockets.broadcaster import Broadcaster
 from anabranch.sockets.clients import Client

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from anabranch.engine.store import AuditTable, KeyTable, open_store
+from anabranch.audit.audit_table import AuditTable
+from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
+from anabranch.keys.key_table import KeyTable
 
 
 @pytest.fixture

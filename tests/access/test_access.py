@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import update
 
-from anabranch.engine.store import AuditTable, KeyTable
-from anabranch.engine.store.schema import api_keys
+from anabranch.audit.audit_table import AuditTable
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, NotFound
-from anabranch.service.access import ACTIVE_KEYS_MAX, CACHE_S, LAST_USED_PAUSE_MS, AccessService, CreatedKey, Role
-from anabranch.service.failed_logins import FailedLogins
+from anabranch.keys.access import ACTIVE_KEYS_MAX, CACHE_S, LAST_USED_PAUSE_MS, AccessService, CreatedKey, Role
+from anabranch.keys.failed_logins import FailedLogins
+from anabranch.keys.key_schema import api_keys
+from anabranch.keys.key_table import KeyTable
 
 
 class Watch:
@@ -199,7 +200,7 @@ async def test_the_last_use_is_written_beside_the_request_and_once_a_minute(
 async def test_a_tenant_has_so_many_keys_and_no_more(
     access: AccessService, keys: KeyTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.service.access.ACTIVE_KEYS_MAX", 2)
+    monkeypatch.setattr("anabranch.keys.access.ACTIVE_KEYS_MAX", 2)
     first = await create(access)
     await create(access)
     with pytest.raises(InvalidRequest, match="2 keys already"):

@@ -13,7 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, update
 
-from anabranch.engine.records.audit_trail import (
+from anabranch.audit.audit_log import AuditLog, Verified
+from anabranch.audit.audit_schema import audit_head, audit_log
+from anabranch.audit.audit_table import AuditTable
+from anabranch.audit.audit_trail import (
     DETAILS_CHARACTERS_MAX,
     AuditEntry,
     AuditHead,
@@ -22,12 +25,10 @@ from anabranch.engine.records.audit_trail import (
     escaped,
     hash_of,
 )
-from anabranch.engine.store import AuditTable, open_store
-from anabranch.engine.store.schema import audit_head, audit_log
+from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, StoreUnavailable
-from anabranch.service.audit_log import AuditLog, Verified
-from anabranch.service.failed_logins import ROW_PAUSE_S, FailedLogins
+from anabranch.keys.failed_logins import ROW_PAUSE_S, FailedLogins
 
 
 def entry(**changes: Any) -> AuditEntry:
@@ -108,7 +109,7 @@ async def test_a_row_that_was_rewritten_with_its_hash_shows_in_the_next(
 async def test_a_long_trail_is_checked_page_by_page(
     trail: AuditTable, log: AuditLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.service.audit_log._PAGE", 2)
+    monkeypatch.setattr("anabranch.audit.audit_log._PAGE", 2)
     for _ in range(5):
         await trail.append(entry())
     assert await log.verify() == Verified(5, None)

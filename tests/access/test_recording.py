@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from anabranch.audit.audit_log import AuditLog, Verified
+from anabranch.audit.audit_table import AuditTable
 from anabranch.engine.ports import WorkflowDraft
-from anabranch.engine.records.saved_queries import DataQuery, DataSource
-from anabranch.engine.store import AuditTable, DataQueries, SecretTable
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DataSourceInUse, NameTaken, NotFound, VersionMismatch
-from anabranch.service.audit_log import AuditLog, Verified
+from anabranch.queries.saved.query_tables import DataQueries
+from anabranch.queries.saved.saved_queries import DataQuery, DataSource
+from anabranch.secrets.secret_table import SecretTable
 
 WHO: dict[str, Any] = {"tenant_id": "acme", "actor": "key_1"}
 

@@ -12,162 +12,299 @@ from collections.abc import Callable, Iterator
 
 from tests.architecture.reading import Source
 
-_ENGINE = (
-    "engine",
-    "engine.ports",
-    "engine.records.saved_queries",
-    "engine.records.api_keys",
-    "engine.records.audit_trail",
-    "engine.records.saved_triggers",
-    "engine.records.sealed_secrets",
-    "engine.handling",
-    "engine.telemetry",
-    "engine.queues",
-    "engine.rules",
-    "engine.store",
-    "errors",
-)
-_BELOW_THE_DOORS = (
-    "durable",
-    "triggers",
-    "telemetry",
-    "handlers",
-    "egress",
-    "queries",
-    "secrets",
-    "json_input",
-    *_ENGINE,
-)
-
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    # -- programs -------------------------------------------------------------------------
+    "__main__": (),
+    "cli.entry": ("cli", "errors"),
+    # found by name (cli/on_demand.py); those of a side concern are in its folder
+    "commands": (
+        "app",
+        "app_services",
+        "audit",
+        "cli",
+        "engine.rules",
+        "errors",
+        "json_input",
+        "keys",
+        "migrations",
+        "ports of side concerns",
+        "process",
+        "rest",
+        "secrets",
+        "service",
+        "settings",
+        "triggers",
+        "version",
+    ),
+    "cli": (
+        "app",
+        "app_services",
+        "engine.rules",
+        "errors",
+        "json_input",
+        "keys",
+        "migrations",
+        "queries.saved",
+        "remote",
+        "secrets",
+        "service",
+        "settings",
+        "version",
+    ),
+    # what a process that stays does from its start to its end
+    "process": ("app", "app_services", "errors", "grace", "rest", "service", "sockets"),
+    # the public API: what users of the library import
+    "": (
+        "durable",
+        "durable.client",
+        "durable.step_error",
+        "durable.sync_client",
+        "durable.worker",
+        "engine.handling",
+        "errors",
+        "handlers",
+        "version",
+    ),
+    "durable.worker": ("app", "app_services", "durable", "grace", "settings"),
+    # the embedded process: `app` with a handle to it, for programs that import us
+    "durable.local": ("app", "durable.transport", "engine.rules", "errors", "service", "settings"),
+    "durable.remote": ("durable.transport", "errors", "remote", "settings"),
+    # a client needs nothing of what workers need: what opens a database is imported when one is opened
+    "durable.sync_client": ("durable.client", "errors"),
+    "durable.client": ("durable.transport", "errors", "request_checks"),
+    "durable.transport": (),
+    # for programs that call a server: no engine, no database
+    "remote": ("engine.rules", "errors"),
+    # for tests of node types and programs: a handler alone, as the engine would run it; a store without a database
+    "testing": ("engine.handling", "engine.ports", "engine.rules", "engine.store", "errors", "handlers"),
+    # -- the composition root, and the APIs -----------------------------------------------
+    "app": (
+        "app_services",
+        "audit",
+        "durable",
+        "egress",
+        "engine",
+        "engine.handling",
+        "engine.store",
+        "engine.telemetry",
+        "errors",
+        "grace",
+        "handlers",
+        "keys",
+        "migrations",
+        "queries",
+        "queries.saved",
+        "secrets",
+        "service",
+        "settings",
+        "tables of side concerns",
+        "telemetry",
+        "triggers",
+    ),
+    "rest": (
+        "app_services",
+        "engine.ports",
+        "engine.rules",
+        "errors",
+        "json_input",
+        "keys",
+        "pages",
+        "request_checks",
+        "rest.bodies",
+        "rest.lists",
+        "rest.models",
+        "rest.routes.route",
+        "routes of side concerns",
+        "service",
+        "telemetry",
+        "version",
+    ),
+    "routes of side concerns": (
+        "errors",
+        "keys",
+        "ports of side concerns",
+        "request_checks",
+        "rest.bodies",
+        "rest.lists",
+        "rest.models",
+        "rest.routes.route",
+        "secrets",
+        "service",
+        "triggers",
+    ),
+    "rest.bodies": ("engine.rules", "errors", "json_input", "rest.routes.route"),
+    "rest.routes.route": ("app_services", "errors", "keys", "rest.models"),
+    "rest.lists": ("rest.models", "service"),
+    "rest.models": ("engine.rules", "keys", "request_checks", "service"),
+    "pages": (),
+    "sockets": ("app_services", "engine", "engine.ports", "engine.rules", "errors", "keys", "service"),
+    "app_services": (
+        "audit",
+        "engine",
+        "engine.rules",
+        "keys",
+        "queries.saved",
+        "secrets",
+        "service",
+        "telemetry",
+        "triggers",
+    ),
+    # -- side concerns: what is kept beside runs; every folder has its port, table, verbs, routes and commands ----
+    "audit": ("errors", "ports of side concerns"),
+    "keys": ("errors", "ports of side concerns"),
+    "secrets": ("engine.rules", "errors", "ports of side concerns"),
+    # SQL is judged before it is saved, with the eyes of what will run it
+    "queries.saved": ("engine.rules", "errors", "ports of side concerns", "queries", "service"),
+    "queries": ("errors", "ports of side concerns"),
+    "triggers": ("engine.ports", "engine.rules", "errors", "ports of side concerns", "request_checks", "service"),
+    "tables of side concerns": (
+        "audit.audit_recording",
+        "engine.store",
+        "errors",
+        "ports of side concerns",
+        "schema of side concerns",
+    ),
+    # called inside transactions of the store and of all tables
+    "audit.audit_recording": ("ports of side concerns", "schema of side concerns"),
+    "schema of side concerns": ("engine.store.columns",),
+    "ports of side concerns": ("engine.rules",),
+    # -- workflows: the verbs, the coded ones, the engine ---------------------------------
+    "service": (
+        "engine",
+        "engine.handling",
+        "engine.ports",
+        "engine.rules",
+        "engine.store",
+        "errors",
+        "ports of side concerns",
+        "request_checks",
+    ),
+    # what a run may be asked for is judged alike by clients and by the façade
+    "request_checks": ("errors",),
+    "durable": (
+        "durable.step_error",
+        "engine",
+        "engine.handling",
+        "engine.ports",
+        "engine.queues",
+        "engine.rules",
+        "engine.telemetry",
+        "errors",
+    ),
+    "durable.step_error": (),
+    # fed by the engine, read by the process's APIs; the SDK of OpenTelemetry is in `telemetry.otlp` alone
+    "telemetry": ("engine.handling", "engine.rules", "engine.telemetry", "version"),
+    # the shell; a store reaches it through engine.ports only
+    "engine": (
+        "engine.handling",
+        "engine.hints.hint_line",
+        "engine.ports",
+        "engine.queues",
+        "engine.rules",
+        "engine.telemetry",
+        "engine.threads",
+        "errors",
+        "grace",
+    ),
+    "engine.queues": ("engine.ports", "engine.rules"),
+    "engine.telemetry": ("engine.rules",),
+    # leaves: they know the interfaces and nobody's inside
+    # (what servers answer is JSON from outside, and comes in by the API for it)
+    "handlers": ("engine.handling", "engine.rules", "errors", "handlers.sandbox.inside", "json_input"),
+    # the sealed processes load these files into a bare interpreter: nothing else of ours may be there
+    "handlers.sandbox.inside": (),
+    "engine.handling": ("engine.rules", "engine.threads"),
+    "engine.threads": (),
+    "egress": ("errors",),
+    "json_input": ("engine.rules", "errors"),
+    "settings": ("engine.rules", "errors"),
+    # the scripts know the tables; whoever runs them knows how each database is opened
+    "migrations": ("engine.store", "engine.store.schema", "errors"),
+    "migrations.versions": (),
+    "engine.store": (
+        "audit.audit_recording",
+        "engine.hints.hint_line",
+        "engine.ports",
+        "engine.rules",
+        "engine.store.schema",
+        "errors",
+    ),
+    "engine.store.schema": ("engine.rules", "engine.store.columns", "schema of side concerns"),
+    "engine.store.columns": (),
+    "engine.hints.hint_line": ("engine.ports",),
+    # the pure core, and the interfaces between the shell and the world
+    "engine.ports": ("engine.rules",),
+    "engine.rules": ("errors",),
     "errors": (),
     "version": (),
     "deferred": (),
     # the countdown of a process that stops, for every part of its end
     "grace": (),
-    # what a run may be asked for is judged alike by clients and by the façade
-    "request_checks": ("errors",),
-    # the pure core, and the interfaces between the shell and the world
-    "engine.rules": ("errors",),
-    "engine.ports": ("engine.rules", "errors"),
-    "engine.hints.hint_line": ("engine.ports", "engine.rules", "errors"),
-    "engine.records.saved_queries": (),
-    "engine.records.api_keys": ("engine.records.audit_trail",),
-    "engine.records.audit_trail": (),
-    "engine.records.saved_triggers": (),
-    "engine.records.sealed_secrets": (),
-    "engine.threads": (),
-    "engine.handling": ("engine.threads", "engine.ports", "engine.rules", "errors"),
-    "engine.telemetry": ("engine.rules",),
-    # the shell; a store reaches it through engine.ports only
-    "engine.store.schema": ("engine.rules",),
-    "engine.store": (
-        "engine.store.schema",
-        "engine.ports",
-        "engine.hints.hint_line",
-        "engine.records.saved_queries",
-        "engine.records.api_keys",
-        "engine.records.audit_trail",
-        "engine.records.saved_triggers",
-        "engine.records.sealed_secrets",
-        "engine.rules",
-        "errors",
+}
+
+# Components that are files of several folders.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "commands": (
+        "cli.commands",
+        "audit.audit_commands",
+        "keys.key_commands",
+        "queries.saved.query_commands",
+        "queries.saved.source_commands",
+        "secrets.secret_commands",
+        "triggers.schedules.schedule_commands",
+        "triggers.topics.topic_commands",
     ),
-    "engine.queues": ("engine.ports", "engine.rules", "errors"),
-    "engine": (
-        "grace",
-        "engine.ports",
-        "engine.hints.hint_line",
-        "engine.handling",
-        "engine.threads",
-        "engine.telemetry",
-        "engine.queues",
-        "engine.rules",
-        "errors",
+    "cli.entry": ("cli.entry", "cli.on_demand"),
+    "routes of side concerns": (
+        "audit.audit_routes",
+        "keys.key_routes",
+        "queries.saved.query_routes",
+        "secrets.secret_routes",
+        "triggers.schedules.schedule_routes",
+        "triggers.topics.topic_routes",
     ),
-    # the scripts know the tables; whoever runs them knows how each database is opened
-    "migrations.versions": ("engine.store.schema",),
-    "migrations": ("engine.store", "engine.store.schema", "errors"),
-    # leaves: they know the interfaces and nobody's inside
-    # the sealed processes load these files into a bare interpreter: nothing else of ours may be there
-    "handlers.sandbox.inside": (),
-    # (what servers answer is JSON from outside, and comes in by the API for it)
-    "handlers": ("handlers.sandbox.inside", "engine.ports", "engine.handling", "engine.rules", "json_input", "errors"),
-    "egress": ("engine.ports", "engine.rules", "errors"),
-    "queries": ("engine.records.saved_queries", "engine.rules", "errors"),
-    "secrets": ("engine.records.sealed_secrets", "engine.rules", "errors"),
-    "settings": ("engine.rules", "errors"),
-    "json_input": ("engine.rules", "errors"),
-    # upwards
-    "durable": ("durable.step_error", *_ENGINE),
-    # a client needs nothing of what workers need: what opens a database is imported when one is opened
-    "durable.transport": (),
-    "durable.step_error": (),
-    "durable.client": ("durable.transport", "request_checks", "errors"),
-    "durable.sync_client": ("durable.client", "errors"),
-    # the embedded process: `app` with a handle to it, for programs that import us
-    "durable.local": ("app", "service", "settings", "durable.transport", "engine.rules", "errors"),
-    "durable.remote": ("remote", "settings", "durable.transport", "errors"),
-    "durable.worker": ("app", "service", "settings", "grace", "durable"),
-    "triggers": _ENGINE,
-    # the façade of data looks at SQL before it is saved, with the eyes of the room that will run it
-    "service": ("request_checks", "durable", "triggers", "json_input", "queries", "secrets", "telemetry", *_ENGINE),
-    # fed by the engine, read by the process's APIs; the SDK of OpenTelemetry is in `telemetry.otlp` alone
-    "telemetry": ("version", "engine.handling", "engine.telemetry", "engine.rules"),
-    "rest": ("version", "service", "request_checks", "pages", "secrets", "json_input", "telemetry", *_ENGINE),
-    "pages": (),
-    # for programs that call a server: no engine, no database
-    "remote": ("engine.rules", "errors"),
-    "sockets": ("service", "durable", "triggers", "json_input", *_ENGINE),
-    "app": ("service", "rest", "sockets", "settings", "grace", "migrations", *_BELOW_THE_DOORS),
-    # what a process that stays does from its start to its end
-    "process": ("app", "rest", "sockets", "service", "settings", "grace", "errors"),
-    "cli": (
-        "version",
-        "app",
-        "process",
-        "remote",
-        "rest",
-        "service",
-        "secrets",
-        "migrations",
-        "settings",
-        "json_input",
-        "engine.ports",
-        "engine.records.saved_queries",
-        "engine.records.api_keys",
-        "engine.records.audit_trail",
-        "engine.records.saved_triggers",
-        "engine.rules",
-        "errors",
+    "tables of side concerns": (
+        "audit.audit_table",
+        "keys.key_table",
+        "queries.saved.query_tables",
+        "secrets.secret_table",
+        "triggers.schedules.schedule_table",
+        "triggers.topics.topic_tables",
     ),
-    "__main__": ("cli",),
-    # for tests of node types and programs: a handler alone, as the engine would run it; a store without a database
-    "testing": (
-        "handlers",
-        "engine.ports",
-        "engine.records",
-        "engine.store",
-        "engine.handling",
-        "engine.rules",
-        "errors",
+    "schema of side concerns": (
+        "audit.audit_schema",
+        "keys.key_schema",
+        "queries.saved.query_schema",
+        "secrets.secret_schema",
+        "triggers.schedules.schedule_schema",
+        "triggers.topics.topic_schema",
     ),
-    # the public API: what users of the library import
-    "": (
-        "version",
-        "durable",
-        "durable.client",
-        "durable.sync_client",
-        "durable.step_error",
-        "durable.worker",
-        "handlers",
-        "engine.handling",
-        "errors",
+    "ports of side concerns": (
+        "audit.audit_trail",
+        "keys.api_keys",
+        "queries.saved.saved_queries",
+        "secrets.sealed_secrets",
+        "triggers.schedules.saved_schedules",
+        "triggers.topics.saved_topics",
     ),
 }
 
+_COMPONENT_OF = {name: name for name in MAY_IMPORT if name not in GROUPS} | {
+    prefix: name for name, prefixes in GROUPS.items() for prefix in prefixes
+}
+
 _DATABASE_MODULES = ("sqlalchemy", "sqlite3", "psycopg", "alembic", "pymysql", "aiosqlite", "asyncpg")
-_DATABASE_ROOMS = ("engine.store", "engine.store.schema", "migrations", "migrations.versions", "queries")
+_DATABASE_ROOMS = (
+    "audit.audit_recording",
+    "engine.store",
+    "engine.store.schema",
+    "engine.store.columns",
+    "migrations",
+    "migrations.versions",
+    "queries",
+    "schema of side concerns",
+    "tables of side concerns",
+)
 _IMPURE_MODULES = ("asyncio", "time", "random", "secrets", "uuid", "logging", "os", "io", "pathlib", "socket",
                    "subprocess", "threading", "tempfile", "sys", "warnings")  # fmt: skip
 _IMPURE_NAMES = ("datetime.now", "datetime.utcnow", "datetime.today", "date.today", "open", "print")
@@ -191,7 +328,7 @@ def room_of(module: str) -> str | None:
     inside = module.removeprefix("anabranch").removeprefix(".")
     parts = inside.split(".") if inside else []
     prefixes = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    return next((prefix for prefix in prefixes if prefix in MAY_IMPORT), None if inside else "")
+    return next((_COMPONENT_OF[prefix] for prefix in prefixes if prefix in _COMPONENT_OF), None if inside else "")
 
 
 def _nothing_imports_upward(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:

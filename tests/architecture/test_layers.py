@@ -36,12 +36,31 @@ def test_an_import_for_types_only_makes_no_cycle() -> None:
     assert find_cycle([one, two]) is None
 
 
+def test_a_cycle_through_a_package_that_imports_its_modules_is_found() -> None:
+    package = Source.of("anabranch.tables", "import anabranch.tables.runs")
+    runs = Source.of("anabranch.tables.runs", "import anabranch.columns")
+    columns = Source.of("anabranch.columns", "from anabranch.tables.types import Text")
+    types = Source.of("anabranch.tables.types", "")
+
+    assert find_cycle([package, runs, columns, types]) is not None
+
+
+def _loaded_by(module: str) -> list[str]:
+    """A module and the packages that it is in: Python runs all of them."""
+    parts = module.split(".")
+    return [".".join(parts[:length]) for length in range(2, len(parts) + 1)]
+
+
 def find_cycle(sources: list[Source]) -> str | None:
     """The first import cycle among these files, as text; None if there is none."""
     modules = frozenset(source.module for source in sources)
     needs = {
         source.module: {
-            used.module for used in source.imports(modules) if used.module in modules and not used.for_types_only
+            module
+            for used in source.imports(modules)
+            if not used.for_types_only
+            for module in _loaded_by(used.module)
+            if module in modules and not source.module.startswith(f"{module}.") and module != source.module
         }
         for source in sources
     }

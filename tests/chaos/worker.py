@@ -8,7 +8,7 @@ import signal
 import sys
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types

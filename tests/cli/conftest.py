@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli import main
+from anabranch.cli.entry import main
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tests.cli.conftest import GREETING, Command, Write
 # Runs commands one after the other in one process, and tells which modules are loaded then.
 PROGRAM = """
 import json, sys
-from anabranch.cli import main
+from anabranch.cli.entry import main
 for arguments in json.loads(sys.argv[1]):
     try:
         main(arguments)

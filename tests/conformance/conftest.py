@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from anabranch.engine.ports import Store
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
 
 StoreFactory = Callable[[], Awaitable[Store]]

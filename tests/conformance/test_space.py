@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from anabranch.audit.audit_log import AuditLog
+from anabranch.audit.audit_table import AuditTable
+from anabranch.audit.audit_trail import CUT, AuditEntry
 from anabranch.engine.ports import InstanceRow, Store, WorkflowDraft
-from anabranch.engine.records.audit_trail import CUT, AuditEntry
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store import AuditTable, PurgeFilter
 from anabranch.engine.store.sql import upkeep
-from anabranch.engine.store.sql.purging import FIRST_PLACE
+from anabranch.engine.store.sql.purging import FIRST_PLACE, PurgeFilter
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.dialect import PAGES_GIVEN_BACK, SqliteDialect
-from anabranch.service.audit_log import AuditLog
 from anabranch.service.purge import Purge
 from tests.conformance.building import TENANT, committed, completed, created, ending, input_set, new_id, transition
 
@@ -76,7 +76,7 @@ async def test_space_is_given_back_in_small_steps(store: SqlStore) -> None:
 
 @only_sqlite
 async def test_a_file_from_before_gets_its_map_by_being_compacted(tmp_path: Path) -> None:
-    from anabranch.engine.store import open_store
+    from anabranch.engine.store.opening import open_store
     from anabranch.migrations import ensure_schema
 
     url = f"sqlite:///{tmp_path / 'old.db'}"

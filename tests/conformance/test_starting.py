@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.errors import SchemaMismatch, SettingsError, StoreUnavailable
 
 

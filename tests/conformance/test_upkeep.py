@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
+from anabranch.audit.audit_table import AuditTable
 from anabranch.engine.ports import InstanceRow, Store, WorkflowDraft
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.engine.store import AuditTable
 from anabranch.engine.store.sql import upkeep
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS
 from anabranch.engine.store.sql.store import SqlStore

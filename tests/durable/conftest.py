@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from anabranch.app import build
+from anabranch.app_services import AppServices
 from anabranch.durable import calls
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.events import Event, Status
-from anabranch.service import AppServices
 from anabranch.settings import Settings
 
 TENANT = "default"

@@ -9,8 +9,8 @@ from typing import Any
 
 from anabranch import Client, SyncClient
 from anabranch.app import build
-from anabranch.rest import build_application
-from anabranch.service import Role
+from anabranch.keys.access import Role
+from anabranch.rest.application import build_application
 from anabranch.settings import Settings
 from tests.remote.serving import listening
 

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.store import open_hint_line, open_store
+from anabranch.engine.store.opening import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types

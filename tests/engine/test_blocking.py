@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from anabranch.engine import threads as threads_module
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from tests.engine import nodes
 from tests.engine.conftest import MakeProcess, Process, until
 from tests.engine.drawing import QUICK_RETRY, drawn, node

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from anabranch.engine.hints.hint_line import Channel, HintLine
-from anabranch.engine.store import open_hint_line, open_store
+from anabranch.engine.store.opening import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until

@@ -15,7 +15,7 @@ from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.drawn.state import Activation, InstanceState
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.run_state import OpenActivation
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import load_types
 
 

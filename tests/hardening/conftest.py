@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli import main
+from anabranch.cli.entry import main
 from tests.hardening.command_line import Command, Launched, Printed, logging_left_alone
 
 Launch = Callable[..., Launched]

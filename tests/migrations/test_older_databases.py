@@ -10,8 +10,7 @@ from alembic.config import Config
 from sqlalchemy import text
 
 import anabranch.migrations
-from anabranch.engine.store import open_store
-from anabranch.engine.store.opening import dialect_of
+from anabranch.engine.store.opening import dialect_of, open_store
 from anabranch.migrations import ensure_schema
 
 _INSTANCE = text("""

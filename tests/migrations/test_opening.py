@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.dialect import SqliteDialect
 from anabranch.errors import SettingsError, StoreUnavailable

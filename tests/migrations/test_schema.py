@@ -14,8 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 import anabranch.migrations
-from anabranch.engine.store import open_store
-from anabranch.engine.store.opening import dialect_of
+from anabranch.engine.store.opening import dialect_of, open_store
 from anabranch.engine.store.schema import SCHEMA_REVISION, metadata
 from anabranch.errors import SchemaMismatch
 from anabranch.migrations import current, ensure_schema, upgrade

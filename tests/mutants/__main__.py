@@ -44,7 +44,7 @@ HUNTERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("anabranch/engine/rules/coded", ("tests/spec", "tests/durable", "tests/simulation/test_worlds.py")),
     ("anabranch/engine/rules", ("tests/spec", "tests/oracle", "tests/stress", "tests/simulation/test_worlds.py")),
     ("anabranch/engine/store", ("tests/conformance", "tests/engine", "tests/access")),
-    ("anabranch/engine/records/audit_trail.py", ("tests/access",)),
+    ("anabranch/audit/audit_trail.py", ("tests/access",)),
     ("anabranch/engine", ("tests/engine", "tests/simulation/test_worlds.py", "tests/simulation/test_stopping.py")),
     ("anabranch/egress", ("tests/egress",)),
     ("anabranch/triggers", ("tests/triggers",)),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from anabranch.app import build
-from anabranch.service import Role
+from anabranch.keys.access import Role
 from anabranch.settings import Settings
 from tests.hardening.drawing import EFFECTS
 from tests.processes.launching import Staying

@@ -17,8 +17,8 @@ from typing import Any
 from aiohttp import ClientSession, web
 
 from anabranch.app import build
-from anabranch.rest import build_application
-from anabranch.service import Role
+from anabranch.keys.access import Role
+from anabranch.rest.application import build_application
 from anabranch.settings import Settings
 
 TENANT = "default"

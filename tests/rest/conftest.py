@@ -12,9 +12,10 @@ import pytest
 from aiohttp import ClientSession
 
 from anabranch.app import build
+from anabranch.app_services import AppServices
+from anabranch.keys.access import Role
 from anabranch.process import Patience, accepting, bind
-from anabranch.rest import build_application
-from anabranch.service import AppServices, Role
+from anabranch.rest.application import build_application
 from anabranch.settings import Settings
 
 TENANT = "acme"

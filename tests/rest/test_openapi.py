@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.rest import openapi_document
+from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes.table import ROUTES
 from tests.rest.conftest import Served
 

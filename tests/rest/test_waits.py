@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.app import build
-from anabranch.service import AppServices
+from anabranch.app_services import AppServices
 from anabranch.service.runs import run_waits
 from anabranch.settings import Settings
 from tests.engine.conftest import until

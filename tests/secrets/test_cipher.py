@@ -8,7 +8,7 @@ import os
 import pytest
 
 from anabranch.errors import SecretKeyWrong, SettingsError
-from anabranch.secrets import SecretCipher, parse_key
+from anabranch.secrets.cipher import SecretCipher, parse_key
 
 KEY = bytes(range(32))
 TEXT = "s3cr3t ü"

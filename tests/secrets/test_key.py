@@ -9,8 +9,7 @@ import pytest
 
 from anabranch.app import build
 from anabranch.errors import SecretKeyMissing, SettingsError
-from anabranch.secrets import find_key
-from anabranch.secrets.key import KEY_FILE
+from anabranch.secrets.key import KEY_FILE, find_key
 from anabranch.settings import Settings
 
 GIVEN = base64.b64encode(bytes(range(32))).decode()

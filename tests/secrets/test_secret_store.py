@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import text
 
-from anabranch.engine.store import SecretTable, open_store
-from anabranch.engine.store.opening import dialect_of
+from anabranch.engine.store.opening import dialect_of, open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, SecretKeyMissing, SecretKeyWrong, SecretUnknown
-from anabranch.secrets import SecretCipher, SecretStore
+from anabranch.secrets.cipher import SecretCipher
+from anabranch.secrets.secret_store import SecretStore
+from anabranch.secrets.secret_table import SecretTable
 
 KEY = bytes(range(32))
 OTHER_KEY = os.urandom(32)

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.errors import NameTaken
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService

@@ -13,7 +13,7 @@ from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.errors import InvalidInput, InvalidWorkflow, NotFound, StoreUnavailable, TooManyPending
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types

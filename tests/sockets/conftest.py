@@ -11,10 +11,11 @@ import pytest
 import socketio
 from aiohttp import web
 
-from anabranch.engine.store import AuditTable, KeyTable
-from anabranch.rest import AllowedHosts
-from anabranch.service.access import AccessService, CreatedKey, Role
-from anabranch.service.failed_logins import FailedLogins
+from anabranch.audit.audit_table import AuditTable
+from anabranch.keys.access import AccessService, CreatedKey, Role
+from anabranch.keys.failed_logins import FailedLogins
+from anabranch.keys.key_table import KeyTable
+from anabranch.rest.allowed_hosts import AllowedHosts
 from anabranch.sockets import SocketServer, attach
 from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process
 

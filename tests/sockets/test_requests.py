@@ -11,7 +11,7 @@ import pytest
 import socketio
 from socketio.exceptions import ConnectionError as NotConnected
 
-from anabranch.service.access import Role
+from anabranch.keys.access import Role
 from anabranch.sockets import connections as visitors
 from tests.engine.conftest import TENANT, until
 from tests.engine.drawing import drawn, node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.service.access import Role
+from anabranch.keys.access import Role
 from tests.engine.conftest import TENANT, MakeProcess, until
 from tests.engine.drawing import drawn, node
 from tests.sockets.conftest import Connect, Serve, Served

@@ -22,7 +22,7 @@ from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import ENDINGS, Event
 from anabranch.engine.rules.graph.node_types import NodeType
-from anabranch.engine.store import open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import load_types
 from anabranch.migrations import upgrade
 from anabranch.service import WorkflowService

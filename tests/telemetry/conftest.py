@@ -17,9 +17,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.app import build
+from anabranch.app_services import AppServices
 from anabranch.durable.definition import Registry, Workflow
-from anabranch.rest import build_application
-from anabranch.service import AppServices
+from anabranch.rest.application import build_application
 from anabranch.settings import Settings
 from tests.durable.conftest import Place
 

@@ -9,13 +9,17 @@ from typing import Any
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.store import ScheduleTable, TopicTable, open_store
+from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.registry import load_types
-from anabranch.service import ScheduleService, TopicService, WorkflowService
-from anabranch.triggers import Publisher, Scheduler
-from anabranch.triggers.publisher import OWN_MS
+from anabranch.service import WorkflowService
+from anabranch.triggers.schedules.schedule_service import ScheduleService
+from anabranch.triggers.schedules.schedule_table import ScheduleTable
+from anabranch.triggers.schedules.scheduler import Scheduler
 from anabranch.triggers.starting import Starter
+from anabranch.triggers.topics.publisher import OWN_MS, Publisher
+from anabranch.triggers.topics.topic_service import TopicService
+from anabranch.triggers.topics.topic_tables import TopicTable
 from tests.engine.drawing import drawn
 
 TENANT = "acme"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from anabranch.app import build
+from anabranch.app_services import AppServices
 from anabranch.engine.ports import InstanceHead
-from anabranch.service import AppServices
 from anabranch.settings import Settings
-from anabranch.triggers.scheduler import occurrence_key
+from anabranch.triggers.schedules.scheduler import occurrence_key
 from tests.engine.drawing import drawn, node
 from tests.triggers.services import TENANT
 

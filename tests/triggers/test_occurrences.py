@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.triggers.occurrences import (
+from anabranch.triggers.schedules.occurrences import (
     EVERY_MS_MIN,
     MADE_UP_FOR_MAX,
     ON_TIME_MS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.triggers.patterns import (
+from anabranch.triggers.topics.topic_patterns import (
     TOPIC_CHARACTERS_MAX,
     fits,
     head_of,

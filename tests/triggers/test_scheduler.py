@@ -11,11 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.engine.records.saved_triggers import Schedule
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import StoreUnavailable
-from anabranch.triggers import Scheduler
-from anabranch.triggers.scheduler import occurrence_key
+from anabranch.triggers.schedules.saved_schedules import Schedule
+from anabranch.triggers.schedules.scheduler import Scheduler, occurrence_key
 from tests.triggers.conftest import OpenOffice
 from tests.triggers.services import DAY, HOUR, MIDNIGHT, MINUTE, SECOND, TENANT, HandTime, Office
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.store import ScheduleTable
 from anabranch.errors import InvalidRequest, LimitReached, NameTaken, NotFound
-from anabranch.service import schedule_as_json
-from anabranch.triggers.scheduler import occurrence_key
+from anabranch.triggers.schedules.schedule_documents import schedule_as_json
+from anabranch.triggers.schedules.schedule_table import ScheduleTable
+from anabranch.triggers.schedules.scheduler import occurrence_key
 from tests.triggers.services import DAY, HOUR, MIDNIGHT, MINUTE, TENANT, HandTime, Office
 
 HOURLY = {"name": "hourly", "workflow": "report", "cron": "0 * * * *"}

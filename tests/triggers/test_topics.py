@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.records.saved_triggers import Delivery, Message, Subscription
 from anabranch.errors import InvalidInput, InvalidRequest, LimitReached, NotFound, TooManyPending
-from anabranch.service import message_as_json, subscription_as_json
-from anabranch.triggers.publisher import KEPT_MS
+from anabranch.triggers.topics.publisher import KEPT_MS
+from anabranch.triggers.topics.saved_topics import Delivery, Message, Subscription
+from anabranch.triggers.topics.topic_service import message_as_json, subscription_as_json
 from tests.triggers.conftest import OpenOffice
 from tests.triggers.services import MIDNIGHT, TENANT, HandTime, Office
 from tests.triggers.test_scheduler import die_after_a_start

@@ -12,10 +12,10 @@ from anabranch.cli.output import print_document, print_line, write_document
 from anabranch.deferred import deferred
 
 if TYPE_CHECKING:
-    from anabranch import rest
+    from anabranch.rest import openapi as rest_openapi
     from anabranch.rest.routes import table
 else:
-    rest = deferred("anabranch.rest")
+    rest_openapi = deferred("anabranch.rest.openapi")
     table = deferred("anabranch.rest.routes.table")
 
 
@@ -25,7 +25,7 @@ def openapi(
     as_json: AsJson = False,
 ) -> None:
     """The OpenAPI 3.1 document of the server, as `/openapi.json` has it; printed unless --output names a file."""
-    document = rest.openapi_document(table.ROUTES)
+    document = rest_openapi.openapi_document(table.ROUTES)
     if output is None:
         print_document(document)
         return

@@ -26,11 +26,12 @@ from anabranch.json_input import read_workflow_file
 if TYPE_CHECKING:
     from anabranch import app, process
     from anabranch.app import App
-    from anabranch.service import AppServices, access
+    from anabranch.app_services import AppServices
+    from anabranch.keys import access
 else:
     app = deferred("anabranch.app")
     process = deferred("anabranch.process")
-    access = deferred("anabranch.service.access")
+    access = deferred("anabranch.keys.access")
 
 # Where `dev` looks for workflows in Python without being told.
 WORKFLOWS_FOLDER = Path("workflows")

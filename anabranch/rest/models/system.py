@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
+from anabranch.keys.access import Role
 from anabranch.rest.models.base import Answer
-from anabranch.service.access import Role
 
 
 class Handle(Answer):
@@ -73,23 +73,3 @@ class Me(Answer):
     keyID: str
     tenant: str
     role: Role
-
-
-class AuditEntry(Answer):
-    """A row of the audit trail."""
-
-    position: int = Field(description="1, 2, 3… in the whole database; a tenant sees its own rows.")
-    at: AwareDatetime
-    tenant: str
-    actor: str = Field(description="The id of a key, or `cli`; empty for nobody we know.")
-    action: str
-    target: str
-    details: dict[str, Any]
-    hash: str
-
-
-class AuditPage(Answer):
-    """A page of the audit trail, newest first."""
-
-    items: list[AuditEntry]
-    nextCursor: str | None

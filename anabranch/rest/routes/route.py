@@ -15,9 +15,10 @@ from typing import Any, Final, Literal, TypeAlias
 from multidict import CIMultiDictProxy, MultiDictProxy
 from pydantic import BaseModel
 
+from anabranch.app_services import AppServices
 from anabranch.errors import AnabranchError
-from anabranch.service.access import Principal, Role
-from anabranch.service.app_services import AppServices
+from anabranch.keys.access import Principal, Role
+from anabranch.rest.models.base import Page
 
 
 class _Public(Enum):
@@ -125,3 +126,18 @@ class Route:
     aliases: Sequence[str] = ()
     """Further paths of the same."""
     answers_media: str = "application/json"
+
+
+def data_route(
+    method: Method,
+    path: str,
+    serve: Any,
+    summary: str,
+    needs: Role,
+    answers: dict[int, type[BaseModel] | None],
+    *errors: type[AnabranchError],
+    body: Body = None,
+) -> Route:
+    """A route of what is kept beside workflows: queries, secrets, keys. Lists of them come in pages."""
+    further: dict[str, Any] = {"query": Page} if method == "GET" and "{" not in path else {}
+    return Route(method, path, serve, summary, needs, answers, body=body, errors=errors, tag="data", **further)

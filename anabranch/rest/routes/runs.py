@@ -24,6 +24,7 @@ from anabranch.errors import (
     ValueNotStorable,
 )
 from anabranch.json_input import parse_json
+from anabranch.keys.access import Role
 from anabranch.request_checks import KEY_CHARACTERS_MAX
 from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.failures import RETRY_AFTER_S
@@ -48,7 +49,6 @@ from anabranch.rest.models.runs import (
     WidgetQuery,
 )
 from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
-from anabranch.service.access import Role
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
 
 _INPUT_PREFIX = "input."

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import Page
-from anabranch.rest.models.system import Alive, AuditPage, Me, NodeTypeList, Ready
+from anabranch.keys.access import Role
+from anabranch.rest.models.system import Alive, Me, NodeTypeList, Ready
 from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
-from anabranch.service.access import Role
-from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
-from anabranch.service.data_view import audit_row_as_json
 from anabranch.service.definitions.node_type_view import node_types_as_json
 
 
@@ -34,15 +30,6 @@ async def get_me(call: Call) -> Reply:
     return Reply({"keyID": who.key_id, "tenant": who.tenant_id, "role": who.role.value})
 
 
-async def list_audit(call: Call) -> Reply:
-    """Who made and revoked keys, saved and deleted things, of this tenant; newest first."""
-    page: Page = call.query
-    before = None if page.cursor is None else read_number(read_cursor("audit", page.cursor, parts=1)[0])
-    rows = await call.services.audit.list(call.tenant_id, limit=page.limit + 1, before=before)
-    shown, next_cursor = cut(list(rows), page.limit, lambda row: make_cursor("audit", row.position))
-    return Reply(page_of([audit_row_as_json(row) for row in shown], next_cursor))
-
-
 HEALTH = (
     Route("GET", "/healthz", alive, "Is this process alive?", PUBLIC, {200: Alive}, tag="process"),
     Route(
@@ -56,6 +43,4 @@ ROUTES = (
     Route("GET", "/v1/node-types", list_node_types, "List the node types.", Role.VIEWER, {200: NodeTypeList},
           tag="workflows"),
     Route("GET", "/v1/me", get_me, "Say whose key this is.", Role.VIEWER, {200: Me}, tag="access"),
-    Route("GET", "/v1/audit", list_audit, "Read the audit trail of the tenant, newest first.", Role.ADMIN,
-          {200: AuditPage}, query=Page, tag="access"),
 )  # fmt: skip

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.rest.routes import data as data_routes
+from anabranch.audit import audit_routes
+from anabranch.keys import key_routes
+from anabranch.queries.saved import query_routes
 from anabranch.rest.routes import runs as run_routes
 from anabranch.rest.routes import system as system_routes
-from anabranch.rest.routes import triggers as trigger_routes
 from anabranch.rest.routes import workflows as workflow_routes
 from anabranch.rest.routes.route import Route
+from anabranch.secrets import secret_routes
+from anabranch.triggers.schedules import schedule_routes
+from anabranch.triggers.topics import topic_routes
 
 ROUTES: Sequence[Route] = (
     *workflow_routes.ROUTES,
     *run_routes.ROUTES,
-    *data_routes.ROUTES,
-    *trigger_routes.ROUTES,
+    *query_routes.ROUTES,
+    *secret_routes.ROUTES,
+    *key_routes.ROUTES,
+    *audit_routes.ROUTES,
+    *schedule_routes.ROUTES,
+    *topic_routes.ROUTES,
     *system_routes.ROUTES,
 )

@@ -12,6 +12,7 @@ from anabranch.errors import (
     WorkflowHasRuns,
     WorkflowIsCoded,
 )
+from anabranch.keys.access import Role
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import AnyDocument
 from anabranch.rest.models.workflows import (
@@ -30,7 +31,6 @@ from anabranch.rest.models.workflows import (
     WorkflowPage,
 )
 from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
-from anabranch.service.access import Role
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 from anabranch.service.definitions.workflow_view import saved_summary
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from anabranch.engine.ports import Store
-from anabranch.engine.records.saved_queries import SavedQueries
-from anabranch.engine.records.sealed_secrets import SecretRows
 from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
 from anabranch.engine.rules.graph.validate import Report
 from anabranch.engine.rules.waits.child_ids import WORKFLOW_TYPE
+from anabranch.queries.saved.saved_queries import SavedQueries
+from anabranch.secrets.sealed_secrets import SecretRows
 
 DATA_QUERY_TYPE = "dataQuery"
 

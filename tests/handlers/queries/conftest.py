@@ -16,12 +16,14 @@ import psycopg
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from anabranch.engine.store import DataQueries
 from anabranch.engine.store.opening import dialect_of
 from anabranch.errors import EgressRefused, HttpUnreachable, NonRetryable
-from anabranch.queries import Places, QueryEngine, SourceUrls
+from anabranch.queries.engine import QueryEngine
 from anabranch.queries.limits import Limits
-from anabranch.service import DataService
+from anabranch.queries.saved.data_service import DataService
+from anabranch.queries.saved.query_tables import DataQueries
+from anabranch.queries.sources import Places
+from anabranch.queries.urls import SourceUrls
 from tests import tools
 from tests.postgres import PostgresServer
 from tests.servers import MariaServer, running_mariadb

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli import main
+from anabranch.cli.entry import main
 from tests.handlers.queries.conftest import make_shop_file
 from tests.handlers.running import problems
 

@@ -14,12 +14,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from anabranch.engine.store import DataQueries
 from anabranch.engine.store.opening import dialect_of
 from anabranch.errors import InvalidRequest, NodeFailure, NonRetryable, QueryFailed, SettingsError
-from anabranch.queries import Places, QueryEngine, SourceUrls
+from anabranch.queries.engine import QueryEngine
 from anabranch.queries.limits import Limits
-from anabranch.service import DataService
+from anabranch.queries.saved.data_service import DataService
+from anabranch.queries.saved.query_tables import DataQueries
+from anabranch.queries.sources import Places
+from anabranch.queries.urls import SourceUrls
 from tests.handlers.queries.conftest import TENANT, Bench, Box, Shop, make_shop_file, open_bench
 
 PASSWORD = "correct horse/@battery"

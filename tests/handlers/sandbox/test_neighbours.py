@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from anabranch.app import build
+from anabranch.app_services import AppServices
 from anabranch.engine.rules.events import Status
 from anabranch.handlers.sandbox import pool
 from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
-from anabranch.service import AppServices
 from anabranch.settings import Settings
 from tests.handlers.sandbox.running import ONE, PATIENCE_S, SPIN
 

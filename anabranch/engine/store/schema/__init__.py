@@ -8,7 +8,8 @@ where the database has them and always text in Python.
 
 from __future__ import annotations
 
-from anabranch.engine.store.schema.columns import SCHEMA_REVISION, metadata
+from anabranch.audit.audit_schema import audit_head, audit_log
+from anabranch.engine.store.columns import SCHEMA_REVISION, metadata
 from anabranch.engine.store.schema.runs import (
     IS_ATTEMPT,
     IS_ENDING,
@@ -22,17 +23,11 @@ from anabranch.engine.store.schema.runs import (
     workflow_versions,
     workflows,
 )
-from anabranch.engine.store.schema.side_tables import (
-    api_keys,
-    audit_head,
-    audit_log,
-    data_queries,
-    data_sources,
-    schedules,
-    secrets,
-    topic_messages,
-    topic_subscriptions,
-)
+from anabranch.keys.key_schema import api_keys
+from anabranch.queries.saved.query_schema import data_queries, data_sources
+from anabranch.secrets.secret_schema import secrets
+from anabranch.triggers.schedules.schedule_schema import schedules
+from anabranch.triggers.topics.topic_schema import topic_messages, topic_subscriptions
 
 __all__ = [
     "IS_ATTEMPT",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, PrimaryKeyConstraint, Table, Text, false, text
 
 from anabranch.engine.rules.events import ENDINGS, EventType, Status
-from anabranch.engine.store.schema.columns import Identifier, JsonText, NameText, metadata
+from anabranch.engine.store.columns import Identifier, JsonText, NameText, metadata
 
 
 def _one_of(column: str, names: Iterable[str]) -> str:

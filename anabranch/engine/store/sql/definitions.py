@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
+from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.ports import WorkflowDraft, WorkflowEntry, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.rules.graph.source_texts import parse_document
-from anabranch.engine.store.audit import record_audit_event
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.faults import DuplicateRefused

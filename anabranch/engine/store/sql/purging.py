@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.audit import record_audit_event
 from anabranch.engine.store.sql import upkeep_statements as statements
 from anabranch.engine.store.sql.upkeep import Upkeep, few_enough
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from anabranch.audit.audit_recording import record_audit_event, trim_trail
 from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status
-from anabranch.engine.store.audit import record_audit_event, trim_trail
 from anabranch.engine.store.sql import upkeep_statements as statements
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.reads import is_uuid

@@ -1,0 +1,43 @@
+"""The house: what one process has open on one database, as the APIs (REST, sockets) are given it.
+
+Made by the composition root. Doors read it; nobody but the composition root changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anabranch.audit.audit_log import AuditLog
+from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.keys.access import AccessService
+from anabranch.queries.saved.data_service import DataService
+from anabranch.secrets.secret_store import SecretStore
+from anabranch.service.readiness import Readiness
+from anabranch.service.runs.run_counts import OpenRunCounts
+from anabranch.service.runs.run_waits import RunWaits
+from anabranch.service.workflow_service import WorkflowService
+from anabranch.telemetry import Meters
+from anabranch.triggers.schedules.schedule_service import ScheduleService
+from anabranch.triggers.topics.topic_service import TopicService
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AppServices:
+    """The façades of one process, and what they stand on."""
+
+    engine: Engine
+    node_types: NodeTypes
+    workflows: WorkflowService
+    data: DataService
+    safe: SecretStore
+    access: AccessService
+    audit: AuditLog
+    schedules: ScheduleService
+    topics: TopicService
+    waits: RunWaits
+    readiness: Readiness
+    meters: Meters
+    open_runs: OpenRunCounts
+    metrics_key: str | None = field(default=None, repr=False)
+    """What `/metrics` asks for; None: nothing."""

@@ -1,0 +1,83 @@
+"""`anabranch audit`: who did what, and whether the trail is as it was written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from anabranch.audit.audit_log import LIMIT_DEFAULT, LIMIT_MAX
+from anabranch.audit.audit_trail import audit_row_as_json, cut_at
+from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl
+from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
+from anabranch.engine.rules.instants import to_iso
+
+if TYPE_CHECKING:
+    from anabranch import app
+    from anabranch.audit.audit_log import AuditLog
+else:
+    app = deferred("anabranch.app")
+
+T = TypeVar("T")
+
+
+def audit(
+    *,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=LIMIT_MAX, metavar="N", help="How many rows, the newest first.")
+    ] = LIMIT_DEFAULT,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="POSITION", help="Only rows older than this one.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check every row instead: exit 1 if one was changed.")
+    ] = False,
+    database_url: DatabaseUrl = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="TENANT", help="Whose rows; everybody's if not given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Who made and revoked keys, saved and deleted workflows, secrets and queries, and failed to log in."""
+    session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
+    if verify:
+        return _verify(session, as_json=as_json)
+    rows = _ask(session, lambda log: log.list(tenant, limit=limit, before=before))
+    documents = [audit_row_as_json(row) for row in rows]
+    if as_json:
+        older = rows[-1].position if len(rows) == limit else None
+        print_document({"items": documents, "nextCursor": None if older is None else str(older)})
+        return 0
+    columns = ("position", "at", "tenant", "actor", "action", "target", "details")
+    print_table(columns, [[*(document[column] for column in columns[:-1]), row.details]
+                          for document, row in zip(documents, rows, strict=True)])  # fmt: skip
+    return 0
+
+
+def _verify(session: Session, *, as_json: bool) -> int:
+    found = _ask(session, lambda log: log.verify())
+    cut = None if found.cut is None else {"through": cut_at(found.cut).position, "at": to_iso(found.cut.at)}
+    if as_json:
+        print_document({"intact": found.broken_at is None, "rows": found.rows, "brokenAt": found.broken_at, "cut": cut})
+        return 0 if found.broken_at is None else 1
+    if cut is not None:
+        print_line(f"rows 1 to {cut['through']} were removed by {cut['at']}: their retention was over")
+    if found.broken_at is None:
+        print_line(f"all {found.rows} rows are as they were written")
+    else:
+        print_line(
+            f"row {found.broken_at} was changed, or is missing; the {found.rows} before it are as they were written"
+        )
+    return 0 if found.broken_at is None else 1
+
+
+def _ask(session: Session, verb: Callable[[AuditLog], Awaitable[T]]) -> T:
+    async def asked() -> T:
+        async with app.build(session.settings).opened_audit() as log:
+            return await verb(log)
+
+    return asyncio.run(asked())

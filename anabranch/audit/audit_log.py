@@ -1,0 +1,74 @@
+"""The audit trail for people: who did what, newest first, and whether anybody has touched it since.
+
+Called by the command line and the APIs to read. What changes something writes its row where
+it changes it (`engine/store`); nothing here adds, changes or removes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.audit.audit_trail import NO_HASH, AuditHead, AuditRow, AuditRows, cut_at, hash_of
+from anabranch.errors import InvalidRequest
+
+# 1,000 rows of an answer: some 300 KB. Who wants more asks again with `before`.
+LIMIT_MAX = 1_000
+LIMIT_DEFAULT = 50
+
+_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a check of the whole chain found."""
+
+    rows: int
+    """How many rows were found as they were written."""
+    broken_at: int | None
+    """The position of the first row that is missing or not as it was written; None: all is well."""
+    cut: AuditRow | None = None
+    """The row that says which rows before were removed, because their retention was over; None: none were."""
+
+
+class AuditLog:
+    """The trail of one database."""
+
+    def __init__(self, rows: AuditRows) -> None:
+        self._rows = rows
+
+    async def list(
+        self, tenant_id: str | None, *, limit: int = LIMIT_DEFAULT, before: int | None = None
+    ) -> Sequence[AuditRow]:
+        """The newest rows of a tenant, or (None) of everybody, below the position `before`.
+
+        Raises InvalidRequest for a limit that is not 1 to 1,000.
+        """
+        if not 1 <= limit <= LIMIT_MAX:
+            raise InvalidRequest(f"a limit is 1 to {LIMIT_MAX}, not {limit}")
+        return await self._rows.list_rows(tenant_id=tenant_id, limit=limit, before=before)
+
+    async def verify(self) -> Verified:
+        """Read the whole trail, and recompute its hashes up to the row that was the newest when this began.
+
+        Where its oldest rows were removed, it begins with the hash that the record of that has; a trail that begins
+        later without such a record is broken.
+
+        Who can write to the database can write a whole new chain: compare the newest hash with one
+        that is kept elsewhere to notice that too.
+        """
+        head, cut = await self._rows.head(), await self._rows.last_cut()
+        begin = AuditHead(0, NO_HASH) if cut is None else cut_at(cut)
+        if any(row.position <= begin.position for row in await self._rows.rows_after(0, limit=1)):
+            return Verified(0, broken_at=1, cut=cut)  # rows stand where they are said to have been removed
+        position, hash_before = begin.position, begin.hash
+        while position < head.position:
+            page = [row for row in await self._rows.rows_after(position, limit=_PAGE) if row.position <= head.position]
+            for row in page:
+                if row.position != position + 1 or row.hash != hash_of(row, hash_before):
+                    return Verified(position - begin.position, broken_at=position + 1, cut=cut)
+                position, hash_before = row.position, row.hash
+            if not page:
+                return Verified(position - begin.position, broken_at=position + 1, cut=cut)
+        broken_at = None if hash_before == head.hash else max(position, 1)
+        return Verified(position - begin.position, broken_at=broken_at, cut=cut)

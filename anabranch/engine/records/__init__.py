@@ -1,1 +1,0 @@
-"""What a store keeps beside runs, and the ports to it."""

@@ -1,0 +1,265 @@
+"""Who may come in, and what they may do: API keys, their tenants and roles.
+
+Called by every API for each request (`authenticate`), and by whoever makes and revokes keys.
+Knows no HTTP. A key is 256 random bits, shown once; kept is its SHA-256, so that finding a key by
+its hash tells nothing through the time it takes. What is unknown, garbled, expired, revoked, or of a
+role that this program does not know, is nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anabranch.audit.audit_trail import AuditEntry
+from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
+from anabranch.keys.api_keys import ApiKey, ApiKeyRows
+from anabranch.keys.failed_logins import FailedLogins
+
+logger = logging.getLogger("anabranch.access")
+
+# What a key begins with: people and scanners of repositories recognise it.
+KEY_PREFIX = "ab_"
+
+# 256 bits: nobody guesses one, so its hash needs no salt and no slowness.
+KEY_RANDOM_BYTES = 32
+
+# 2 s: how long a revoked key may still be let in by a process that has just looked it up.
+CACHE_S = 2.0
+
+# 10,000 keys in the cache, some 5 MB; beyond that the longest unused is looked up again.
+CACHED_MAX = 10_000
+
+# Once a minute is enough to tell a key in use from a forgotten one, and costs no request anything.
+LAST_USED_PAUSE_MS = 60_000
+
+# 1,000 active keys of one tenant: more is a program that makes one for each request.
+ACTIVE_KEYS_MAX = 1_000
+
+# As many as may be active, and as many that were revoked lately.
+LISTED_MAX = 2_000
+
+# 64 characters, as for names: a tenant stands in every row of its own.
+TENANT_CHARACTERS_MAX = 64
+
+# A key that somebody chose (`anabranch dev`): any visible ASCII, as a header can carry it.
+_CHOSEN_KEY = re.compile(r"[!-~]{1,255}")
+_STORED_KEY = re.compile(r"ab_[A-Za-z0-9_-]{43}")
+
+
+class Role(StrEnum):
+    """What a key may do; each role may all that those before it may."""
+
+    VIEWER = "viewer"
+    """Reads."""
+    OPERATOR = "operator"
+    """Also starts, cancels and signals runs."""
+    EDITOR = "editor"
+    """Also writes workflows, queries and schedules, and runs tests."""
+    ADMIN = "admin"
+    """Also keys, data sources and secrets."""
+
+    def may(self, needed: Role) -> bool:
+        """Whether this role includes `needed`."""
+        return _RANKS[self] >= _RANKS[needed]
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a request comes from."""
+
+    tenant_id: str
+    role: Role
+    key_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedKey:
+    """A new key: the only time that it is seen."""
+
+    key: str
+    key_id: str
+    tenant_id: str
+    role: Role
+
+    def __repr__(self) -> str:
+        """Without the key: what is logged by mistake must not let anybody in."""
+        return f"CreatedKey({self.key_id}, {self.tenant_id!r}, {self.role})"
+
+
+class AccessService:
+    """The keys of one database, and those that this process alone knows."""
+
+    def __init__(
+        self, rows: ApiKeyRows, failed_logins: FailedLogins, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rows = rows
+        self._failed_logins = failed_logins
+        self._monotonic = monotonic
+        self._own: dict[str, Principal] = {}
+        self._cached: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
+        """By hash: who it is, and until when that may be said without looking. Only keys that are let in."""
+        self._noted: OrderedDict[str, float] = OrderedDict()
+        """By id: when this process last had written that the key is in use."""
+        self._touching: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Finish what is written beside the requests; may be called twice."""
+        while self._touching:
+            await asyncio.wait(self._touching)
+        await self._failed_logins.stop()
+
+    # -- at the API ----------------------------------------------------------------------
+    async def authenticate(self, key: str) -> Principal | None:
+        """Who has this key; None for a key that is not let in, whatever it looks like.
+
+        A revoked or expired key is refused at most 2 s later. Raises StoreUnavailable.
+        """
+        principal = await self._principal_of(key)
+        if principal is None:
+            self._failed_logins.count()
+        return principal
+
+    async def valid_keys(self, key_ids: Collection[str]) -> set[str]:
+        """Those of these keys that are let in now, by one statement: for connections that stay open."""
+        own = {principal.key_id for principal in self._own.values()} & set(key_ids)
+        stored = set(key_ids) - own
+        return own | (await self._rows.valid_key_ids(stored) if stored else set())
+
+    async def has_keys(self) -> bool:
+        """Whether anybody is let in at all."""
+        return bool(self._own) or await self._rows.any_key()
+
+    def add_own_key(self, *, tenant_id: str, role: Role, key: str | None = None) -> CreatedKey:
+        """Let a key in that only this process knows, until it ends: a new one, or the one given.
+
+        Raises InvalidRequest for one that no header could carry.
+        """
+        _check_tenant(tenant_id)
+        if key is not None and not _CHOSEN_KEY.fullmatch(key):
+            raise InvalidRequest("a key is 1 to 255 visible ASCII characters", hint="Leave it out: one is made.")
+        created = CreatedKey(key or new_key(), _new_key_id(), tenant_id, role)
+        self._own[_digest(created.key)] = Principal(tenant_id, role, created.key_id)
+        return created
+
+    # -- keys in the database -------------------------------------------------------------
+    async def create_key(self, *, tenant_id: str, role: Role, actor: str, expires_at: int | None = None) -> CreatedKey:
+        """A new key; its text is in the answer and nowhere else. `expires_at`: milliseconds since the epoch.
+
+        Raises InvalidRequest: for a tenant that is none, or one that has 1,000 active keys already.
+        """
+        _check_tenant(tenant_id)
+        created = CreatedKey(new_key(), _new_key_id(), tenant_id, role)
+        row = ApiKey(
+            created.key_id, tenant_id, role.value, _digest(created.key), 0, created_by=actor, expires_at=expires_at
+        )
+        entry = AuditEntry(tenant_id, actor, "key.created", created.key_id, {"role": role.value})
+        if await self._rows.add_key(row, entry=entry, active_max=ACTIVE_KEYS_MAX) is None:
+            raise InvalidRequest(
+                f"tenant {tenant_id} has {ACTIVE_KEYS_MAX} keys already", hint="Revoke those that nobody uses."
+            )
+        return created
+
+    async def list_keys(self, tenant_id: str | None) -> list[ApiKey]:
+        """The newest 2,000 of a tenant, or (None) of all: without the keys themselves, revoked ones too."""
+        return list(await self._rows.list_keys(tenant_id=tenant_id, limit=LISTED_MAX))
+
+    async def revoke_key(self, key_id: str, *, tenant_id: str | None, actor: str) -> ApiKey:
+        """Let a key in no more; the key as it is then. Done again it changes nothing.
+
+        Raises NotFound, for another tenant's too (None: of any tenant).
+        """
+        entry = AuditEntry(tenant_id or "", actor, "key.revoked", key_id, {})
+        is_storable = key_id.isascii() and key_id.isprintable()
+        found = await self._rows.revoke_key(key_id, tenant_id=tenant_id, entry=entry) if is_storable else None
+        if found is None:
+            raise NotFound(f"there is no key {key_id!r}", hint="`anabranch keys list` shows the keys.")
+        self._cached.pop(found.digest, None)
+        return found
+
+    # -- within ---------------------------------------------------------------------------
+    async def _principal_of(self, key: str) -> Principal | None:
+        if not _CHOSEN_KEY.fullmatch(key):
+            return None
+        digest = _digest(key)
+        own = self._own.get(digest)
+        if own is not None or not _STORED_KEY.fullmatch(key):
+            return own
+        cached = self._cached.get(digest)
+        asked_at = self._monotonic()
+        if cached is not None and asked_at < cached[1]:
+            self._cached.move_to_end(digest)
+            return cached[0]
+        return await self._look_up(digest, asked_at)
+
+    async def _look_up(self, digest: str, asked_at: float) -> Principal | None:
+        self._cached.pop(digest, None)
+        row = await self._rows.find_key(digest)
+        if row is None:
+            return None
+        try:
+            principal = Principal(row.tenant_id, Role(row.role), row.key_id)
+        except ValueError:
+            logger.warning("key %s has the role %r, which is none: it is refused", row.key_id, row.role)
+            return None
+        # From before the look: a key that was revoked while we looked is refused as soon as any other.
+        self._cached[digest] = (principal, asked_at + CACHE_S)
+        if len(self._cached) > CACHED_MAX:
+            self._cached.popitem(last=False)
+        self._note_use(row.key_id)
+        return principal
+
+    def _note_use(self, key_id: str) -> None:
+        """Have it written, beside the request, that the key is in use."""
+        now = self._monotonic()
+        noted_at = self._noted.pop(key_id, None)
+        is_due = noted_at is None or now - noted_at >= LAST_USED_PAUSE_MS / 1000
+        self._noted[key_id] = now if noted_at is None or is_due else noted_at
+        if len(self._noted) > CACHED_MAX:
+            self._noted.popitem(last=False)
+        if not is_due:
+            return
+        task = asyncio.create_task(self._touch(key_id))
+        self._touching.add(task)
+        task.add_done_callback(self._touching.discard)
+
+    async def _touch(self, key_id: str) -> None:
+        try:
+            await self._rows.touch_key(key_id, pause_ms=LAST_USED_PAUSE_MS)
+        except StoreUnavailable:
+            logger.debug("the last use of key %s could not be written", key_id)
+
+
+def bearer_key(header: str) -> str | None:
+    """The key in the value of a header `Authorization: Bearer KEY`; None if it holds none."""
+    scheme, _, key = header.partition(" ")
+    return key.strip() or None if scheme.lower() == "bearer" else None
+
+
+def new_key() -> str:
+    """The text of a key that nobody can guess."""
+    return KEY_PREFIX + secrets.token_urlsafe(KEY_RANDOM_BYTES)
+
+
+def _new_key_id() -> str:
+    return f"key_{secrets.token_hex(8)}"
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("ascii")).hexdigest()
+
+
+def _check_tenant(tenant_id: str) -> None:
+    if not 1 <= len(tenant_id) <= TENANT_CHARACTERS_MAX or not tenant_id.isprintable():
+        raise InvalidRequest(f"a tenant is 1 to {TENANT_CHARACTERS_MAX} printable characters")

@@ -1,0 +1,72 @@
+"""API keys as a store keeps them, and the port to that store.
+
+The interface between who makes and checks keys (`keys/access`) and the room that keeps them
+(`store/keys`). A key itself is never here: only its SHA-256.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anabranch.audit.audit_trail import AuditEntry
+from anabranch.engine.rules.instants import to_iso
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as it is stored; times are milliseconds since the epoch."""
+
+    key_id: str
+    tenant_id: str
+    role: str
+    """As written: a role that this program does not know is refused by whoever reads it."""
+    digest: str
+    """SHA-256 of the key, in hexadecimal digits."""
+    created_at: int
+    created_by: str
+    last_used_at: int | None = None
+    expires_at: int | None = None
+    revoked_at: int | None = None
+
+
+class ApiKeyRows(Protocol):
+    """Keeps the keys. What changes one is written to the audit trail in the same transaction."""
+
+    async def add_key(self, key: ApiKey, *, entry: AuditEntry, active_max: int) -> ApiKey | None:
+        """Write a key; its `created_at` is the store's clock. None if the tenant has that many active keys already."""
+
+    async def find_key(self, digest: str) -> ApiKey | None:
+        """The key with this hash, if it is neither revoked nor expired by the store's clock."""
+
+    async def valid_key_ids(self, key_ids: Collection[str]) -> set[str]:
+        """Those of these keys that are neither revoked nor expired: one statement."""
+
+    async def any_key(self) -> bool:
+        """Whether there is a key that is neither revoked nor expired."""
+
+    async def list_keys(self, *, tenant_id: str | None, limit: int) -> Sequence[ApiKey]:
+        """The newest first, revoked ones too; of one tenant, or (None) of everybody."""
+
+    async def revoke_key(self, key_id: str, *, tenant_id: str | None, entry: AuditEntry) -> ApiKey | None:
+        """Revoke it; the key as it is then. None: there is none. One that is revoked already stays as it is.
+
+        `entry` is written for the key's own tenant, and only if something changed.
+        """
+
+    async def touch_key(self, key_id: str, *, pause_ms: int) -> None:
+        """Write that the key was used now, unless that was written less than `pause_ms` ago."""
+
+
+def key_as_json(key: ApiKey) -> dict[str, Any]:
+    """What people may know of an API key."""
+    times = {"lastUsedAt": key.last_used_at, "expiresAt": key.expires_at, "revokedAt": key.revoked_at}
+    return {
+        "keyID": key.key_id,
+        "tenant": key.tenant_id,
+        "role": key.role,
+        "createdAt": to_iso(key.created_at),
+        "createdBy": key.created_by,
+        **{name: None if at is None else to_iso(at) for name, at in times.items()},
+    }

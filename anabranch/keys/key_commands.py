@@ -1,0 +1,97 @@
+"""`anabranch keys`: make, list and revoke API keys, on the database and without a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.output import print_document, print_line, print_note, print_table
+from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
+from anabranch.keys.access import Role
+from anabranch.keys.api_keys import key_as_json
+
+if TYPE_CHECKING:
+    from anabranch import app
+    from anabranch.keys.access import AccessService
+else:
+    app = deferred("anabranch.app")
+
+family = typer.Typer(
+    help="API keys: create, list, revoke. They let programs in by REST and socket.", no_args_is_help=True
+)
+
+AnyTenant = Annotated[
+    str | None, typer.Option("--tenant", metavar="TENANT", help="Whose; of all tenants if not given.")
+]
+
+T = TypeVar("T")
+
+
+@family.command("create")
+def create(
+    *,
+    role: Annotated[
+        Role,
+        typer.Option(
+            "--role",
+            help="viewer reads; operator also starts, cancels and signals; editor also writes workflows and queries;"
+            " admin also keys, sources and secrets.",
+        ),
+    ] = Role.EDITOR,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it, this once: what is stored is only its hash."""
+    session = open_session(database_url=database_url, tenant=tenant, creates=True)
+    created = _ask(session, lambda access: access.create_key(tenant_id=session.tenant, role=role, actor=CLI_ACTOR))
+    if as_json:
+        print_document(
+            {"key": created.key, "keyID": created.key_id, "tenant": created.tenant_id, "role": created.role.value}
+        )
+        return
+    print_line(created.key)
+    print_note(f"{created.key_id}: {created.role.value} of tenant {created.tenant_id}; the key is not shown again")
+
+
+@family.command("list")
+def list_keys(*, database_url: DatabaseUrl = None, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
+    """Who has keys, with what role, and when each was last used; revoked ones too."""
+    session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
+    found = _ask(session, lambda access: access.list_keys(tenant))
+    documents = [key_as_json(key) for key in found]
+    if as_json:
+        print_document({"items": documents, "nextCursor": None})
+        return
+    columns = ("keyID", "tenant", "role", "createdAt", "lastUsedAt", "expiresAt", "revokedAt")
+    print_table(columns, [[document[column] for column in columns] for document in documents])
+
+
+@family.command("revoke")
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="The id of a key, as `keys list` shows it.")],
+    *,
+    database_url: DatabaseUrl = None,
+    tenant: AnyTenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a key in no more: at most two seconds later everywhere."""
+    session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
+    revoked = _ask(session, lambda access: access.revoke_key(key_id, tenant_id=tenant, actor=CLI_ACTOR))
+    if as_json:
+        print_document(key_as_json(revoked))
+    else:
+        print_line(f"key {revoked.key_id} of tenant {revoked.tenant_id} is revoked")
+
+
+def _ask(session: Session, verb: Callable[[AccessService], Awaitable[T]]) -> T:
+    async def asked() -> T:
+        async with app.build(session.settings).opened_access() as access:
+            return await verb(access)
+
+    return asyncio.run(asked())

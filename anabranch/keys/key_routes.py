@@ -1,0 +1,73 @@
+"""Routes of API keys, with their forms."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+
+from anabranch.errors import NotFound
+from anabranch.keys.access import Role
+from anabranch.keys.api_keys import key_as_json
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models.base import Answer, Request
+from anabranch.rest.routes.route import Call, Reply, data_route
+
+
+class KeyForm(Request):
+    """A key as it is made; it belongs to the tenant of who makes it."""
+
+    role: Annotated[Role, Field(strict=False)]
+
+
+class KeySummary(Answer):
+    """What may be known of a key."""
+
+    keyID: str
+    tenant: str
+    role: Role
+    createdAt: AwareDatetime
+
+
+class MadeKey(Answer):
+    """A key that was made. It is shown this once."""
+
+    key: str
+    keyID: str
+    tenant: str
+    role: Role
+
+
+class KeyList(Answer):
+    """All keys of the tenant."""
+
+    items: list[KeySummary]
+    nextCursor: str | None
+
+
+async def list_keys(call: Call) -> Reply:
+    """The tenant's, revoked ones too; never the keys themselves."""
+    found = await call.services.access.list_keys(call.tenant_id)
+    return Reply(page_by_name([key_as_json(each) for each in found], call.query, "keys", "keyID"))
+
+
+async def create_key(call: Call) -> Reply:
+    """The key is in this answer and nowhere else."""
+    form: KeyForm = call.body
+    made = await call.services.access.create_key(tenant_id=call.tenant_id, role=form.role, actor=call.actor)
+    document = {"key": made.key, "keyID": made.key_id, "tenant": made.tenant_id, "role": made.role.value}
+    return Reply(document, 201, {"Location": f"/v1/keys/{made.key_id}"})
+
+
+async def revoke_key(call: Call) -> Reply:
+    """Refused within 2 seconds, open sockets closed within 5."""
+    await call.services.access.revoke_key(call.path["keyID"], tenant_id=call.tenant_id, actor=call.actor)
+    return Reply(status=204)
+
+
+ROUTES = (
+    data_route("GET", "/v1/keys", list_keys, "List the API keys.", Role.ADMIN, {200: KeyList}),
+    data_route("POST", "/v1/keys", create_key, "Make an API key.", Role.ADMIN, {201: MadeKey}, body=KeyForm),
+    data_route("DELETE", "/v1/keys/{keyID}", revoke_key, "Revoke an API key.", Role.ADMIN, {204: None}, NotFound),
+)

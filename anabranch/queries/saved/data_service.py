@@ -1,0 +1,189 @@
+"""The façade of data sources and saved queries: every verb that people and programs have.
+
+Called by the command line, and by every later APIs. Knows the store's room for them and the
+query engine, no HTTP. Every verb takes the tenant; another tenant's things read as absent. What is
+wrong with something that is to be saved is said all at once, with JSON pointers. What an `actor` (the id
+of a key, or `cli`) saves and deletes is in the audit trail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.engine.rules.duration import parse_duration
+from anabranch.errors import NodeFailure, NotFound, QueryFailed, SourceTooPowerful
+from anabranch.queries.engine import QueryEngine
+from anabranch.queries.faults import TooPowerful
+from anabranch.queries.lexing import SourceKind
+from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_MAX
+from anabranch.queries.parameters import ParametersRefused, declaration_of, read_parameters
+from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries, SavedSource
+from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
+from anabranch.queries.statement import StatementRefused, read_statement
+from anabranch.queries.urls import SourceUrls
+from anabranch.service.documents import Problem, check_fields, check_name, refused
+from anabranch.service.runs.input_checks import is_storable
+
+_SOURCE_FIELDS = frozenset({"name", "url"})
+_QUERY_FIELDS = frozenset({"name", "dataSourceID", "sql", "params", "writes", "timeout"})
+
+
+class DataService:
+    """Data sources and queries of one database."""
+
+    def __init__(self, *, saved: SavedQueries, urls: SourceUrls, queries: QueryEngine, places: Places) -> None:
+        self.saved = saved
+        """Where sources and queries are kept."""
+        self._urls = urls
+        self._places = places
+        self.queries = queries
+        """Runs them: what the `dataQuery` node type is given."""
+
+    # -- sources --------------------------------------------------------------------------
+    async def create_source(self, document: Any, *, tenant_id: str, actor: str | None = None) -> SavedSource:
+        """Connect to `{"name", "url"}`, and save it.
+
+        A source that cannot be reached now is saved with a warning: what it may do is asked whenever a query
+        connects. Raises InvalidRequest, SourceTooPowerful, NameTaken, SettingsError (no key for a password).
+        """
+        return await self._save_source(document, tenant_id=tenant_id, data_source_id=str(uuid.uuid4()), actor=actor)
+
+    async def update_source(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> SavedSource:
+        """Replace name and URL. Its queries run on the new URL from their next execution on. Raises NotFound too."""
+        known = await self.get_source(key, tenant_id=tenant_id)
+        return await self._save_source(document, tenant_id=tenant_id, data_source_id=known.data_source_id, actor=actor)
+
+    async def list_sources(self, *, tenant_id: str) -> Sequence[DataSource]:
+        """All of them, by name."""
+        return await self.saved.list_sources(tenant_id=tenant_id)
+
+    async def get_source(self, key: str, *, tenant_id: str) -> DataSource:
+        """One by id or name. Raises NotFound."""
+        found = await self.saved.find_source(key, tenant_id=tenant_id) if is_storable(key) else None
+        if found is None:
+            raise NotFound(f"there is no data source {key!r}")
+        return found
+
+    async def delete_source(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
+        """Remove one that no query names. Raises NotFound, DataSourceInUse."""
+        known = await self.get_source(key, tenant_id=tenant_id)
+        await self.saved.delete_source(known.data_source_id, tenant_id=tenant_id, actor=actor)
+
+    # -- queries --------------------------------------------------------------------------
+    async def create_query(self, document: Any, *, tenant_id: str, actor: str | None = None) -> DataQuery:
+        """Save `{"name", "dataSourceID", "sql", "params"?, "writes"?, "timeout"?}`.
+
+        Raises InvalidRequest, NameTaken.
+        """
+        return await self._save_query(document, tenant_id=tenant_id, data_query_id=str(uuid.uuid4()), actor=actor)
+
+    async def update_query(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> DataQuery:
+        """Replace a query as a whole. Raises NotFound too."""
+        known = await self.get_query(key, tenant_id=tenant_id)
+        return await self._save_query(document, tenant_id=tenant_id, data_query_id=known.data_query_id, actor=actor)
+
+    async def list_queries(self, *, tenant_id: str) -> Sequence[DataQuery]:
+        """All of them, by name."""
+        return await self.saved.list_queries(tenant_id=tenant_id)
+
+    async def get_query(self, key: str, *, tenant_id: str) -> DataQuery:
+        """One by id or name. Raises NotFound."""
+        found = await self.saved.find_query(key, tenant_id=tenant_id) if is_storable(key) else None
+        if found is None:
+            raise NotFound(f"there is no data query {key!r}")
+        return found[0]
+
+    async def delete_query(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
+        """Remove one; workflows that name it fail with QUERY_NOT_FOUND. Raises NotFound."""
+        known = await self.get_query(key, tenant_id=tenant_id)
+        await self.saved.delete_query(known.data_query_id, tenant_id=tenant_id, actor=actor)
+
+    async def run_query(self, key: str, args: Mapping[str, Any], *, tenant_id: str) -> Mapping[str, Any]:
+        """`{"rows", "rowCount"}`, as a node would get it. Raises NotFound, QueryFailed."""
+        known = await self.get_query(key, tenant_id=tenant_id)
+        try:
+            return await self.queries.run_query(tenant_id=tenant_id, data_query_id=known.data_query_id, args=args)
+        except NodeFailure as failure:
+            raise QueryFailed(f"{failure.code}: {failure}") from None
+
+    async def _save_source(
+        self, document: Any, *, tenant_id: str, data_source_id: str, actor: str | None
+    ) -> SavedSource:
+        name = _name_of(document, _SOURCE_FIELDS, ("url",))
+        try:
+            url = await self._urls.resolve(document["url"], tenant_id=tenant_id)
+            place = await asyncio.to_thread(read_source, url, self._places)
+        except NodeFailure as refusal:
+            raise refused([(refusal.code, "/url", str(refusal))]) from None
+        stored, sealed = self._urls.put_away(document["url"], tenant_id=tenant_id, data_source_id=data_source_id)
+        warnings = await self._check_source(url, place)
+        wanted = DataSource(data_source_id, tenant_id, name, place.kind, url.address_of(place), stored, sealed, 0, 0)
+        return SavedSource(await self.saved.save_source(wanted, actor=actor), warnings)
+
+    async def _check_source(self, url: ReadyUrl, place: SqliteSource | ServerSource) -> Sequence[Problem]:
+        """What could not be found out. Raises SourceTooPowerful, or InvalidRequest for anabranch's own database."""
+        try:
+            await self.queries.check_source(url, place)
+        except TooPowerful as refusal:
+            detail = {"code": refusal.code, "pointer": "/url", "message": refusal.what}
+            raise SourceTooPowerful(refusal.what, hint=refusal.hint, details=[detail]) from None
+        except NodeFailure as failure:
+            if failure.code == "SOURCE_REFUSED":
+                raise refused([(failure.code, "/url", str(failure))]) from None
+            return [(failure.code, "/url", f"the source was not checked: {failure}")]
+        return []
+
+    async def _save_query(self, document: Any, *, tenant_id: str, data_query_id: str, actor: str | None) -> DataQuery:
+        name = _name_of(document, _QUERY_FIELDS, ("dataSourceID", "sql"))
+        writes = document.get("writes", False)
+        if not isinstance(writes, bool):
+            raise refused([("WRONG_TYPE", "/writes", "writes is true or false")])
+        timeout_ms = _timeout_of(document)
+        try:
+            source = await self.get_source(document["dataSourceID"], tenant_id=tenant_id)
+        except NotFound as absent:
+            raise refused([("NOT_FOUND", "/dataSourceID", absent.message)]) from None
+        try:
+            statement = read_statement(document["sql"], SourceKind(source.kind), writes=writes)
+            parameters = read_parameters(document.get("params"), statement.parameters)
+        except StatementRefused as refusal:
+            raise refused([(each.code, "/sql", each.message) for each in refusal.refusals]) from None
+        except ParametersRefused as refusal:
+            problems = [("CONFIG_INVALID", f"/params{pointer}", message) for pointer, message in refusal.problems]
+            raise refused(problems) from None
+        return await self.saved.save_query(
+            DataQuery(
+                data_query_id,
+                tenant_id,
+                name,
+                source.data_source_id,
+                document["sql"],
+                declaration_of(parameters),
+                writes,
+                timeout_ms,
+                0,
+                0,
+            ),
+            actor=actor,
+        )
+
+
+def _name_of(document: Any, known: frozenset[str], required: Sequence[str]) -> str:
+    """The name, once the document has the fields it must, and no others. Raises InvalidRequest."""
+    check_fields(document, known=known, texts=("name", *required))
+    return check_name(document["name"])
+
+
+def _timeout_of(document: Mapping[str, Any]) -> int:
+    given = document.get("timeout")
+    try:
+        timeout_ms = STATEMENT_TIMEOUT_MS if given is None else parse_duration(given)
+    except ValueError as misfit:
+        raise refused([("BAD_TIMEOUT", "/timeout", str(misfit))]) from None
+    if not 1 <= timeout_ms <= STATEMENT_TIMEOUT_MS_MAX:
+        text = f"a timeout is 1 ms to {STATEMENT_TIMEOUT_MS_MAX // 60_000} minutes"
+        raise refused([("BAD_TIMEOUT", "/timeout", text)])
+    return timeout_ms

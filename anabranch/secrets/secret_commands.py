@@ -1,0 +1,102 @@
+"""`anabranch secrets`: store, list and delete the secrets that nodes may send. Values never come back."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.session import Session, open_session
+from anabranch.deferred import deferred
+from anabranch.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from anabranch import app
+    from anabranch.secrets import secret_store
+else:
+    app = deferred("anabranch.app")
+    secret_store = deferred("anabranch.secrets.secret_store")
+
+family = typer.Typer(help="Secrets: set, list, delete. Nodes read them as {{secret.NAME}}.", no_args_is_help=True)
+
+# More than the largest value: what comes through a pipe by mistake is not read to its end.
+STDIN_BYTES_MAX = 1_048_576
+
+SecretName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and `_`, no digit first.")]
+
+T = TypeVar("T")
+
+
+@family.command("set")
+def set_secret(
+    name: SecretName,
+    *,
+    value: Annotated[
+        str | None,
+        typer.Option("--value", metavar="TEXT", help="The value; without it, it is read from standard input."),
+    ] = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Store a secret, over the one before. A value on the command line stays in the shell's history: pipe it in."""
+    text = _typed(name) if value is None else value
+    secret_store.check_secret(name, text)  # before a key is made for nothing
+    session = open_session(database_url=database_url, tenant=tenant, creates=True)
+    entry = _ask(
+        session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR), makes_key=True
+    )
+    if as_json:
+        print_document(secret_store.secret_as_json(entry))
+    else:
+        print_line(f"secret {entry.name} is stored, version {entry.version}")
+
+
+@family.command("list")
+def list_secrets(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
+    """Names and times; no values."""
+    session = open_session(database_url=database_url, tenant=tenant)
+    entries = _ask(session, lambda safe: safe.list(tenant_id=session.tenant))
+    documents = [secret_store.secret_as_json(entry) for entry in entries]
+    if as_json:
+        print_document({"items": documents, "nextCursor": None})
+        return
+    columns = ("name", "version", "createdAt", "updatedAt")
+    print_table(columns, [[document[column] for column in columns] for document in documents])
+
+
+@family.command("delete")
+def delete_secret(
+    name: SecretName, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
+) -> None:
+    """Remove a secret; nodes that read it fail with SECRET_UNKNOWN."""
+    session = open_session(database_url=database_url, tenant=tenant)
+    _ask(session, lambda safe: safe.delete(tenant_id=session.tenant, name=name, actor=CLI_ACTOR))
+    if as_json:
+        print_document({"name": name, "deleted": True})
+    else:
+        print_line(f"secret {name} is deleted")
+
+
+def _ask(session: Session, verb: Callable[[secret_store.SecretStore], Awaitable[T]], *, makes_key: bool = False) -> T:
+    async def asked() -> T:
+        async with app.build(session.settings).opened_safe(makes_key=makes_key) as safe:
+            return await verb(safe)
+
+    return asyncio.run(asked())
+
+
+def _typed(name: str) -> str:
+    """The value from a terminal, unseen, or from a pipe, without the line end that `echo` adds."""
+    if sys.stdin.isatty():
+        return str(typer.prompt(f"value of {name}", hide_input=True))
+    content = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
+    try:
+        return content.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise InvalidRequest("the value on standard input is no UTF-8 text", hint="Encode bytes as base64.") from None

@@ -1,0 +1,74 @@
+"""Routes of secrets, with their forms."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from pydantic import AwareDatetime, Field
+
+from anabranch.errors import SecretKeyMissing, SecretKeyWrong, SecretUnknown
+from anabranch.keys.access import Role
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models.base import Answer, Request
+from anabranch.rest.routes.route import Call, Reply, data_route
+from anabranch.secrets.secret_store import secret_as_json
+
+
+class SecretForm(Request):
+    """A secret as it is set."""
+
+    name: str = Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$")
+    value: str = Field(min_length=1, max_length=65_536)
+
+
+class SecretSummary(Answer):
+    """What may be known of a secret."""
+
+    name: str
+    version: int
+    createdAt: AwareDatetime
+    updatedAt: AwareDatetime
+
+
+class SecretList(Answer):
+    """All secrets of the tenant."""
+
+    items: list[SecretSummary]
+    nextCursor: str | None
+
+
+async def list_secrets(call: Call) -> Reply:
+    """Names and times; no values."""
+    found = await call.services.safe.list(tenant_id=call.tenant_id)
+    return Reply(page_by_name([secret_as_json(each) for each in found], call.query, "secrets"))
+
+
+async def set_secret(call: Call) -> Reply:
+    """The newest value of a name holds; runs under way read it with their next attempt."""
+    form: SecretForm = call.body
+    entry = await call.services.safe.set(tenant_id=call.tenant_id, name=form.name, value=form.value, actor=call.actor)
+    return Reply(secret_as_json(entry), 201, {"Location": f"/v1/secrets/{entry.name}"})
+
+
+async def delete_secret(call: Call) -> Reply:
+    """Nodes that read it fail with SECRET_UNKNOWN from then on."""
+    await call.services.safe.delete(tenant_id=call.tenant_id, name=call.path["secret"], actor=call.actor)
+    return Reply(status=204)
+
+
+ROUTES = (
+    data_route("GET", "/v1/secrets", list_secrets, "List the secrets.", Role.ADMIN, {200: SecretList}),
+    data_route(
+        "POST",
+        "/v1/secrets",
+        set_secret,
+        "Set a secret; its value never comes back.",
+        Role.ADMIN,
+        {201: SecretSummary},
+        SecretKeyMissing,
+        SecretKeyWrong,
+        body=SecretForm,
+    ),
+    data_route(
+        "DELETE", "/v1/secrets/{secret}", delete_secret, "Delete a secret.", Role.ADMIN, {204: None}, SecretUnknown
+    ),
+)

@@ -1,0 +1,1 @@
+"""Schedules: runs that are started by the clock."""

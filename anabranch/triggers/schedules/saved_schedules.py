@@ -1,0 +1,72 @@
+"""Schedules as a store keeps them, and the port to that store.
+
+Everything belongs to a tenant; another tenant's reads as absent. Times are milliseconds since the epoch, of the
+store's clock. A new field begins here; the other files of this folder are the rest of its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A rule by which runs of one workflow are started; each point in time that it names is an occurrence."""
+
+    schedule_id: str
+    tenant_id: str
+    name: str
+    workflow: str
+    """Name or id, as it was written: looked up anew at each occurrence."""
+    version: int | None
+    """None: the newest of the time."""
+    kind: str
+    """`cron` or `interval`."""
+    cron: str | None
+    timezone: str
+    every_ms: int | None
+    anchor_at: int
+    """What the occurrences of an interval are counted from."""
+    input_: Any
+    missed: str
+    """`skip`, `one` or `all`."""
+    enabled: bool
+    next_at: int | None
+    """The next occurrence that is not dealt with; None while disabled, or where none will ever come."""
+    last_at: int | None = None
+    """The occurrence that was started last."""
+    last_instance_id: str | None = None
+    last_error: dict[str, Any] | None = None
+    """Why the latest occurrence has not started, `{"code", "message", "occurrenceAt"}`; None once one has."""
+    created_at: int = 0
+    updated_at: int = 0
+
+
+class SavedSchedules(Protocol):
+    """Keeps schedules. `key` is an id or a name. What an `actor` does is on record in the same transaction."""
+
+    async def save_schedule(self, schedule: Schedule, *, count_max: int, actor: str | None = None) -> Schedule:
+        """Insert, or replace the one with this id; the store sets both times.
+
+        Raises NameTaken, LimitReached where a tenant would get more than `count_max`.
+        """
+
+    async def find_schedule(self, key: str, *, tenant_id: str) -> Schedule | None:
+        """One schedule, or None."""
+
+    async def list_schedules(self, *, tenant_id: str) -> Sequence[Schedule]:
+        """All of a tenant's, by name."""
+
+    async def delete_schedule(self, schedule_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
+        """Remove it; False if there was none."""
+
+    async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
+        """Enabled ones of all tenants with `next_at` ≤ now, by (next_at, schedule_id), those behind `after`."""
+
+    async def advance(self, was: Schedule, becomes: Schedule) -> bool:
+        """Write `next_at` and what is `last_…` of it, if `next_at` is still that of `was`.
+
+        False if somebody else was first, it was saved with another timing, or is gone.
+        """

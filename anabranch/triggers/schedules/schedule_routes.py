@@ -1,0 +1,218 @@
+"""Routes of schedules, with their forms."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, ShuttingDown, TooManyPending
+from anabranch.keys.access import Role
+from anabranch.request_checks import KEY_CHARACTERS_MAX
+from anabranch.rest.bodies import checked
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models.base import Answer, DayOrInstant, Form, Name, Page, Request
+from anabranch.rest.models.runs import StartedRun
+from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
+from anabranch.triggers.schedules.schedule_documents import backfill_as_json, schedule_as_json
+
+
+class ScheduleForm(Form):
+    """A schedule as it is saved: `cron` or `every`."""
+
+    name: Name
+    workflow: str = Field(min_length=1, description="Id or name.")
+    kind: Literal["cron", "interval"] | None = Field(None, description="Follows from `cron` or `every`.")
+    cron: str | None = Field(None, description="Five fields: minute, hour, day, month, weekday.")
+    timezone: str | None = Field(None, description="IANA name, for `cron`; UTC if not given.")
+    every: str | int | None = Field(None, description="A duration of at least 1 s.")
+    version: int | None = None
+    input: Any = None
+    missed: Literal["skip", "one", "all"] | None = None
+    enabled: bool | None = None
+
+
+class Trigger(Request):
+    """No options: what a run is started with is the schedule's."""
+
+
+class Backfill(Request):
+    """A range of time whose occurrences are to have runs."""
+
+    since: DayOrInstant = Field(alias="from", description="From then on; a date begins in UTC.")
+    until: DayOrInstant = Field(alias="to", description="Up to then, and not at it; at the latest now.")
+
+
+class ScheduleSummary(Answer):
+    """A schedule."""
+
+    scheduleID: str
+    name: str
+    workflow: str
+    kind: Literal["cron", "interval"]
+    enabled: bool
+    nextAt: AwareDatetime | None
+    lastAt: AwareDatetime | None
+    createdAt: AwareDatetime
+    updatedAt: AwareDatetime
+
+
+class BackfilledRun(Answer):
+    """The run of an occurrence."""
+
+    occurrenceAt: AwareDatetime
+    instanceID: str
+    created: bool = Field(description="False: the occurrence had this run already.")
+
+
+class BackfilledRuns(Answer):
+    """The occurrences of the range, in their order, with their runs."""
+
+    items: list[BackfilledRun]
+
+
+class ScheduleList(Answer):
+    """All schedules of the tenant."""
+
+    items: list[ScheduleSummary]
+    nextCursor: str | None
+
+
+_TRIGGER_KEY = Header("Idempotency-Key", "A repeated key gives the first run.", KEY_CHARACTERS_MAX)
+
+
+async def list_schedules(call: Call) -> Reply:
+    """By name, with what is due next and how the last start went."""
+    found = await call.services.schedules.list_schedules(tenant_id=call.tenant_id)
+    return Reply(page_by_name([schedule_as_json(each) for each in found], call.query, "schedules"))
+
+
+async def create_schedule(call: Call) -> Reply:
+    """Cron with a time zone, or an interval; its first occurrence is later than now."""
+    made = await call.services.schedules.create_schedule(call.body, tenant_id=call.tenant_id, actor=call.actor)
+    return Reply(schedule_as_json(made), 201, {"Location": f"/v1/schedules/{made.schedule_id}"})
+
+
+async def get_schedule(call: Call) -> Reply:
+    """`{schedule}` is an id or a name."""
+    found = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
+    return Reply(schedule_as_json(found))
+
+
+async def update_schedule(call: Call) -> Reply:
+    """Replaced as a whole; what the document leaves out takes its default."""
+    saved = await call.services.schedules.update_schedule(
+        call.path["schedule"], call.body, tenant_id=call.tenant_id, actor=call.actor
+    )
+    return Reply(schedule_as_json(saved))
+
+
+async def delete_schedule(call: Call) -> Reply:
+    """Runs that it has started go on."""
+    await call.services.schedules.delete_schedule(call.path["schedule"], tenant_id=call.tenant_id, actor=call.actor)
+    return Reply(status=204)
+
+
+async def trigger_schedule(call: Call) -> Reply:
+    """Beside its occurrences, which stay as they are; also while it is disabled. 200 where the key was used before."""
+    call.services.readiness.refuse_if_stopping()
+    started = await call.services.schedules.trigger_now(
+        call.path["schedule"], tenant_id=call.tenant_id, idempotency_key=call.headers.get("Idempotency-Key")
+    )
+    return Reply(
+        {"instanceID": started.instance_id, "status": started.status.value},
+        201 if started.created else 200,
+        {"Location": f"/v1/runs/{started.instance_id}"},
+    )
+
+
+async def backfill_schedule(call: Call) -> Reply:
+    """Each occurrence has one run: those that have theirs keep it, so that the call may be repeated."""
+    call.services.readiness.refuse_if_stopping()
+    schedule = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
+    asked = checked(call.body, Backfill)
+    started = await call.services.schedules.backfill(
+        schedule.schedule_id, tenant_id=call.tenant_id, since=asked.since, until=asked.until
+    )
+    return Reply(backfill_as_json(started))
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/schedules",
+        list_schedules,
+        "List the schedules, by name.",
+        Role.VIEWER,
+        {200: ScheduleList},
+        query=Page,
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/schedules",
+        create_schedule,
+        "Save a schedule.",
+        Role.EDITOR,
+        {201: ScheduleSummary},
+        body=Checked(ScheduleForm),
+        errors=(NameTaken, LimitReached),
+        tag="triggers",
+    ),
+    Route(
+        "GET",
+        "/v1/schedules/{schedule}",
+        get_schedule,
+        "Read a schedule.",
+        Role.VIEWER,
+        {200: ScheduleSummary},
+        errors=(NotFound,),
+        tag="triggers",
+    ),
+    Route(
+        "PUT",
+        "/v1/schedules/{schedule}",
+        update_schedule,
+        "Replace a schedule.",
+        Role.EDITOR,
+        {200: ScheduleSummary},
+        body=Checked(ScheduleForm),
+        errors=(NotFound, NameTaken),
+        tag="triggers",
+    ),
+    Route(
+        "DELETE",
+        "/v1/schedules/{schedule}",
+        delete_schedule,
+        "Delete a schedule.",
+        Role.EDITOR,
+        {204: None},
+        errors=(NotFound,),
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/schedules/{schedule}/trigger",
+        trigger_schedule,
+        "Start a run of a schedule now.",
+        Role.OPERATOR,
+        {201: StartedRun, 200: StartedRun},
+        body=Trigger,
+        body_required=False,
+        headers=(_TRIGGER_KEY,),
+        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/schedules/{schedule}/backfill",
+        backfill_schedule,
+        "Start the runs of occurrences that have passed and have none.",
+        Role.OPERATOR,
+        {200: BackfilledRuns},
+        body=Checked(Backfill),
+        errors=(NotFound, InvalidInput, TooManyPending, ShuttingDown),
+        tag="triggers",
+    ),
+)

@@ -1,0 +1,184 @@
+"""The façade of schedules: every verb that people and programs have.
+
+Called by the command line, and by every later APIs. Knows the store's room for schedules, the
+façade of workflows and when schedules are due; no HTTP. Every verb takes the tenant; another tenant's
+schedules read as absent. What an `actor` (the id of a key, or the command line) changes is on record.
+Their runs are started by `triggers.Scheduler`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anabranch.engine.rules.instants import to_iso
+from anabranch.errors import NotFound
+from anabranch.request_checks import check_key
+from anabranch.service.documents import refused
+from anabranch.service.runs.input_checks import is_storable
+from anabranch.service.runs.run_verbs import StartedRun
+from anabranch.service.workflow_service import WorkflowService
+from anabranch.triggers.schedules.occurrences import MADE_UP_FOR_MAX, next_after, occurrences_between
+from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule
+from anabranch.triggers.schedules.schedule_documents import ScheduleWish, read_schedule
+from anabranch.triggers.schedules.scheduler import occurrence_key, timing_of, trigger_key
+
+# 10,000 schedules per tenant: were all due in one second, the last would start half a minute late on a small machine.
+SCHEDULES_MAX = 10_000
+
+# 1,000 occurrences a call, as many as are made up for at once; whoever wants more calls again.
+BACKFILL_MAX = MADE_UP_FOR_MAX
+
+# 32 starts at once: as many as share a commit well, and most of the lanes are left to the runs themselves.
+STARTS_AT_ONCE_MAX = 32
+
+
+class ScheduleService:
+    """Schedules of one database."""
+
+    def __init__(
+        self, *, saved: SavedSchedules, workflows: WorkflowService, store_now: Callable[[], Awaitable[int]]
+    ) -> None:
+        """`store_now` is the clock that schedules are due by."""
+        self._saved = saved
+        self._workflows = workflows
+        self._store_now = store_now
+
+    async def create_schedule(self, document: Any, *, tenant_id: str, actor: str | None = None) -> Schedule:
+        """Save a new schedule; its first occurrence is later than now.
+
+        The document is `{"name", "workflow", "cron", "timezone"?}` or `{"name", "workflow", "every"}`, each with
+        `"version"?, "input"?, "missed"?, "enabled"?`. Raises InvalidRequest, NameTaken, LimitReached.
+        """
+        wish = await self._read(document, tenant_id)
+        now = await self._store_now()
+        schedule = _awaiting_next(wish.as_schedule(str(uuid.uuid4()), tenant_id, anchor_at=now), now)
+        return await self._saved.save_schedule(schedule, count_max=SCHEDULES_MAX, actor=actor)
+
+    async def update_schedule(self, key: str, document: Any, *, tenant_id: str, actor: str | None = None) -> Schedule:
+        """Replace a schedule as a whole; what the document leaves out takes its default. Raises NotFound too.
+
+        If timing and workflow stay the same, so does what is due. Otherwise, and when it is enabled again, the
+        next occurrence is the first one later than now. An interval that stays the same keeps its rhythm.
+        """
+        known = await self.get_schedule(key, tenant_id=tenant_id)
+        wish = await self._read(document, tenant_id)
+        now = await self._store_now()
+        keeps_rhythm = wish.every_ms is not None and wish.every_ms == known.every_ms
+        wanted = replace(
+            wish.as_schedule(known.schedule_id, tenant_id, anchor_at=known.anchor_at if keeps_rhythm else now),
+            last_at=known.last_at,
+            last_instance_id=known.last_instance_id,
+            last_error=known.last_error,
+        )
+        if wanted.enabled and _starts_the_same(known, wanted):
+            wanted = replace(wanted, next_at=known.next_at)
+        else:
+            # With another workflow an occurrence that has just been started could get a second run.
+            wanted = _awaiting_next(wanted, now)
+        return await self._saved.save_schedule(wanted, count_max=SCHEDULES_MAX, actor=actor)
+
+    async def list_schedules(self, *, tenant_id: str) -> Sequence[Schedule]:
+        """All of them, by name."""
+        return await self._saved.list_schedules(tenant_id=tenant_id)
+
+    async def get_schedule(self, key: str, *, tenant_id: str) -> Schedule:
+        """One by id or name. Raises NotFound."""
+        found = await self._saved.find_schedule(key, tenant_id=tenant_id) if is_storable(key) else None
+        if found is None:
+            raise NotFound(f"there is no schedule {key!r}", hint="`anabranch schedules list` shows them.")
+        return found
+
+    async def delete_schedule(self, key: str, *, tenant_id: str, actor: str | None = None) -> None:
+        """Remove one; the runs that it has started go on. Raises NotFound."""
+        known = await self.get_schedule(key, tenant_id=tenant_id)
+        await self._saved.delete_schedule(known.schedule_id, tenant_id=tenant_id, actor=actor)
+
+    async def trigger_now(self, key: str, *, tenant_id: str, idempotency_key: str | None = None) -> StartedRun:
+        """Start a run of a schedule now, beside its occurrences, which stay as they are; also while it is disabled.
+
+        A repeated `idempotency_key` gives the first run. Raises what a start raises.
+        """
+        if idempotency_key is not None:
+            check_key(idempotency_key, "an idempotency key")
+        schedule = await self.get_schedule(key, tenant_id=tenant_id)
+        once = str(uuid.uuid4()) if idempotency_key is None else idempotency_key
+        return await self._start(schedule, trigger_key(schedule.schedule_id, once))
+
+    async def backfill(self, key: str, *, tenant_id: str, since: int, until: int) -> list[tuple[int, StartedRun]]:
+        """Start the runs of the occurrences with since ≤ t < until that have none: each with its time and its run.
+
+        They have the keys that the scheduler gives them, so that none has two runs, whoever starts it and
+        however often. Raises InvalidRequest for a range that is empty, reaches into the future or holds
+        more than `BACKFILL_MAX` occurrences; and what a start raises: the same call then goes on.
+        """
+        schedule = await self.get_schedule(key, tenant_id=tenant_id)
+        _check_range(since, until, now=await self._store_now())
+        # In a thread: to count thousands of occurrences takes some tenths of a second.
+        occurrences = await asyncio.to_thread(
+            occurrences_between, timing_of(schedule), since=since, until=until, count_max=BACKFILL_MAX + 1
+        )
+        if len(occurrences) > BACKFILL_MAX:
+            last = to_iso(occurrences[BACKFILL_MAX])
+            text = f"there are more than {BACKFILL_MAX} occurrences; the first {BACKFILL_MAX} are before {last}"
+            raise refused(
+                [("TOO_MANY_OCCURRENCES", "/to", text)], hint=f"Backfill up to {last}, then go on from there."
+            )
+        places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
+
+        async def start(occurrence: int) -> tuple[int, StartedRun]:
+            async with places:
+                return occurrence, await self._start(schedule, occurrence_key(schedule.schedule_id, occurrence))
+
+        answers = await asyncio.gather(*map(start, occurrences), return_exceptions=True)
+        started: list[tuple[int, StartedRun]] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            started.append(answer)
+        return started
+
+    async def _start(self, schedule: Schedule, key: str) -> StartedRun:
+        return await self._workflows.start_triggered_run(
+            schedule.workflow,
+            schedule.input_,
+            tenant_id=schedule.tenant_id,
+            version=schedule.version,
+            idempotency_key=key,
+        )
+
+    async def _read(self, document: Any, tenant_id: str) -> ScheduleWish:
+        wish, problems = read_schedule(document)
+        try:
+            await self._workflows.get_workflow_by_id(wish.workflow, tenant_id=tenant_id, version=wish.version)
+        except NotFound as absent:
+            problems.append((absent.code, "/workflow", absent.message))
+        if problems:
+            raise refused(problems)
+        return wish
+
+
+def _check_range(since: int, until: int, *, now: int) -> None:
+    problems = []
+    if since >= until:
+        problems.append(("EMPTY_RANGE", "/to", f"{to_iso(until)} is not after {to_iso(since)}"))
+    if until > now:
+        text = f"{to_iso(until)} is in the future: the database's clock says {to_iso(now)}"
+        problems.append(("IN_THE_FUTURE", "/to", text))
+    if problems:
+        raise refused(problems, hint="Give another range.")
+
+
+def _awaiting_next(schedule: Schedule, now: int) -> Schedule:
+    return replace(schedule, next_at=next_after(timing_of(schedule), now) if schedule.enabled else None)
+
+
+def _starts_the_same(known: Schedule, wanted: Schedule) -> bool:
+    return (
+        known.enabled
+        and timing_of(known) == timing_of(wanted)
+        and (known.workflow, known.version) == (wanted.workflow, wanted.version)
+    )

@@ -1,0 +1,1 @@
+"""Topics: runs that are started by messages."""

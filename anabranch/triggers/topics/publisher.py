@@ -1,0 +1,183 @@
+"""Messages on topics: kept first, then a run started for each subscription that fits.
+
+The façade publishes through it; its task, in every process that works, finishes what a crash has
+cut off and removes what is old. Nothing keeps two that finish the same message apart: each start has
+an idempotency key made of subscription and message key, so that there is one run whoever starts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anabranch.engine.ports import Clock
+from anabranch.errors import AnabranchError, StoreUnavailable
+from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter
+from anabranch.triggers.topics.saved_topics import Delivery, Message, SavedTopics, Subscription
+from anabranch.triggers.topics.topic_patterns import fits, heads_of
+
+logger = logging.getLogger("anabranch.triggers")
+
+# 10 s: who published has started its runs by then, unless it crashed or no more runs may wait.
+OWN_MS = 10_000
+
+# 10,000 unfinished messages: so many pile up only where runs cannot be started for minutes.
+UNFINISHED_MAX = 10_000
+
+# 32 starts at once: as many as share a commit well, and a message for thousands does not take all lanes.
+STARTS_AT_ONCE_MAX = 32
+
+# Once a second is looked for what others left unfinished, 20 messages at a time.
+POLL_MS = 1_000
+TAKEN_MAX = 20
+
+# A day: so long a repeated message gives the very answer of the first; removed 1,000 at a time, once a minute.
+KEPT_MS = 86_400_000
+REMOVED_MAX = 1_000
+REMOVAL_PAUSE_S = 60.0
+
+
+class Publisher:
+    """Keeps messages and starts their runs."""
+
+    def __init__(
+        self,
+        *,
+        saved: SavedTopics,
+        starter: Starter,
+        clock: Clock,
+        store_now: Callable[[], Awaitable[int]],
+        own_ms: int = OWN_MS,
+        unfinished_max: int = UNFINISHED_MAX,
+        unfinished_per_tenant_max: int | None = None,
+    ) -> None:
+        """`store_now` is the clock that the age of messages is judged by; `clock` only waits."""
+        self._own_ms = own_ms
+        self._unfinished_max = unfinished_max
+        self._unfinished_per_tenant_max = unfinished_per_tenant_max or unfinished_max
+        self._saved = saved
+        self._starter = starter
+        self._clock = clock
+        self._store_now = store_now
+        self._removed_at: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def publish(self, topic: str, payload: Any, *, tenant_id: str, key: str | None) -> Message:
+        """Keep a message and start its runs; it is durable when this returns, and all its runs will be.
+
+        A repeated key on this topic gives the message that is stored, whatever the payload. What could not
+        be started yet is started later. Raises StoreUnavailable, or TooManyPending where too many
+        messages wait for that.
+        """
+        candidates = await self._saved.subscriptions_by_head(heads_of(topic), tenant_id=tenant_id)
+        # In a thread: ten thousand patterns full of wildcards take some tenths of a second.
+        deliveries = await asyncio.to_thread(_owed, candidates, topic)
+        message_id = str(uuid.uuid4())
+        wanted = Message(message_id, tenant_id, topic, message_id if key is None else key, payload, deliveries)
+        kept = await self._saved.add_message(
+            wanted,
+            own_ms=self._own_ms,
+            unfinished_max=self._unfinished_max,
+            unfinished_per_tenant_max=self._unfinished_per_tenant_max,
+        )
+        return await self._finish(kept)
+
+    async def start(self) -> None:
+        """Begin to finish what others left."""
+        self._task = asyncio.create_task(self._finish_forever(), name="publisher")
+
+    async def stop(self) -> None:
+        """Finish nothing more; may be called twice, or before start. What was cut off is taken by somebody else."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def finish_once(self) -> int:
+        """Take up messages that nobody is finishing; how many. Raises StoreUnavailable."""
+        taken = await self._saved.take_unfinished(limit=TAKEN_MAX, own_ms=self._own_ms)
+        for message in taken:
+            await self._finish(message)
+        return len(taken)
+
+    async def remove_old(self) -> int:
+        """Remove finished messages that are kept long enough; how many. Raises StoreUnavailable."""
+        return await self._saved.remove_finished(before=await self._store_now() - KEPT_MS, limit=REMOVED_MAX)
+
+    async def _finish_forever(self) -> None:
+        while True:
+            taken = 0
+            try:
+                taken = await self.finish_once()
+                await self._remove_now_and_then()
+            except StoreUnavailable as failure:
+                logger.info("messages wait for the database: %s", failure.message)
+            except Exception:
+                logger.exception("finishing messages went wrong; tried again")
+            if taken < TAKEN_MAX:
+                await self._clock.sleep(POLL_MS)
+
+    async def _remove_now_and_then(self) -> None:
+        now = self._clock.monotonic()
+        if self._removed_at is None or now - self._removed_at >= REMOVAL_PAUSE_S:
+            removed = await self.remove_old()
+            if removed < REMOVED_MAX:
+                self._removed_at = now
+
+    async def _finish(self, message: Message) -> Message:
+        """Start what has not started, and keep that; what is hindered stays unfinished, and is tried again."""
+        if message.is_finished:
+            return message
+        places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
+        deliveries: Sequence[Delivery] = await asyncio.gather(
+            *(self._deliver(message, delivery, places) for delivery in message.deliveries)
+        )
+        finished = replace(message, deliveries=deliveries)
+        try:
+            await self._saved.save_deliveries(finished)
+        except StoreUnavailable as failure:
+            # The message is kept, and that is what was promised: it is taken up again, and finds these runs.
+            logger.warning("message %s is finished later: %s", message.message_id, failure.message)
+        return finished
+
+    async def _deliver(self, message: Message, delivery: Delivery, places: asyncio.Semaphore) -> Delivery:
+        if delivery.is_done:
+            return delivery
+        async with places:
+            try:
+                run = await self._starter.start_triggered_run(
+                    delivery.workflow,
+                    message.payload,
+                    tenant_id=message.tenant_id,
+                    idempotency_key=delivery_key(delivery.subscription_id, message.key),
+                )
+            except REFUSED_FOR_GOOD as refusal:
+                logger.warning(
+                    "topic %s: workflow %s does not take message %s: %s",
+                    message.topic,
+                    delivery.workflow,
+                    message.message_id,
+                    refusal.message,
+                )
+                return replace(delivery, error={"code": refusal.code, "message": refusal.message})
+            except AnabranchError as hindrance:
+                logger.info("message %s waits: %s", message.message_id, hindrance.message)
+                return delivery
+            except Exception:
+                logger.exception("message %s could not start %s; tried again", message.message_id, delivery.workflow)
+                return delivery
+        return replace(delivery, instance_id=run.instance_id)
+
+
+def delivery_key(subscription_id: str, message_key: str) -> str:
+    """The idempotency key of a run: hashed, so that every key that a message may have fits."""
+    return f"topic:{subscription_id}:{hashlib.sha256(message_key.encode()).hexdigest()}"
+
+
+def _owed(candidates: Sequence[Subscription], topic: str) -> list[Delivery]:
+    return [Delivery(each.subscription_id, each.workflow) for each in candidates if fits(each.pattern, topic)]

@@ -1,0 +1,102 @@
+"""Subscriptions and messages as a store keeps them, and the port to that store.
+
+Everything belongs to a tenant; another tenant's reads as absent. Times are milliseconds since the epoch, of the
+store's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A workflow that is started for each message on the topics that a pattern fits."""
+
+    subscription_id: str
+    tenant_id: str
+    pattern: str
+    head: str
+    """The first segment of the pattern: what an index finds it by."""
+    workflow: str
+    """Name or id, as it was written: looked up anew for each message."""
+    created_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What one message owes one subscription, and what has become of it."""
+
+    subscription_id: str
+    workflow: str
+    instance_id: str | None = None
+    error: dict[str, Any] | None = None
+    """`{"code", "message"}`: it cannot start, ever."""
+
+    @property
+    def is_done(self) -> bool:
+        """Is nothing left to do?"""
+        return self.instance_id is not None or self.error is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What was published on a topic, and the runs that it starts."""
+
+    message_id: str
+    tenant_id: str
+    topic: str
+    key: str
+    payload: Any
+    deliveries: Sequence[Delivery] = ()
+    """One for each subscription that fitted when it was published."""
+    created_at: int = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Has every subscription got its run, or an error that stays?"""
+        return all(delivery.is_done for delivery in self.deliveries)
+
+
+class SavedTopics(Protocol):
+    """Keeps subscriptions, and messages for as long as they may be repeated.
+
+    What an `actor` does to subscriptions is on record in the same transaction.
+    """
+
+    async def add_subscription(
+        self, subscription: Subscription, *, count_max: int, actor: str | None = None
+    ) -> tuple[Subscription, bool]:
+        """Keep it, or give back the tenant's one with this pattern and workflow; True if it is new.
+
+        Raises LimitReached where a tenant would get more than `count_max`.
+        """
+
+    async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
+        """A tenant's, all or those of one pattern, by pattern and workflow."""
+
+    async def delete_subscription(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
+        """Remove it; False if there was none."""
+
+    async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:
+        """Those of a tenant whose patterns begin with one of these segments, in the order of their ids."""
+
+    async def add_message(
+        self, message: Message, *, own_ms: int, unfinished_max: int, unfinished_per_tenant_max: int
+    ) -> Message:
+        """Keep a message, or give back the tenant's one with its topic and key.
+
+        It is nobody else's to finish for `own_ms`. Raises TooManyPending while `unfinished_max` wait to be
+        finished, or `unfinished_per_tenant_max` of its tenant.
+        """
+
+    async def save_deliveries(self, message: Message) -> None:
+        """Keep what has become of its deliveries; once it is finished, nobody finishes it again."""
+
+    async def take_unfinished(self, *, limit: int, own_ms: int) -> Sequence[Message]:
+        """Messages of all tenants that nobody is finishing, longest overdue first; ours for `own_ms`."""
+
+    async def remove_finished(self, *, before: int, limit: int) -> int:
+        """Remove finished messages that were published before that time; how many."""

@@ -1,0 +1,130 @@
+"""Routes of topics, with their forms: subscriptions, and messages."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import AwareDatetime, Field
+
+from anabranch.errors import InvalidInput, LimitReached, NotFound, ShuttingDown, TooManyPending
+from anabranch.keys.access import Role
+from anabranch.request_checks import KEY_CHARACTERS_MAX
+from anabranch.rest.lists import page_by_name
+from anabranch.rest.models.base import Answer, Form, Page
+from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.triggers.topics.topic_service import message_as_json, subscription_as_json
+
+
+class SubscriptionForm(Form):
+    """What messages on a topic start."""
+
+    type: Literal["workflow"]
+    name: str = Field(min_length=1, description="Id or name of the workflow.")
+
+
+class SubscriptionSummary(Answer):
+    """A subscription."""
+
+    subscriptionID: str
+    pattern: str
+    type: Literal["workflow"]
+    name: str
+    createdAt: AwareDatetime
+
+
+class PublishedMessage(Answer):
+    """What a message has started."""
+
+    messageID: str
+    runs: list[str]
+
+
+class SubscriptionList(Answer):
+    """Subscriptions of the tenant."""
+
+    items: list[SubscriptionSummary]
+    nextCursor: str | None
+
+
+_MESSAGE_KEY = Header(
+    "Idempotency-Key", "A repeated key starts nothing anew, and is answered as the first was.", KEY_CHARACTERS_MAX
+)
+
+
+async def list_subscriptions(call: Call) -> Reply:
+    """Those with this very pattern."""
+    found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id, pattern=call.path["pattern"])
+    items = [subscription_as_json(each) for each in found]
+    return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
+
+
+async def subscribe(call: Call) -> Reply:
+    """201; 200 where the workflow was subscribed already."""
+    made, is_new = await call.services.topics.subscribe(
+        call.path["pattern"], call.body, tenant_id=call.tenant_id, actor=call.actor
+    )
+    return Reply(subscription_as_json(made), 201 if is_new else 200)
+
+
+async def unsubscribe(call: Call) -> Reply:
+    """No message that is published from now on starts it."""
+    await call.services.topics.unsubscribe(call.path["subscription"], tenant_id=call.tenant_id, actor=call.actor)
+    return Reply(status=204)
+
+
+async def publish(call: Call) -> Reply:
+    """The message and the runs that it names are durable; the body is the input of each."""
+    call.services.readiness.refuse_if_stopping()
+    message = await call.services.topics.publish(
+        call.path["topic"], call.body, tenant_id=call.tenant_id, key=call.headers.get("Idempotency-Key")
+    )
+    return Reply(message_as_json(message), 202)
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/v1/topics/{pattern}/subscriptions",
+        list_subscriptions,
+        "List the subscriptions to a pattern of topics.",
+        Role.VIEWER,
+        {200: SubscriptionList},
+        query=Page,
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/topics/{pattern}/subscriptions",
+        subscribe,
+        "Have messages on these topics start a workflow.",
+        Role.EDITOR,
+        {201: SubscriptionSummary, 200: SubscriptionSummary},
+        body=Checked(SubscriptionForm),
+        errors=(LimitReached,),
+        tag="triggers",
+    ),
+    Route(
+        "DELETE",
+        "/v1/topics/{pattern}/subscriptions/{subscription}",
+        unsubscribe,
+        "End a subscription.",
+        Role.EDITOR,
+        {204: None},
+        errors=(NotFound,),
+        tag="triggers",
+    ),
+    Route(
+        "POST",
+        "/v1/topics/{topic}/messages",
+        publish,
+        "Publish a message; it starts one run per subscription that fits.",
+        Role.OPERATOR,
+        {202: PublishedMessage},
+        body=AnyJson(),
+        body_required=False,
+        headers=(_MESSAGE_KEY,),
+        errors=(InvalidInput, TooManyPending, ShuttingDown),
+        tag="triggers",
+    ),
+)

@@ -1,0 +1,259 @@
+"""The rows of topics: subscriptions, and messages for as long as they may be repeated.
+
+Handed by the composition root to whoever publishes and finishes. Shares the lanes of the store
+that it is built on. What fits what is not known here: patterns are looked up by their first segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
+
+from anabranch.audit.audit_recording import record_audit_event
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.faults import DuplicateRefused
+from anabranch.engine.store.sql.reads import is_uuid
+from anabranch.errors import LimitReached, TooManyPending
+from anabranch.triggers.topics.saved_topics import Delivery, Message, Subscription
+from anabranch.triggers.topics.topic_schema import topic_messages, topic_subscriptions
+
+_SUBSCRIPTION = (
+    topic_subscriptions.c.subscription_id,
+    topic_subscriptions.c.tenant_id,
+    topic_subscriptions.c.pattern,
+    topic_subscriptions.c.head,
+    topic_subscriptions.c.workflow,
+    topic_subscriptions.c.created_at,
+)
+_MESSAGE = (
+    topic_messages.c.message_id,
+    topic_messages.c.tenant_id,
+    topic_messages.c.topic,
+    topic_messages.c.key,
+    topic_messages.c.payload,
+    topic_messages.c.deliveries,
+    topic_messages.c.created_at,
+)
+
+
+class TopicTable:
+    """`saved_topics.SavedTopics` on a SQL store."""
+
+    def __init__(self, store: SqlComponent) -> None:
+        self._store = store
+
+    async def add_subscription(
+        self, subscription: Subscription, *, count_max: int, actor: str | None = None
+    ) -> tuple[Subscription, bool]:
+        """See `SavedTopics.add_subscription`."""
+
+        def add(connection: Connection) -> tuple[Subscription, bool]:
+            with self._store.dialect.transaction(connection):
+                now = self._store.dialect.now(connection)
+                kept, is_new = _add_subscription(connection, subscription, now=now, count_max=count_max)
+                if is_new:
+                    _record(connection, actor, "subscription.saved", kept, now=now)
+                return kept, is_new
+
+        try:
+            return await self._store.write(add)
+        except DuplicateRefused:
+            return await self._store.write(add)  # somebody added the same since we looked: now it is found
+
+    async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
+        """See `SavedTopics.list_subscriptions`. Uses ux_topic_subscription."""
+        query = select(*_SUBSCRIPTION).where(topic_subscriptions.c.tenant_id == tenant_id)
+        if pattern is not None:
+            query = query.where(topic_subscriptions.c.pattern == pattern)
+        found = await self._subscriptions(query)
+        return sorted(found, key=lambda each: (each.pattern, each.workflow))
+
+    async def delete_subscription(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
+        """See `SavedTopics.delete_subscription`."""
+        row = and_(
+            topic_subscriptions.c.subscription_id == subscription_id, topic_subscriptions.c.tenant_id == tenant_id
+        )
+        statement = delete(topic_subscriptions).where(row).returning(*_SUBSCRIPTION)
+
+        def remove(connection: Connection) -> bool:
+            with self._store.dialect.transaction(connection):
+                removed = connection.execute(statement).one_or_none()
+                if removed is None:
+                    return False
+                now = self._store.dialect.now(connection)
+                _record(connection, actor, "subscription.deleted", Subscription(*removed), now=now)
+                return True
+
+        return is_uuid(subscription_id) and await self._store.write(remove)
+
+    async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:
+        """See `SavedTopics.subscriptions_by_head`. Uses ux_topic_subscription."""
+        return await self._subscriptions(
+            select(*_SUBSCRIPTION)
+            .where(topic_subscriptions.c.tenant_id == tenant_id, topic_subscriptions.c.head.in_(heads))
+            .order_by(topic_subscriptions.c.subscription_id)
+        )
+
+    async def add_message(
+        self, message: Message, *, own_ms: int, unfinished_max: int, unfinished_per_tenant_max: int
+    ) -> Message:
+        """See `SavedTopics.add_message`."""
+
+        def add(connection: Connection) -> Message:
+            with self._store.dialect.transaction(connection):
+                now = self._store.dialect.now(connection)
+                return _add_message(
+                    connection,
+                    message,
+                    now=now,
+                    own_ms=own_ms,
+                    unfinished_max=unfinished_max,
+                    unfinished_per_tenant_max=unfinished_per_tenant_max,
+                )
+
+        try:
+            return await self._store.write(add)
+        except DuplicateRefused:
+            return await self._store.write(add)  # the same key at the same moment: now the first one is found
+
+    async def save_deliveries(self, message: Message) -> None:
+        """See `SavedTopics.save_deliveries`. Two that finish the same message find the same runs: the later stays."""
+        values: dict[str, Any] = {"deliveries": _deliveries_text(message.deliveries)}
+        if message.is_finished:
+            values["due_at"] = None
+        # A message that is finished stays so, whoever comes late with less.
+        statement = (
+            update(topic_messages)
+            .where(topic_messages.c.message_id == message.message_id, topic_messages.c.due_at.is_not(None))
+            .values(values)
+        )
+        await self._store.write(lambda connection: connection.execute(statement))
+
+    async def take_unfinished(self, *, limit: int, own_ms: int) -> Sequence[Message]:
+        """See `SavedTopics.take_unfinished`. Uses ix_topic_message_due; rows that another takes are skipped."""
+
+        def take(connection: Connection) -> list[Message]:
+            with self._store.dialect.transaction(connection):
+                now = self._store.dialect.now(connection)
+                due = (
+                    select(*_MESSAGE)
+                    .where(topic_messages.c.due_at.is_not(None), topic_messages.c.due_at <= now)
+                    .order_by(topic_messages.c.due_at)
+                    .limit(limit)
+                    .with_for_update(skip_locked=True)
+                )
+                taken = [_message(row) for row in connection.execute(due)]
+                ids = [message.message_id for message in taken]
+                if ids:
+                    mine = update(topic_messages).where(topic_messages.c.message_id.in_(ids))
+                    connection.execute(mine.values(due_at=now + own_ms))
+                return taken
+
+        return await self._store.write(take)
+
+    async def remove_finished(self, *, before: int, limit: int) -> int:
+        """See `SavedTopics.remove_finished`. Uses ix_topic_message_finished."""
+        old = (
+            select(topic_messages.c.message_id)
+            .where(topic_messages.c.due_at.is_(None), topic_messages.c.created_at < before)
+            .order_by(topic_messages.c.created_at)
+            .limit(limit)
+        )
+        statement = delete(topic_messages).where(topic_messages.c.message_id.in_(old))
+        return await self._store.write(lambda connection: connection.execute(statement).rowcount)
+
+    async def _subscriptions(self, query: Select[Any]) -> list[Subscription]:
+        return await self._store.read(lambda connection: [Subscription(*row) for row in connection.execute(query)])
+
+
+def _add_subscription(
+    connection: Connection, wanted: Subscription, *, now: int, count_max: int
+) -> tuple[Subscription, bool]:
+    of_tenant = topic_subscriptions.c.tenant_id == wanted.tenant_id
+    same = select(*_SUBSCRIPTION).where(
+        of_tenant,
+        topic_subscriptions.c.head == wanted.head,
+        topic_subscriptions.c.pattern == wanted.pattern,
+        topic_subscriptions.c.workflow == wanted.workflow,
+    )
+    known = connection.execute(same).one_or_none()
+    if known is not None:
+        return Subscription(*known), False
+    count = connection.execute(select(func.count()).select_from(topic_subscriptions).where(of_tenant)).scalar_one()
+    if count >= count_max:
+        raise LimitReached(f"there are {count_max} subscriptions already")
+    row = (wanted.subscription_id, wanted.tenant_id, wanted.pattern, wanted.head, wanted.workflow, now)
+    connection.execute(insert(topic_subscriptions).values(dict(zip(_SUBSCRIPTION, row, strict=True))))
+    return Subscription(*row), True
+
+
+def _record(connection: Connection, actor: str | None, action: str, subscription: Subscription, *, now: int) -> None:
+    record_audit_event(
+        connection,
+        actor,
+        action,
+        tenant_id=subscription.tenant_id,
+        target=subscription.subscription_id,
+        details={"pattern": subscription.pattern, "workflow": subscription.workflow},
+        now=now,
+    )
+
+
+def _add_message(
+    connection: Connection,
+    wanted: Message,
+    *,
+    now: int,
+    own_ms: int,
+    unfinished_max: int,
+    unfinished_per_tenant_max: int,
+) -> Message:
+    known = connection.execute(
+        select(*_MESSAGE).where(
+            topic_messages.c.tenant_id == wanted.tenant_id,
+            topic_messages.c.topic == wanted.topic,
+            topic_messages.c.key == wanted.key,
+        )
+    ).one_or_none()
+    if known is not None:
+        return _message(known)
+    open_ones = select(topic_messages.c.tenant_id).where(topic_messages.c.due_at.is_not(None)).limit(unfinished_max)
+    counted = open_ones.subquery()
+    of_tenant = func.count().filter(counted.c.tenant_id == wanted.tenant_id)
+    in_all, of_its_tenant = connection.execute(select(func.count(), of_tenant).select_from(counted)).one()
+    if in_all >= unfinished_max:
+        raise TooManyPending(f"{unfinished_max} messages wait for their runs to be started already")
+    if of_its_tenant >= unfinished_per_tenant_max:
+        raise TooManyPending(
+            f"{unfinished_per_tenant_max} messages of tenant {wanted.tenant_id!r} wait for their runs already",
+            hint="Retry later; the operator may raise ANABRANCH_UNFINISHED_MAX_PER_TENANT.",
+            details={"limit": unfinished_per_tenant_max, "scope": "tenant"},
+        )
+    connection.execute(
+        insert(topic_messages).values(
+            message_id=wanted.message_id,
+            tenant_id=wanted.tenant_id,
+            topic=wanted.topic,
+            key=wanted.key,
+            payload=orjson.dumps(wanted.payload).decode(),
+            deliveries=_deliveries_text(wanted.deliveries),
+            due_at=None if wanted.is_finished else now + own_ms,
+            created_at=now,
+        )
+    )
+    return wanted
+
+
+def _deliveries_text(deliveries: Sequence[Delivery]) -> str:
+    return orjson.dumps(
+        [[each.subscription_id, each.workflow, each.instance_id, each.error] for each in deliveries]
+    ).decode()
+
+
+def _message(row: Sequence[Any]) -> Message:
+    message_id, tenant_id, topic, key, payload, deliveries, created_at = row
+    owed = [Delivery(*fields) for fields in orjson.loads(deliveries)]
+    return Message(message_id, tenant_id, topic, key, orjson.loads(payload), owed, created_at)

@@ -48,6 +48,7 @@ from anabranch.secrets.secret_store import SecretStore
 from anabranch.secrets.secret_table import SecretTable
 from anabranch.service import (
     ChildRuns,
+    Explanations,
     OpenRunCounts,
     Purge,
     Readiness,
@@ -197,6 +198,7 @@ class App:
                         audit=AuditLog(AuditTable(store)),
                         schedules=schedules,
                         topics=topics,
+                        explanations=Explanations(store, engine.plans, service.checks),
                         waits=waits,
                         readiness=readiness,
                         meters=feed.meters,

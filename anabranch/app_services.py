@@ -13,6 +13,7 @@ from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.keys.access import AccessService
 from anabranch.queries.saved.data_service import DataService
 from anabranch.secrets.secret_store import SecretStore
+from anabranch.service.explanations.explanations import Explanations
 from anabranch.service.readiness import Readiness
 from anabranch.service.runs.run_counts import OpenRunCounts
 from anabranch.service.runs.run_waits import RunWaits
@@ -35,6 +36,7 @@ class AppServices:
     audit: AuditLog
     schedules: ScheduleService
     topics: TopicService
+    explanations: Explanations
     waits: RunWaits
     readiness: Readiness
     meters: Meters

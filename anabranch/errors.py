@@ -200,6 +200,13 @@ class TooManyPending(AnabranchError):
     hint = "Retry later, or add workers."
 
 
+class RunTooLarge(InvalidRequest):
+    """A run has more rows than one answer is folded from."""
+
+    code = "RUN_TOO_LARGE"
+    hint = "Read its log and steps in pages, or ask for an earlier `seq`."
+
+
 class TooManyChecks(TooManyPending):
     """More large documents of one tenant wait to be checked than may wait."""
 

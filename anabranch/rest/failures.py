@@ -41,6 +41,7 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.EncodingRefused: 415,
     errors.MediaTypeRefused: 415,
     errors.InvalidInput: 422,
+    errors.RunTooLarge: 422,
     errors.InvalidRequest: 422,
     errors.InvalidWorkflow: 422,
     errors.QueryFailed: 422,

@@ -11,6 +11,7 @@ from anabranch.deferred import exported_from
 
 if TYPE_CHECKING:
     from anabranch.service.definitions.references import References
+    from anabranch.service.explanations.explanations import Explanations
     from anabranch.service.purge import Purge
     from anabranch.service.readiness import Readiness
     from anabranch.service.runs.child_runs import ChildRuns
@@ -27,6 +28,7 @@ else:
             "Purge": "anabranch.service.purge",
             "Readiness": "anabranch.service.readiness",
             "References": "anabranch.service.definitions.references",
+            "Explanations": "anabranch.service.explanations.explanations",
             "RunWaits": "anabranch.service.runs.run_waits",
             "StepSignals": "anabranch.service.runs.step_signals",
             "WorkflowService": "anabranch.service.workflow_service",
@@ -35,6 +37,7 @@ else:
 
 __all__ = [
     "ChildRuns",
+    "Explanations",
     "OpenRunCounts",
     "Purge",
     "Readiness",

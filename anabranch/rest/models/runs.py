@@ -238,6 +238,74 @@ class StepPage(Answer):
     nextCursor: str | None
 
 
+class AsOf(Request):
+    """Which part of a run's state is asked for."""
+
+    scope: str | None = Field(None, description="Only the activations and edges of this scope, and what it sees.")
+    path: str | None = Field(None, min_length=1, description="The value of the context there, whole: `orders.0.total`.")
+
+
+class InScope(Request):
+    """Which activation of a node is asked about."""
+
+    scope: str = Field("", description='The path of loop iterations, `each[3]`; "" at the root.')
+
+
+class NodeAsOf(Answer):
+    """An activation as of a row."""
+
+    nodeID: str
+    scope: str
+    status: str
+    attempt: int
+    seq: int = Field(description="Its latest row.")
+    handles: list[str] = Field(description="Its live exits, once it has ended.")
+
+
+class EdgeAsOf(Answer):
+    """An edge as of a row."""
+
+    edgeID: str = Field(description="The edge's id, or its JSON pointer in the definition.")
+    scope: str
+    verdict: Literal["open", "live", "dead"]
+
+
+class RunAsOf(Answer):
+    """A run as of a row of its log."""
+
+    instanceID: str
+    seq: int
+    lastSeq: int
+    createdAt: AwareDatetime = Field(description="When that row was written.")
+    status: Status
+    nodes: list[NodeAsOf]
+    nodesOmitted: int
+    edges: list[EdgeAsOf]
+    waits: list[dict[str, Any]]
+    signalsKept: list[dict[str, Any]]
+    ctx: Any = Field(description="What a node of the scope would see; values over 64 kB as `{truncated, bytes}`.")
+
+
+class Why(Answer):
+    """Why a run is where it is."""
+
+    instanceID: str
+    status: str
+    sentence: str = Field(description="The answer in words.")
+    since: AwareDatetime | None
+    waitsFor: list[dict[str, Any]]
+    decidedBy: list[dict[str, Any]]
+    omitted: bool = Field(description="There are more reasons than are listed.")
+
+
+class WhyNode(Why):
+    """Why a node has run, was skipped, or has not run yet."""
+
+    nodeID: str
+    scope: str
+    edges: list[dict[str, Any]]
+
+
 class Delivered(Answer):
     """What became of a signal."""
 

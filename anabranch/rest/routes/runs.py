@@ -17,6 +17,7 @@ from anabranch.errors import (
     NotPermitted,
     RunIsOpen,
     RunIsTerminal,
+    RunTooLarge,
     ShuttingDown,
     StoreUnavailable,
     TooManyPending,
@@ -31,11 +32,14 @@ from anabranch.rest.failures import RETRY_AFTER_S
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import Waiting
 from anabranch.rest.models.runs import (
+    AsOf,
     CancelRun,
     Deletion,
     Delivered,
+    InScope,
     LogPage,
     Run,
+    RunAsOf,
     RunList,
     RunPage,
     RunState,
@@ -45,6 +49,8 @@ from anabranch.rest.models.runs import (
     StartRun,
     StartTestRun,
     StepPage,
+    Why,
+    WhyNode,
     Widget,
     WidgetQuery,
 )
@@ -52,6 +58,9 @@ from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, R
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
 
 _INPUT_PREFIX = "input."
+
+# 15 digits: no log has so many rows, and more would be no number that JSON keeps.
+_SEQ_DIGITS_MAX = 15
 
 _SIGNAL_KEY = Header(
     "Idempotency-Key", "A repeated key is delivered once, and answered as the first was.", KEY_CHARACTERS_MAX
@@ -139,6 +148,31 @@ async def get_steps(call: Call) -> Reply:
         instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "steps")
     )
     return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
+
+
+async def get_run_at(call: Call) -> Reply:
+    """Folded from the first rows of the log: what the run knew then, no more."""
+    instance_id, query = await _run_id(call), call.query
+    seq = call.path["seq"]
+    if not seq.isdecimal() or len(seq) > _SEQ_DIGITS_MAX:
+        raise one_problem("a seq is a whole number", "/seq")
+    found = await call.services.explanations.at(
+        instance_id, int(seq), tenant_id=call.tenant_id, scope=query.scope, path=query.path
+    )
+    return Reply(found)
+
+
+async def get_why(call: Call) -> Reply:
+    """What a run waits for, or how it ended."""
+    return Reply(await call.services.explanations.why_run(await _run_id(call), tenant_id=call.tenant_id))
+
+
+async def get_why_node(call: Call) -> Reply:
+    """Why a node has run, was skipped, or has not run yet: its edges, what it waits for, who decided."""
+    found = await call.services.explanations.why_node(
+        await _run_id(call), call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
+    )
+    return Reply(found)
 
 
 async def cancel_run(call: Call) -> Reply:
@@ -298,6 +332,35 @@ ROUTES = (
     _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=SeqPage),
     _about_run(
         "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=SeqPage
+    ),
+    _about_run(
+        "GET",
+        "/at/{seq}",
+        get_run_at,
+        "Read a run as of a row of its log.",
+        Role.VIEWER,
+        {200: RunAsOf},
+        query=AsOf,
+        errors=(InvalidRequest, RunTooLarge, TooManyPending),
+    ),
+    _about_run(
+        "GET",
+        "/why",
+        get_why,
+        "Read what a run waits for, or how it ended.",
+        Role.VIEWER,
+        {200: Why},
+        errors=(RunTooLarge, TooManyPending),
+    ),
+    _about_run(
+        "GET",
+        "/nodes/{node}/why",
+        get_why_node,
+        "Read why a node has run, was skipped, or has not run yet.",
+        Role.VIEWER,
+        {200: WhyNode},
+        query=InScope,
+        errors=(RunTooLarge, TooManyPending),
     ),
     _about_run(
         "GET",

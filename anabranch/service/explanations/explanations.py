@@ -1,0 +1,200 @@
+"""Why a run is where it is, and how it stood at any row of its log: answered from the log, in a thread."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from anabranch.deferred import deferred
+from anabranch.engine.log_pages import log_pages
+from anabranch.engine.plans import PlanCache
+from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.graph.document import GraphEdge, parse
+from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.history import Activation
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.unsaved_definitions import DEFINITION_SEQ, unsaved_definition_in
+from anabranch.errors import InvalidRequest, NotFound, RunTooLarge
+from anabranch.service.definitions.checks import Checks
+from anabranch.service.runs.input_checks import is_run_id
+from anabranch.service.runs.read_verbs import no_run
+from anabranch.service.runs.run_view import waits_for
+
+if TYPE_CHECKING:
+    from anabranch.service.explanations import as_of, why
+else:
+    as_of = deferred("anabranch.service.explanations.as_of")
+    why = deferred("anabranch.service.explanations.why")
+
+# 200,000 rows are folded in some three seconds of a thread; a run of that size is read in pages instead.
+ROWS_MAX = 200_000
+
+# 16 states of 20,000 rows or fewer: what a slider or a page asks for again and again.
+KEPT_MAX = 16
+KEPT_ROWS_MAX = 20_000
+
+# 64 kB: larger values are fetched by their path.
+VALUE_BYTES_MAX = 65_536
+
+# 10,000 activations, and as many edges: more than a page draws; `scope` narrows them down.
+SHOWN_MAX = 10_000
+
+
+class Explanations:
+    """Answers `at` and `why` for runs of a tenant."""
+
+    def __init__(self, store: Store, plans: PlanCache, checks: Checks) -> None:
+        self._store = store
+        self._plans = plans
+        self._checks = checks
+        self._kept: OrderedDict[tuple[str, int], as_of.RunAsOf] = OrderedDict()
+
+    async def at(
+        self, instance_id: str, seq: int, *, tenant_id: str, scope: str | None = None, path: str | None = None
+    ) -> dict[str, Any]:
+        """A run after the first `seq` rows of its log: status, activations, edges, waits, context.
+
+        `scope` narrows activations and edges to one scope, and the context is what a node of that scope sees (the
+        root's without it). `path` (`orders.0.total`) gives the value there as `ctx`, whole. Raises NotFound,
+        InvalidRequest for a seq that the log does not have or a path that leads nowhere, RunTooLarge.
+        """
+        row = await self._row(instance_id, tenant_id)
+        if not 1 <= seq <= row.last_seq:
+            raise InvalidRequest(f"the log of run {instance_id} has no row {seq}", hint=f"Ask for 1 to {row.last_seq}.")
+        run = await self._run(row, seq)
+        return await self._checks.run(tenant_id, _shown_at, run, row, scope, path)
+
+    async def why_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """What a run waits for, or how it ended. Raises NotFound, RunTooLarge."""
+        row = await self._row(instance_id, tenant_id)
+        run = await self._run(row, row.last_seq)
+        return {
+            "instanceID": instance_id,
+            **await self._checks.run(tenant_id, lambda: why.why_run(run, worker=row.worker_id)),
+        }
+
+    async def why_node(self, instance_id: str, node_id: str, *, tenant_id: str, scope: str = "") -> dict[str, Any]:
+        """Why a node has run, was skipped, or has not run yet. Raises NotFound (run or node), RunTooLarge."""
+        row = await self._row(instance_id, tenant_id)
+        run = await self._run(row, row.last_seq)
+        if isinstance(run.plan, Plan):
+            known = node_id in run.plan.nodes
+        else:
+            known = (node_id, scope) in run.activations
+        if not known:
+            raise NotFound(
+                f"run {instance_id} has no node {node_id!r}" + (f" in scope {scope!r}" if scope else ""),
+                hint="Nodes that nothing leads to are not part of a run.",
+            )
+        found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, worker=row.worker_id))
+        return {"instanceID": instance_id, **found}
+
+    # -- within ---------------------------------------------------------------------------
+    async def _row(self, instance_id: str, tenant_id: str) -> InstanceRow:
+        row = await self._store.get_instance(instance_id, tenant_id=tenant_id) if is_run_id(instance_id) else None
+        if row is None:
+            raise no_run(instance_id)
+        return row
+
+    async def _run(self, row: InstanceRow, seq: int) -> as_of.RunAsOf:
+        key = (row.head.instance_id, seq)
+        kept = self._kept.get(key)
+        if kept is not None:
+            self._kept.move_to_end(key)
+            return kept
+        if seq > ROWS_MAX:
+            raise RunTooLarge(
+                f"run {row.head.instance_id} has {seq:,} rows up to there; at most {ROWS_MAX:,} are folded"
+            )
+        plan = await self._plans.plan_of(row.head)
+        edges = await self._edges(row)
+        events = [event async for page in log_pages(self._store, row.head.instance_id, up_to=seq) for event in page]
+        if not events or events[-1].seq != seq:
+            raise no_run(row.head.instance_id)  # removed meanwhile
+        run = await self._checks.run(row.head.tenant_id, as_of.run_as_of, plan, row.head, events, edges)
+        if seq <= KEPT_ROWS_MAX:
+            self._kept[key] = run
+            if len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+        return run
+
+    async def _edges(self, row: InstanceRow) -> Sequence[GraphEdge]:
+        head = row.head
+        if head.kind == CODED_KIND:
+            return ()
+        if head.workflow_id is None:
+            definition = unsaved_definition_in(await self._store.read_log(head.instance_id, limit=DEFINITION_SEQ))
+        else:
+            stored = await self._store.get_definition(head.workflow_id, head.workflow_version)
+            definition = None if stored is None else stored.definition
+        return () if definition is None else parse(definition).edges
+
+
+def _shown_at(run: as_of.RunAsOf, row: InstanceRow, scope: str | None, path: str | None) -> dict[str, Any]:
+    reached = [each for each in run.activations.values() if scope is None or each.scope == scope]
+    return {
+        "instanceID": row.head.instance_id,
+        "seq": run.seq,
+        "lastSeq": row.last_seq,
+        "createdAt": to_iso(run.at),
+        "status": run.state.status.value,
+        "nodes": [_node(each) for each in reached[:SHOWN_MAX]],
+        "nodesOmitted": max(0, len(reached) - SHOWN_MAX),
+        "edges": _edges(run, scope),
+        "waits": [
+            {"nodeID": each.node_id, "scope": each.scope, **wait}
+            for each in run.activations.values()
+            if not each.has_ended and (wait := waits_for(each)) is not None
+        ],
+        "signalsKept": [{"event": event, "seq": seq} for event, kept in run.state.kept.items() for seq in kept],
+        "ctx": _context(run, "" if scope is None else scope, path),
+    }
+
+
+def _node(activation: Activation) -> dict[str, Any]:
+    return {
+        "nodeID": activation.node_id,
+        "scope": activation.scope,
+        "status": activation.status.value,
+        "attempt": activation.attempt,
+        "seq": activation.seq,
+        "handles": activation.handles if activation.has_ended else [],
+    }
+
+
+def _edges(run: as_of.RunAsOf, scope: str | None) -> list[dict[str, Any]]:
+    if not isinstance(run.plan, Plan):
+        return []
+    shown: list[dict[str, Any]] = []
+    for each in run.scopes if scope is None else [scope]:
+        for edge in run.outgoing(each):
+            if len(shown) == SHOWN_MAX:
+                return shown
+            shown.append({"edgeID": why.edge_id(edge), "scope": each, "verdict": run.verdict(edge, each).value})
+    return shown
+
+
+def _context(run: as_of.RunAsOf, scope: str, path: str | None) -> Any:
+    context = run.context(scope)
+    if context is None:
+        return None
+    if path is None:
+        return {name: _bounded(context[name]) for name in context if not name.startswith("__")}
+    value: Any = context
+    for part in path.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise InvalidRequest(f"the context has nothing at {path!r}", hint="Names and positions, separated by dots.")
+    return value
+
+
+def _bounded(value: Any) -> Any:
+    size = len(orjson.dumps(value))
+    return value if size <= VALUE_BYTES_MAX else {"truncated": True, "bytes": size}

@@ -1,0 +1,398 @@
+"""Why a node has run, was skipped, or has not run yet; and what a run waits for.
+
+Pure. Every answer is derived from the state as of a row (`as_of`): edges and their verdicts, what open activations wait
+for, and the conditions that decided, evaluated again on what they saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from anabranch.engine.rules.drawn.state import InstanceState
+from anabranch.engine.rules.events import ELSE_HANDLE, Status
+from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.history import Activation, ActivationStatus, loop_of
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.templates.template import compile_template
+from anabranch.errors import AnabranchError
+from anabranch.service.explanations.as_of import CONDITION_TYPE, RunAsOf, Verdict
+from anabranch.service.runs.run_view import waits_for
+
+# 8 steps back: further causes are asked for at the node that is named last.
+DEPTH_MAX = 8
+
+# 100 reasons: more than anybody reads; `omitted` says that there were more.
+REASONS_MAX = 100
+
+# A condition's value is shown up to 1,000 characters of its JSON.
+_VALUE_LENGTH_MAX = 1_000
+
+PENDING = "pending"
+"""Not reached yet: its incoming edges are not decided."""
+
+_Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Budget:
+    """How many reasons one answer may still name."""
+
+    left: int = REASONS_MAX
+    omitted: bool = False
+
+    def take(self) -> bool:
+        """True if one more may be named."""
+        if self.left == 0:
+            self.omitted = True
+            return False
+        self.left -= 1
+        return True
+
+
+def why_node(run: RunAsOf, node_id: str, scope: str, *, worker: str | None = None) -> _Json:
+    """The reasons for the state of one node in one scope; of a coded run, of one step.
+
+    `{nodeID, scope, status, sentence, since, edges, waitsFor, decidedBy, omitted}`. `status` is that of the activation,
+    or `pending`. `worker` is the process that advances the run. The node must be in the plan of a drawn run.
+    """
+    budget = _Budget()
+    activation = run.activations.get((node_id, scope))
+    answer: _Json = {
+        "nodeID": node_id,
+        "scope": scope,
+        "status": PENDING if activation is None else activation.status.value,
+        "sentence": "",
+        "since": None if activation is None else to_iso(activation.at),
+        "edges": [],
+        "waitsFor": [],
+        "decidedBy": [],
+        "omitted": False,
+    }
+    node = run.plan.nodes[node_id] if isinstance(run.plan, Plan) else None
+    if node is not None and _fits(run, node, scope):
+        answer["edges"] = [_edge(run, edge, source_scope) for edge, source_scope in run.incoming(node_id, scope)]
+    if activation is None:
+        answer["waitsFor"] = _reasons_of_unreached(run, node, scope, budget, worker, DEPTH_MAX)
+        answer["sentence"] = _sentence_of_unreached(run, node_id, node, scope, answer)
+    else:
+        if not activation.has_ended:
+            answer["waitsFor"] = _reasons_of_open(run, activation, budget, worker, DEPTH_MAX)
+        elif node is not None:
+            answer["decidedBy"] = list(_deciders(run, node_id, scope, budget))
+        answer["sentence"] = _sentence(activation, answer)
+    answer["omitted"] = budget.omitted
+    return answer
+
+
+def why_run(run: RunAsOf, *, worker: str | None = None) -> _Json:
+    """What a run waits for, or how it ended: `{status, sentence, since, waitsFor, decidedBy, omitted}`."""
+    budget = _Budget()
+    status = run.state.status
+    answer: _Json = {
+        "status": status.value,
+        "sentence": "",
+        "since": to_iso(run.at),
+        "waitsFor": [],
+        "decidedBy": [],
+        "omitted": False,
+    }
+    if status.is_terminal:
+        answer["sentence"], answer["decidedBy"] = _end(run)
+    elif not run.state.started:
+        answer["waitsFor"] = [_beginning(run)]
+        answer["sentence"] = "The run has not begun: it waits for its start time, or for a worker with room for it."
+    else:
+        answer["waitsFor"] = _open_reasons(run, budget, worker)
+        answer["sentence"] = _joined(answer["waitsFor"]) or "The run is about to go on."
+    answer["omitted"] = budget.omitted
+    return answer
+
+
+# -- what is open ------------------------------------------------------------------------------
+def _open_reasons(run: RunAsOf, budget: _Budget, worker: str | None) -> list[_Json]:
+    """The union over everything that is open; a loop is shown by what is open in its iterations."""
+    reasons = _function_reasons(run)
+    inner = {loop_of(scope) for scope in run.scopes if scope}
+    for activation in run.activations.values():
+        if activation.has_ended or (activation.place in inner and _open_scopes(run, activation)):
+            continue
+        reasons += _reasons_of_open(run, activation, budget, worker, depth=1)
+    return reasons
+
+
+def _reasons_of_open(
+    run: RunAsOf, activation: Activation, budget: _Budget, worker: str | None, depth: int
+) -> list[_Json]:
+    """What an open activation waits for."""
+    if activation.is_loop:
+        scopes = _open_scopes(run, activation)
+        if scopes:
+            return [reason for scope in scopes if (reason := _iteration(run, scope, budget, worker, depth))]
+    if not budget.take():
+        return []
+    place = {"nodeID": activation.node_id, "scope": activation.scope}
+    wait = waits_for(activation)
+    if wait is not None:
+        reason = {**place, **wait}
+        if activation.status is ActivationStatus.RETRYING:
+            error = activation.error or {}
+            reason["attempt"] = activation.attempt + 1
+            reason["error"] = {key: error.get(key) for key in ("code", "message")}
+        return [reason]
+    since = None if activation.attempt_began_at is None else to_iso(activation.attempt_began_at)
+    return [{"kind": "worker", **place, "attempt": activation.attempt, "since": since, "worker": worker}]
+
+
+def _iteration(run: RunAsOf, scope: str, budget: _Budget, worker: str | None, depth: int) -> _Json | None:
+    if not budget.take():
+        return None
+    loop_id, outer = loop_of(scope)
+    reasons: list[_Json] = []
+    if depth > 1:
+        for activation in list(run.activations.values()):
+            if activation.scope == scope and not activation.has_ended:
+                reasons += _reasons_of_open(run, activation, budget, worker, depth - 1)
+    return {"kind": "iteration", "nodeID": loop_id, "scope": outer, "iteration": scope, "why": reasons}
+
+
+def _open_scopes(run: RunAsOf, loop: Activation) -> list[str]:
+    """The iterations of a loop that are open."""
+    if not isinstance(run.state, InstanceState):
+        return []
+    return [scope for scope in run.state.scopes if scope and loop_of(scope) == loop.place]
+
+
+def _function_reasons(run: RunAsOf) -> list[_Json]:
+    """Of a coded run: its function cannot go on, or is about to."""
+    state = run.state
+    if isinstance(state, InstanceState) or state.body is None:
+        return []
+    if state.body.blocked:
+        due_at = state.body.due_at
+        return [{"kind": "suspended", "dueAt": None if due_at is None else to_iso(due_at)}]
+    return []
+
+
+def _beginning(run: RunAsOf) -> _Json:
+    return {"kind": "timer", "dueAt": to_iso(run.state.head.available_at)}
+
+
+# -- what was not reached -----------------------------------------------------------------------
+def _reasons_of_unreached(
+    run: RunAsOf, node: PlanNode | None, scope: str, budget: _Budget, worker: str | None, depth: int
+) -> list[_Json]:
+    """The sources whose edges are undecided, each with its own reasons."""
+    if node is None or run.state.is_terminal or not _fits(run, node, scope):
+        return []
+    reasons = []
+    for source_id, source_scope in dict.fromkeys(
+        (edge.source, source_scope)
+        for edge, source_scope in run.incoming(node.id, scope)
+        if run.verdict(edge, source_scope) is Verdict.OPEN
+    ):
+        if not budget.take():
+            break
+        source = run.activations.get((source_id, source_scope))
+        reason: _Json = {
+            "kind": "node",
+            "nodeID": source_id,
+            "scope": source_scope,
+            "status": PENDING if source is None else source.status.value,
+        }
+        if depth > 1:
+            if source is not None:
+                reason["why"] = _reasons_of_open(run, source, budget, worker, depth - 1)
+            else:
+                further = run.plan.nodes[source_id] if isinstance(run.plan, Plan) else None
+                reason["why"] = _reasons_of_unreached(run, further, source_scope, budget, worker, depth - 1)
+        reasons.append(reason)
+    return reasons
+
+
+def _fits(run: RunAsOf, node: PlanNode, scope: str) -> bool:
+    """Does the node live in this scope?"""
+    return run.body_of(scope) is node.home
+
+
+# -- who decided --------------------------------------------------------------------------------
+def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterator[_Json]:
+    """The ended nodes whose exits decided about this one; for a skipped node, found by walking up its dead edges."""
+    wanted = Verdict.DEAD if run.activations[node_id, scope].status is ActivationStatus.SKIPPED else Verdict.LIVE
+    seen: set[tuple[str, str]] = set()
+    level = [(node_id, scope)]
+    for _ in range(DEPTH_MAX):
+        further: list[tuple[str, str]] = []
+        for target in level:
+            for edge, source_scope in run.incoming(*target):
+                source = run.activations.get((edge.source, source_scope))
+                if source is None or source.place in seen or run.verdict(edge, source_scope) is not wanted:
+                    continue
+                seen.add(source.place)
+                if source.status is ActivationStatus.SKIPPED:
+                    further.append(source.place)
+                elif budget.take():
+                    yield _decider(run, source, edge.handle)
+        level = further
+
+
+def _decider(run: RunAsOf, source: Activation, handle: str) -> _Json:
+    found: _Json = {
+        "nodeID": source.node_id,
+        "scope": source.scope,
+        "seq": source.seq,
+        "handle": source.next_handle,
+        **_condition(run, source, handle),
+    }
+    if source.error is not None:
+        found["error"] = {key: source.error.get(key) for key in ("code", "message")}
+    return found
+
+
+def _condition(run: RunAsOf, source: Activation, handle: str) -> _Json:
+    """The expression that decided and its value at that time: that of the edge's branch, else that of the taken one."""
+    assert isinstance(run.plan, Plan), "only drawn runs have conditions"
+    node, context = run.plan.nodes[source.node_id], run.contexts.get(source.place)
+    if node.type != CONDITION_TYPE or context is None:
+        return {}
+    evaluated: dict[str, _Json] = {}
+    for branch in node.config.get("branches", ()):
+        expression = branch["expression"]
+        try:
+            value = compile_template(expression).resolve(context) if isinstance(expression, str) else expression
+        except AnabranchError:  # the data of that moment did not fit: the branch says so itself, as the node's error
+            return {"expression": expression, "value": None}
+        evaluated[branch["id"]] = {"expression": expression, "value": _shown(value)}
+        if value:
+            break
+    taken = evaluated.get(source.next_handle or ELSE_HANDLE)
+    if handle in evaluated:
+        return evaluated[handle]
+    if taken is not None:
+        return taken
+    return list(evaluated.values())[-1] if evaluated else {}
+
+
+def _shown(value: Any) -> Any:
+    """A value of a reason; a large one as the beginning of its JSON."""
+    text = orjson.dumps(value, default=str)
+    return value if len(text) <= _VALUE_LENGTH_MAX else text[:_VALUE_LENGTH_MAX].decode(errors="ignore") + "…"
+
+
+# -- sentences ----------------------------------------------------------------------------------
+def _edge(run: RunAsOf, edge: Any, scope: str) -> _Json:
+    verdict = run.verdict(edge, scope)
+    source = run.activations.get((edge.source, scope))
+    shown = {"edgeID": edge_id(edge), "from": edge.source, "handle": edge.handle, "verdict": verdict.value}
+    if verdict is not Verdict.OPEN and source is not None:
+        shown["seq"] = source.seq
+    return shown
+
+
+def edge_id(edge: Any) -> str:
+    """How an edge is named: by its id, else by its JSON pointer."""
+    return str(edge.pointer) if edge.id is None else str(edge.id)
+
+
+def _sentence(activation: Activation, answer: _Json) -> str:
+    name = f"'{activation.node_id}'"
+    match activation.status:
+        case ActivationStatus.SUCCESS:
+            by = f" and left by {activation.next_handle!r}" if activation.next_handle not in (None, "default") else ""
+            return f"{name} completed{by}."
+        case ActivationStatus.ERROR:
+            error = activation.error or {}
+            return f"{name} failed: {error.get('code')}: {error.get('message')}"
+        case ActivationStatus.CANCELLED:
+            return f"{name} was cut off: the run ended before it did."
+        case ActivationStatus.SKIPPED:
+            return (
+                f"{name} was skipped: "
+                + (
+                    "; ".join(_decision(each) for each in answer["decidedBy"][:3])
+                    or "no edge that leads to it was live"
+                )
+                + "."
+            )
+    return _joined(answer["waitsFor"]) or f"{name} is running."
+
+
+def _decision(decider: _Json) -> str:
+    name = f"'{decider['nodeID']}'"
+    if "error" in decider:
+        return f"{name} failed ({decider['error']['code']})"
+    because = f", since {decider['expression']} was {decider['value']!r}" if "expression" in decider else ""
+    return f"{name} left by {decider['handle']!r}{because}"
+
+
+def _sentence_of_unreached(run: RunAsOf, node_id: str, node: PlanNode | None, scope: str, answer: _Json) -> str:
+    name = f"'{node_id}'"
+    if node is not None and not _fits(run, node, scope):
+        loop = node.home.loop
+        where = "at the root, with an empty scope" if loop is None else f"in the iterations of '{loop.id}'"
+        return f"{name} does not run in the scope {scope!r}: it runs {where}."
+    if run.state.is_terminal:
+        return f"{name} was not reached: the run ended ({run.state.status.value}) before."
+    open_sources = [f"'{reason['nodeID']}'" for reason in answer["waitsFor"]]
+    if not open_sources:
+        return f"{name} has not been reached."
+    verdicts = [edge["verdict"] for edge in answer["edges"]]
+    return (
+        f"{name} has not run yet: it waits for {_listed(open_sources)} "
+        f"({verdicts.count('live')} live, {verdicts.count('dead')} dead, {verdicts.count('open')} open edges)."
+    )
+
+
+def _joined(reasons: list[_Json]) -> str:
+    return " ".join(_reason_sentence(reason) for reason in reasons[:3])
+
+
+def _reason_sentence(reason: _Json) -> str:
+    name = f"'{reason.get('nodeID')}'"
+    until = f" until {reason['dueAt']}" if reason.get("dueAt") else ""
+    match reason["kind"]:
+        case "signal":
+            events = list(reason["events"]) if "events" in reason else [reason["event"]]
+            return f"{name} waits for the signal {_listed([repr(event) for event in events], 'or')}{until}."
+        case "child":
+            return f"{name} waits for the end of run {reason['childID']}."
+        case "timer" if "error" in reason:
+            return f"{name} failed ({reason['error']['code']}) and is tried again at {reason['dueAt']}."
+        case "timer":
+            return f"{name} waits{until}."
+        case "iteration":
+            return f"{name} has not finished the iteration {reason['iteration']}."
+        case "suspended":
+            return "The code does not fit the log, or no worker knows it: see the run's note."
+        case "worker":
+            if reason["worker"] is None:
+                return f"{name} is due (attempt {reason['attempt']}) and waits for a worker."
+            return f"{name} is running on {reason['worker']} (attempt {reason['attempt']}, since {reason['since']})."
+    return f"{name} is {reason['status']}."
+
+
+def _end(run: RunAsOf) -> tuple[str, list[_Json]]:
+    outcome = run.state.outcome
+    value = None if outcome is None else outcome.value
+    if run.state.terminal is Status.COMPLETED:
+        return "The run completed.", []
+    if run.state.terminal is Status.CANCELLED:
+        return f"The run was cancelled: {value}", []
+    error = value if isinstance(value, dict) else {}
+    place = (error.get("nodeID") or "", error.get("scope") or "")
+    failed = run.activations.get(place)
+    by = f" at '{place[0]}'" if place[0] else ""
+    found = []
+    if failed is not None:
+        found = [{"nodeID": place[0], "scope": place[1], "seq": failed.seq, "handle": failed.next_handle}]
+    return f"The run failed{by}: {error.get('code')}: {error.get('message')}", found
+
+
+def _listed(names: list[str], word: str = "and") -> str:
+    shown = names[:5]
+    if len(names) > len(shown):
+        return f"{', '.join(shown)} {word} {len(names) - len(shown)} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {word} {shown[-1]}"

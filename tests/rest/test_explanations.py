@@ -1,0 +1,203 @@
+"""Why a run is where it is, and how it stood at any row of its log, over REST."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rest.conftest import Served
+from tests.rest.drawing import echo
+
+END = {"id": "end", "type": "end", "config": {"outputParameters": {"ok": True}}}
+
+
+def edge(source: str, target: str, handle: str | None = None, **fields: Any) -> dict[str, Any]:
+    """An edge of the wire."""
+    by = {} if handle is None else {"sourceHandle": handle}
+    return {"upstreamNodeID": source, "downstreamNodeID": target, **by, **fields}
+
+
+def triage() -> dict[str, Any]:
+    """A condition, a wait on one side, a chain that is skipped on the other, and a join of both."""
+    branches = [{"id": "urgent", "expression": "{{ctx.input.level > 5}}"}]
+    return {
+        "name": "triage",
+        "nodes": [
+            {"id": "start", "type": "start"},
+            {"id": "pick", "type": "condition", "config": {"branches": branches}},
+            {"id": "approve", "type": "waitForEvent", "config": {"event": "approve", "timeout": "1h"}},
+            {"id": "page", "type": "set", "config": {"values": {"paged": True}}},
+            {"id": "call", "type": "set", "config": {"values": {"called": True}}},
+            {"id": "join", "type": "set", "config": {"values": {}}},
+            END,
+        ],
+        "edges": [
+            edge("start", "pick"),
+            edge("pick", "page", "urgent", id="hot"),
+            edge("page", "call"),
+            edge("pick", "approve", "else"),
+            edge("call", "join"),
+            edge("approve", "join"),
+            edge("approve", "join", "timeout"),
+            edge("join", "end"),
+        ],
+    }
+
+
+async def waiting_triage(served: Served) -> str:
+    """A run of `triage` that waits for the signal."""
+    await served.save(triage())
+    run = await served.start("triage", input={"level": 3})
+    await served.until(f"/v1/runs/{run}", lambda found: found["status"] == "WAITING")
+    return run
+
+
+async def why(served: Served, run: str, node: str = "", scope: str = "") -> dict[str, Any]:
+    """The answer to why."""
+    path = f"/v1/runs/{run}/nodes/{node}/why" if node else f"/v1/runs/{run}/why"
+    answered = await served.ask("GET", path, role="viewer", params={"scope": scope} if scope else {})
+    assert answered.status == 200, answered.text
+    found: dict[str, Any] = answered.json
+    return found
+
+
+async def test_a_waiting_run_says_for_what_and_until_when(served: Served):
+    run = await waiting_triage(served)
+    found = await why(served, run)
+    assert found["status"] == "WAITING"
+    assert [(each["kind"], each["nodeID"], each["event"]) for each in found["waitsFor"]] == [
+        ("signal", "approve", "approve")
+    ]
+    assert found["sentence"] == f"'approve' waits for the signal 'approve' until {found['waitsFor'][0]['dueAt']}."
+
+
+async def test_a_node_that_was_not_reached_names_the_edges_that_are_open_and_what_they_wait_for(served: Served):
+    run = await waiting_triage(served)
+    found = await why(served, run, "join")
+    assert (found["status"], found["since"]) == ("pending", None)
+    assert [(each["from"], each["handle"], each["verdict"]) for each in found["edges"]] == [
+        ("call", "default", "dead"), ("approve", "default", "open"), ("approve", "timeout", "open"),
+    ]  # fmt: skip
+    (reason,) = found["waitsFor"]
+    assert (reason["kind"], reason["nodeID"], reason["status"]) == ("node", "approve", "waiting")
+    assert [each["kind"] for each in reason["why"]] == ["signal"]
+    assert found["sentence"] == "'join' has not run yet: it waits for 'approve' (0 live, 1 dead, 2 open edges)."
+    further = await why(served, run, "end")
+    assert further["waitsFor"][0]["nodeID"] == "join"
+    assert further["waitsFor"][0]["why"][0]["nodeID"] == "approve"
+
+
+async def test_a_skipped_node_names_the_condition_that_decided_with_its_expression_and_value(served: Served):
+    run = await waiting_triage(served)
+    for node in ("page", "call"):
+        found = await why(served, run, node)
+        assert found["status"] == "skipped"
+        (decider,) = found["decidedBy"]
+        assert (decider["nodeID"], decider["handle"]) == ("pick", "else")
+        assert (decider["expression"], decider["value"]) == ("{{ctx.input.level > 5}}", False)
+        assert "'pick' left by 'else', since {{ctx.input.level > 5}} was False" in found["sentence"]
+
+
+async def test_an_ended_run_says_how_it_ended(served: Served):
+    run = await waiting_triage(served)
+    await served.ask("POST", f"/v1/runs/{run}/signals/approve", json={"by": "Ada"})
+    await served.ended(run)
+    found = await why(served, run)
+    assert (found["status"], found["sentence"], found["waitsFor"]) == ("COMPLETED", "The run completed.", [])
+    assert (await why(served, run, "join"))["decidedBy"][0]["nodeID"] == "approve"
+
+
+async def test_a_failed_run_names_the_node_that_failed_it(served: Served):
+    fails = {
+        "id": "bad",
+        "type": "javascript",
+        "config": {"code": "throw new Error('no')"},
+        "retry": {"maxAttempts": 1},
+    }
+    await served.save(
+        {
+            "name": "fails",
+            "nodes": [{"id": "start", "type": "start"}, fails, END],
+            "edges": [edge("start", "bad"), edge("bad", "end")],
+        }
+    )
+    run = await served.start("fails")
+    await served.ended(run)
+    found = await why(served, run)
+    assert found["status"] == "FAILED"
+    assert found["sentence"].startswith("The run failed at 'bad': CODE_ERROR")
+    assert [each["nodeID"] for each in found["decidedBy"]] == ["bad"]
+    assert (await why(served, run, "end"))["sentence"] == "'end' was not reached: the run ended (FAILED) before."
+
+
+async def test_nodes_in_iterations_are_asked_about_with_their_scope(served: Served):
+    looped = {
+        "name": "looped",
+        "nodes": [
+            {"id": "start", "type": "start"},
+            {"id": "each", "type": "loop", "config": {"source": "{{ctx.input}}", "concurrency": 2}},
+            {"id": "ask", "type": "waitForEvent", "config": {"event": "go", "match": {"n": "{{ctx.item}}"}}},
+            END,
+        ],
+        "edges": [edge("start", "each"), edge("each", "ask", "loop"), edge("each", "end", "done")],
+    }
+    await served.save(looped)
+    run = await served.start("looped", input=[1, 2])
+    await served.until(f"/v1/runs/{run}", lambda found: found["status"] == "WAITING")
+    found = await why(served, run, "end")
+    (loop,) = found["waitsFor"]
+    assert (loop["nodeID"], [each["iteration"] for each in loop["why"]]) == ("each", ["each[0]", "each[1]"])
+    assert loop["why"][0]["why"][0]["kind"] == "signal"
+    assert (await why(served, run, "ask", "each[1]"))["status"] == "waiting"
+    elsewhere = await why(served, run, "ask")
+    assert elsewhere["sentence"] == "'ask' does not run in the scope '': it runs in the iterations of 'each'."
+    assert {each["scope"] for each in (await why(served, run))["waitsFor"]} == {"each[0]", "each[1]"}
+
+
+async def test_a_run_is_shown_as_of_every_row_of_its_log(served: Served):
+    run = await waiting_triage(served)
+    await served.ask("POST", f"/v1/runs/{run}/signals/approve", json={"by": "Ada"})
+    last = (await served.ended(run))["status"]
+    rows = (await served.ask("GET", f"/v1/runs/{run}/log")).json["items"]
+    seen: dict[str, str] = {}
+    for row in rows:
+        at = (await served.ask("GET", f"/v1/runs/{run}/at/{row['seq']}", role="viewer")).json
+        assert (at["seq"], at["lastSeq"], at["createdAt"]) == (row["seq"], len(rows), row["createdAt"])
+        nodes = {node["nodeID"]: node["status"] for node in at["nodes"]}
+        assert seen.keys() <= nodes.keys()
+        seen = nodes
+        if row["eventType"] == "NODE_WAITING":
+            assert at["waits"] == [{"nodeID": "approve", "scope": "", **at["waits"][0]}]
+            verdicts = {each["edgeID"]: each["verdict"] for each in at["edges"]}
+            assert (verdicts["hot"], verdicts["/edges/3"], verdicts["/edges/5"]) == ("dead", "live", "open")
+    assert (at["status"], at["ctx"]["input"]) == (last, {"level": 3})
+    assert seen == {
+        "start": "success", "pick": "success", "page": "skipped", "call": "skipped", "approve": "success",
+        "join": "success", "end": "success",
+    }  # fmt: skip
+
+
+async def test_a_large_value_is_named_by_its_size_and_fetched_by_its_path(served: Served):
+    await served.save(echo())
+    run = await served.start("echo", input={"text": "x" * 70_000, "rows": [{"n": 7}]})
+    await served.ended(run)
+    last = (await served.ask("GET", f"/v1/runs/{run}/log?limit=1000")).json["items"][-1]["seq"]
+    at = (await served.ask("GET", f"/v1/runs/{run}/at/{last}")).json
+    assert at["ctx"]["input"]["truncated"] is True
+    assert at["ctx"]["input"]["bytes"] > 70_000
+    assert (await served.ask("GET", f"/v1/runs/{run}/at/{last}?path=input.rows.0.n")).json["ctx"] == 7
+    wrong = await served.ask("GET", f"/v1/runs/{run}/at/{last}?path=input.nothing")
+    assert (wrong.status, wrong.code) == (422, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("place", ["at/0", "at/99999", "at/x", "at/-1"])
+async def test_a_row_that_the_log_does_not_have_is_refused(served: Served, place: str):
+    run = await waiting_triage(served)
+    answered = await served.ask("GET", f"/v1/runs/{run}/{place}")
+    assert (answered.status, answered.code) == (422, "INVALID_REQUEST")
+
+
+async def test_an_unknown_node_is_not_found(served: Served):
+    run = await waiting_triage(served)
+    assert (await served.ask("GET", f"/v1/runs/{run}/nodes/nobody/why")).status == 404

@@ -16,6 +16,8 @@ from pathlib import Path
 from anabranch.app_services import AppServices
 from anabranch.audit.audit_log import AuditLog
 from anabranch.audit.audit_table import AuditTable
+from anabranch.drafts.draft_service import DraftService
+from anabranch.drafts.draft_table import DraftTable
 from anabranch.durable.definition import DECLARED, Registry
 from anabranch.durable.registration import register
 from anabranch.durable.runner import Runner, WithWorkflowFunctions
@@ -192,6 +194,7 @@ class App:
                         engine=engine,
                         node_types=node_types,
                         workflows=service,
+                        drafts=DraftService(saved=DraftTable(store), workflows=service),
                         data=rooms.data,
                         safe=rooms.safe,
                         access=access,

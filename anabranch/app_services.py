@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from anabranch.audit.audit_log import AuditLog
+from anabranch.drafts.draft_service import DraftService
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.keys.access import AccessService
@@ -30,6 +31,7 @@ class AppServices:
     engine: Engine
     node_types: NodeTypes
     workflows: WorkflowService
+    drafts: DraftService
     data: DataService
     safe: SecretStore
     access: AccessService

@@ -126,6 +126,20 @@ class NameTaken(AnabranchError):
     hint = "Choose another name, or save a new version of the existing workflow."
 
 
+class DraftExists(AnabranchError):
+    """The workflow has a draft already; `details` has its id."""
+
+    code = "DRAFT_EXISTS"
+    hint = "Open that draft: a workflow has one at a time."
+
+
+class DraftConflict(AnabranchError):
+    """The draft has been saved since it was read (If-Match); `details` says by whom, when, and its revision now."""
+
+    code = "DRAFT_CONFLICT"
+    hint = "Read the draft, merge both changes and save with its revision."
+
+
 class VersionMismatch(AnabranchError):
     """The workflow has moved on since it was read (If-Match)."""
 

@@ -19,7 +19,7 @@ from anabranch.durable.registration import register
 from anabranch.durable.runner import Runner, WithWorkflowFunctions
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.ports import Clock, Store, WorkflowDraft
+from anabranch.engine.ports import Clock, NewVersion, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import builtin_types
@@ -90,7 +90,7 @@ class Bench:
         """Store the workflow if it is new."""
         store = self.engine.store
         if await store.get_workflow(tenant_id=TENANT, workflow=load.name) is None:
-            await store.save_workflow(WorkflowDraft(name=load.name, definition=load.document), tenant_id=TENANT)
+            await store.save_workflow(NewVersion(name=load.name, definition=load.document), tenant_id=TENANT)
 
     async def run_all(self, load: Load, count: int | None = None) -> tuple[float, float]:
         """Start so many runs at once (default: the flock); seconds until all are accepted, until all have ended."""

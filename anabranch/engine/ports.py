@@ -28,13 +28,13 @@ __all__ = [
     "InstanceHead",
     "InstanceRow",
     "Loaded",
+    "NewVersion",
     "Observer",
     "OpenRuns",
     "Outcome",
     "Store",
     "TenantRooms",
     "Transition",
-    "WorkflowDraft",
     "WorkflowEntry",
     "WorkflowVersion",
 ]
@@ -146,7 +146,7 @@ class WorkflowVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowDraft:
+class NewVersion:
     """What is saved as a version of a workflow."""
 
     name: str
@@ -432,7 +432,7 @@ class Store(Protocol):
         """Give a little of what removed rows have left back to the file system; True if there is more."""
 
     # -- definitions ----------------------------------------------------------------------
-    async def save_workflow(self, draft: WorkflowDraft, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
+    async def save_workflow(self, version: NewVersion, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
         """A new workflow, or the next version of one; equal to the newest: that version again.
 
         Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers. With an

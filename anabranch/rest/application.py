@@ -47,7 +47,7 @@ CLIENT_GONE = 499
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 """Of every answer, refusals too, unless it brings its own."""
 
-_ID_PARAMETERS = frozenset({"workflow", "instanceID", "source", "query", "schedule", "subscription"})
+_ID_PARAMETERS = frozenset({"workflow", "instanceID", "draft", "source", "query", "schedule", "subscription"})
 """The parameters of paths that are ids, or ids and names."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -161,12 +161,15 @@ async def _look_around(allowed_hosts: AllowedHosts, request: web.Request, handle
 
 async def _serve(services: AppServices, route: Route, body_patience_s: float, request: web.Request) -> web.Response:
     principal = await _principal(services, route, request)
+    query = read_query(request.rel_url.query, route.query, open_prefix=route.open_query)
+    body, raw_body = await read_body(request, route.body, required=route.body_required, patience_s=body_patience_s)
     call = Call(
         services=services,
         principal=principal,
         path={name: _canonical(name, text) for name, text in request.match_info.items()},
-        query=read_query(request.rel_url.query, route.query, open_prefix=route.open_query),
-        body=await read_body(request, route.body, required=route.body_required, patience_s=body_patience_s),
+        query=query,
+        body=body,
+        raw_body=raw_body,
         headers=request.headers,
         raw_query=request.rel_url.query,
         is_gone=lambda: request.transport is None,

@@ -29,30 +29,30 @@ Form = TypeVar("Form", bound=BaseModel)
 
 async def read_body(
     request: web.Request, body: Body, *, required: bool = True, patience_s: float = BODY_PATIENCE_S
-) -> Any:
-    """What a route takes, checked against its model; the whole body has to be there within `patience_s`.
+) -> tuple[Any, bytes]:
+    """What a route takes, checked against its model, and its text; all of it has to be there within `patience_s`.
 
     Raises TooLarge, RequestTimeout, EncodingRefused, MediaTypeRefused, BadJson, ValueNotStorable, InvalidRequest.
     """
     if body is None:
-        return None
+        return None, b""
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         raise EncodingRefused(f"the body has the content encoding {encoding[:40]!r}, and should have none")
     raw = await _read_bytes(request, patience_s)
     if not raw.strip():
         if not required:
-            return None
+            return None, raw
         raise BadJson("the body is empty, and should be JSON")
     if request.content_type != "application/json" and not request.content_type.endswith("+json"):
         raise MediaTypeRefused(f"the body is declared as {request.content_type}, and should be JSON")
     is_workflow = isinstance(body, Checked) and body.is_workflow
     value = parse_workflow(raw, what="the body") if is_workflow else parse_json(raw, what="the body")
     if isinstance(body, AnyJson):
-        return value
+        return value, raw
     if not isinstance(value, dict):
         raise one_problem("the body is a JSON object", "")
-    return value if isinstance(body, Checked) else checked(value, body)
+    return (value if isinstance(body, Checked) else checked(value, body)), raw
 
 
 def checked(document: Mapping[str, Any], model: type[Form]) -> Form:

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.audit.audit_log import AuditLog, Verified
 from anabranch.audit.audit_table import AuditTable
-from anabranch.engine.ports import WorkflowDraft
+from anabranch.engine.ports import NewVersion
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import DataSourceInUse, NameTaken, NotFound, VersionMismatch
 from anabranch.queries.saved.query_tables import DataQueries
@@ -37,14 +37,14 @@ async def recorded(trail: AuditTable) -> list[tuple[str, str, str]]:
 
 
 async def test_workflows_are_on_record_by_their_versions(store: SqlStore, trail: AuditTable) -> None:
-    first = await store.save_workflow(WorkflowDraft(name="orders", definition={}), **WHO)
+    first = await store.save_workflow(NewVersion(name="orders", definition={}), **WHO)
     same: dict[str, Any] = {"name": "orders", "workflow_id": first.workflow_id}
-    await store.save_workflow(WorkflowDraft(**same, definition={}), **WHO)  # equal to the newest: nothing happened
-    await store.save_workflow(WorkflowDraft(**same, definition={"nodes": []}), **WHO)
+    await store.save_workflow(NewVersion(**same, definition={}), **WHO)  # equal to the newest: nothing happened
+    await store.save_workflow(NewVersion(**same, definition={"nodes": []}), **WHO)
     with pytest.raises(NameTaken):
-        await store.save_workflow(WorkflowDraft(name="orders", definition={}), **WHO)
+        await store.save_workflow(NewVersion(name="orders", definition={}), **WHO)
     with pytest.raises(VersionMismatch):
-        await store.save_workflow(WorkflowDraft(**same, definition={"edges": []}, expected_version=1), **WHO)
+        await store.save_workflow(NewVersion(**same, definition={"edges": []}, expected_version=1), **WHO)
     await store.delete_workflow(workflow_id=first.workflow_id, **WHO)
     with pytest.raises(NotFound):
         await store.delete_workflow(workflow_id=first.workflow_id, **WHO)
@@ -90,5 +90,5 @@ async def test_data_sources_and_queries_are_on_record(data: DataQueries, trail: 
 
 
 async def test_what_nobody_in_particular_does_is_not_on_record(store: SqlStore, trail: AuditTable) -> None:
-    await store.save_workflow(WorkflowDraft(name="orders", definition={}), tenant_id="acme")
+    await store.save_workflow(NewVersion(name="orders", definition={}), tenant_id="acme")
     assert await recorded(trail) == []

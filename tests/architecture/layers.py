@@ -81,6 +81,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "app": (
         "app_services",
         "audit",
+        "drafts",
         "durable",
         "egress",
         "engine",
@@ -111,6 +112,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "pages",
         "request_checks",
         "rest.bodies",
+        "rest.etags",
         "rest.lists",
         "rest.models",
         "rest.routes.route",
@@ -120,11 +122,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "version",
     ),
     "routes of side concerns": (
+        "drafts",
+        "engine.rules",
         "errors",
         "keys",
         "ports of side concerns",
         "request_checks",
         "rest.bodies",
+        "rest.etags",
         "rest.lists",
         "rest.models",
         "rest.routes.route",
@@ -132,6 +137,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "service",
         "triggers",
     ),
+    "rest.etags": (),
     "rest.bodies": ("engine.rules", "errors", "json_input", "rest.routes.route"),
     "rest.routes.route": ("app_services", "errors", "keys", "rest.models"),
     "rest.lists": ("rest.models", "service"),
@@ -140,6 +146,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sockets": ("app_services", "engine", "engine.ports", "engine.rules", "errors", "keys", "service"),
     "app_services": (
         "audit",
+        "drafts",
         "engine",
         "engine.rules",
         "keys",
@@ -151,6 +158,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # -- side concerns: what is kept beside runs; every folder has its port, table, verbs, routes and commands ----
     "audit": ("errors", "ports of side concerns"),
+    # a draft is published as any version is saved
+    "drafts": ("engine.ports", "engine.rules", "errors", "json_input", "ports of side concerns", "service"),
     "keys": ("errors", "ports of side concerns"),
     "secrets": ("engine.rules", "errors", "ports of side concerns"),
     # SQL is judged before it is saved, with the eyes of what will run it
@@ -159,6 +168,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "triggers": ("engine.ports", "engine.rules", "errors", "ports of side concerns", "request_checks", "service"),
     "tables of side concerns": (
         "audit.audit_recording",
+        "engine.ports",
         "engine.store",
         "errors",
         "ports of side concerns",
@@ -167,7 +177,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # called inside transactions of the store and of all tables
     "audit.audit_recording": ("ports of side concerns", "schema of side concerns"),
     "schema of side concerns": ("engine.store.columns",),
-    "ports of side concerns": ("engine.rules",),
+    "ports of side concerns": ("engine.ports", "engine.rules"),
     # -- workflows: the verbs, the coded ones, the engine ---------------------------------
     "service": (
         "engine",
@@ -257,6 +267,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "cli.entry": ("cli.entry", "cli.on_demand"),
     "routes of side concerns": (
         "audit.audit_routes",
+        "drafts.draft_routes",
         "keys.key_routes",
         "queries.saved.query_routes",
         "secrets.secret_routes",
@@ -265,6 +276,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "tables of side concerns": (
         "audit.audit_table",
+        "drafts.draft_table",
         "keys.key_table",
         "queries.saved.query_tables",
         "secrets.secret_table",
@@ -273,6 +285,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "schema of side concerns": (
         "audit.audit_schema",
+        "drafts.draft_schema",
         "keys.key_schema",
         "queries.saved.query_schema",
         "secrets.secret_schema",
@@ -281,6 +294,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "ports of side concerns": (
         "audit.audit_trail",
+        "drafts.saved_drafts",
         "keys.api_keys",
         "queries.saved.saved_queries",
         "secrets.sealed_secrets",

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from anabranch.engine.ports import CODE_GRACE_MS, ClaimRequest, Store, WorkflowDraft
+from anabranch.engine.ports import CODE_GRACE_MS, ClaimRequest, NewVersion, Store
 from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
 from anabranch.errors import NameTaken
 from tests.conformance.building import LEASE_MS, OTHER_WORKER, TENANT, parked
@@ -16,9 +16,7 @@ OPTIONS = {"retention": "3d", "retry": None, "deadline": None}
 
 async def drawn(store: Store, name: str = "greets", tenant_id: str = TENANT) -> str:
     """Save a drawn workflow; its id."""
-    saved = await store.save_workflow(
-        WorkflowDraft(name=name, definition={"nodes": [], "edges": []}), tenant_id=tenant_id
-    )
+    saved = await store.save_workflow(NewVersion(name=name, definition={"nodes": [], "edges": []}), tenant_id=tenant_id)
     return saved.workflow_id
 
 
@@ -70,7 +68,7 @@ async def test_no_tenant_takes_the_name_of_code(store: Store) -> None:
     with pytest.raises(NameTaken):
         await drawn(store)
     with pytest.raises(NameTaken):
-        await store.save_workflow(WorkflowDraft(name="greets", definition={}, workflow_id=other), tenant_id=TENANT)
+        await store.save_workflow(NewVersion(name="greets", definition={}, workflow_id=other), tenant_id=TENANT)
 
 
 async def test_who_had_the_name_keeps_it_and_finds_the_code_by_its_id(store: Store) -> None:
@@ -84,7 +82,7 @@ async def test_who_had_the_name_keeps_it_and_finds_the_code_by_its_id(store: Sto
     listed = await store.list_workflows(tenant_id=TENANT, limit=9)
     assert [entry.workflow_id for entry in listed] == [own_id]
     changed = await store.save_workflow(
-        WorkflowDraft(name="greets", title="still mine", definition={}, workflow_id=own_id), tenant_id=TENANT
+        NewVersion(name="greets", title="still mine", definition={}, workflow_id=own_id), tenant_id=TENANT
     )
     assert changed.version == 2
 

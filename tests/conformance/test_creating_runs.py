@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from anabranch.engine.ports import Store, WorkflowDraft
+from anabranch.engine.ports import NewVersion, Store
 from anabranch.engine.rules.events import Status
 from tests.conformance.building import (
     HOUR_MS,
@@ -28,7 +28,7 @@ from tests.conformance.building import (
 
 async def test_a_birth_keeps_everything_it_was_given(store: Store) -> None:
     now = await store.now()
-    workflow = await store.save_workflow(WorkflowDraft(name="orders", definition={}), tenant_id=TENANT)
+    workflow = await store.save_workflow(NewVersion(name="orders", definition={}), tenant_id=TENANT)
     parent = await created(store)
     head = new_head(
         now=now,

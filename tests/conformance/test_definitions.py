@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from anabranch.engine.ports import Store, WorkflowDraft, WorkflowEntry, WorkflowVersion
+from anabranch.engine.ports import NewVersion, Store, WorkflowEntry, WorkflowVersion
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
 from tests.conformance.building import TENANT, committed, created, ending, new_head, new_id, new_run, row_of
 
@@ -18,7 +18,7 @@ GRAPH: dict[str, Any] = {"nodes": [{"id": "start", "type": "start"}], "edges": [
 async def save(store: Store, definition: Any = None, **changes: Any) -> WorkflowVersion:
     """Save one workflow called `orders` unless told otherwise."""
     tenant_id = changes.pop("tenant_id", TENANT)
-    draft = WorkflowDraft(**{"name": "orders", "title": "Orders", "definition": definition or GRAPH, **changes})
+    draft = NewVersion(**{"name": "orders", "title": "Orders", "definition": definition or GRAPH, **changes})
     return await store.save_workflow(draft, tenant_id=tenant_id)
 
 

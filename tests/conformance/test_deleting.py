@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from anabranch.engine.ports import Store, Transition, WorkflowDraft, WorkflowVersion
+from anabranch.engine.ports import NewVersion, Store, Transition, WorkflowVersion
 from anabranch.errors import WorkflowHasRuns
 from tests.conformance.building import TENANT, committed, ending, new_head, new_id, new_run, row_of
 
@@ -17,7 +17,7 @@ only_postgresql = pytest.mark.only_on("postgresql", because="only there others m
 
 async def saved(store: Store, name: str = "orders") -> WorkflowVersion:
     """A workflow that is there."""
-    return await store.save_workflow(WorkflowDraft(name=name, definition={}), tenant_id=TENANT)
+    return await store.save_workflow(NewVersion(name=name, definition={}), tenant_id=TENANT)
 
 
 async def deleted(store: Store) -> WorkflowVersion:
@@ -62,7 +62,7 @@ async def test_a_birth_that_asks_for_the_newest_version_is_not_born_at_another(
 ) -> None:
     first = await saved(store)
     await other_store.save_workflow(
-        WorkflowDraft(name="orders", definition={"n": 2}, workflow_id=first.workflow_id), tenant_id=TENANT
+        NewVersion(name="orders", definition={"n": 2}, workflow_id=first.workflow_id), tenant_id=TENANT
     )
     now = await store.now()
     old, pinned, new = (
@@ -83,7 +83,7 @@ async def test_a_birth_of_the_newest_version_that_happened_is_not_orphaned_by_a_
     transition = new_run(new_head(now=await store.now(), workflow_id=first.workflow_id), only_newest=True)
     await committed(store, transition)
     await store.save_workflow(
-        WorkflowDraft(name="orders", definition={"n": 2}, workflow_id=first.workflow_id), tenant_id=TENANT
+        NewVersion(name="orders", definition={"n": 2}, workflow_id=first.workflow_id), tenant_id=TENANT
     )
     outcome = await store.commit([transition])
     assert not outcome.won and not outcome.rejected

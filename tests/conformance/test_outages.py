@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.engine.ports import ClaimRequest, Store, WorkflowDraft
+from anabranch.engine.ports import ClaimRequest, NewVersion, Store
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
@@ -114,13 +114,13 @@ async def test_calls_say_that_the_store_is_unavailable_and_work_again_afterwards
     with pytest.raises(StoreUnavailable):
         await store.list_workflows(tenant_id=TENANT, limit=100)
     with pytest.raises(StoreUnavailable):
-        await store.save_workflow(WorkflowDraft(name="orders", definition={}), tenant_id=TENANT)
+        await store.save_workflow(NewVersion(name="orders", definition={}), tenant_id=TENANT)
     with pytest.raises(StoreUnavailable):
         await store.extend(worker_id=OTHER_WORKER, instance_ids=[instance_id], lease_ms=LEASE_MS)
     postgres_server.set_reachable(postgres_url, reachable=True)
     await assert_unchanged(store, row)
     await committed(store, transition(row, dispatched("a")))
-    assert (await store.save_workflow(WorkflowDraft(name="orders", definition={}), tenant_id=TENANT)).version == 1
+    assert (await store.save_workflow(NewVersion(name="orders", definition={}), tenant_id=TENANT)).version == 1
     assert (await store.append_cancel(tenant_id=TENANT, instance_id=instance_id, reason="")).seq == 3
 
 

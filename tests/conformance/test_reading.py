@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.ports import Store, WorkflowDraft
+from anabranch.engine.ports import NewVersion, Store
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.run_filter import RunFilter
@@ -317,7 +317,7 @@ async def test_filters_say_which_runs_are_listed(store: Store) -> None:
         return (await committed(store, made)).head.instance_id
 
     early, middle, late = [await make(created_at=now + offset) for offset in (10, 20, 30)]
-    refunds = await store.save_workflow(WorkflowDraft(name="refunds", definition={}), tenant_id=TENANT)
+    refunds = await store.save_workflow(NewVersion(name="refunds", definition={}), tenant_id=TENANT)
     other_workflow = await make(workflow_id=refunds.workflow_id)
     of_other_tenant = await make(tenant_id="other")
     test_run = await make(test=True)

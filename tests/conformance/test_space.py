@@ -11,7 +11,7 @@ from sqlalchemy import text
 from anabranch.audit.audit_log import AuditLog
 from anabranch.audit.audit_table import AuditTable
 from anabranch.audit.audit_trail import CUT, AuditEntry
-from anabranch.engine.ports import InstanceRow, Store, WorkflowDraft
+from anabranch.engine.ports import InstanceRow, NewVersion, Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql import upkeep
 from anabranch.engine.store.sql.purging import FIRST_PLACE, PurgeFilter
@@ -52,7 +52,7 @@ async def execute(store: Store, statement: str, **parameters: Any) -> Any:
 
 
 async def saved(store: Store, name: str, **definition: Any) -> str:
-    return (await store.save_workflow(WorkflowDraft(name=name, definition=definition), tenant_id=TENANT)).workflow_id
+    return (await store.save_workflow(NewVersion(name=name, definition=definition), tenant_id=TENANT)).workflow_id
 
 
 # -- disk --------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ async def test_a_sweep_removes_no_more_bytes_at_once_than_it_may(
 # -- deleted workflows ---------------------------------------------------------------------------
 async def test_a_deleted_workflow_goes_once_no_run_needs_it_and_a_live_one_stays(store: Store) -> None:
     gone, kept = await saved(store, "gone"), await saved(store, "kept")
-    await store.save_workflow(WorkflowDraft(name="kept", definition={"a": 1}, workflow_id=kept), tenant_id=TENANT)
+    await store.save_workflow(NewVersion(name="kept", definition={"a": 1}, workflow_id=kept), tenant_id=TENANT)
     run = await ended(store, workflow_id=gone, retention_days=0)
     await store.delete_workflow(tenant_id=TENANT, workflow_id=gone)
     assert await store.remove_unused_workflows(limit=9) == 0

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from anabranch.audit.audit_table import AuditTable
-from anabranch.engine.ports import InstanceRow, Store, WorkflowDraft
+from anabranch.engine.ports import InstanceRow, NewVersion, Store
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.store.sql import upkeep
@@ -41,7 +41,7 @@ only_postgresql = pytest.mark.only_on("postgresql", because="only there others m
 
 async def saved(store: Store, name: str = "orders") -> str:
     """The id of a workflow that is there."""
-    return (await store.save_workflow(WorkflowDraft(name=name, definition={}), tenant_id=TENANT)).workflow_id
+    return (await store.save_workflow(NewVersion(name=name, definition={}), tenant_id=TENANT)).workflow_id
 
 
 async def ended(store: Store, **head: Any) -> InstanceRow:

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.housekeeping import CANCELS_PAGE, COUNT_EVERY_MS, Housekeeping
-from anabranch.engine.ports import WorkflowDraft
+from anabranch.engine.ports import NewVersion
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import NotFound, StoreUnavailable, WorkflowHasRuns
@@ -140,7 +140,7 @@ async def test_a_forced_delete_leaves_no_run_open_however_many_are_started_meanw
 
 async def test_thousands_of_runs_are_cancelled_in_pages() -> None:
     store = MemoryStore(MemoryDatabase(now=lambda: 1))
-    saved = await store.save_workflow(WorkflowDraft(name="naps", definition={}), tenant_id=TENANT)
+    saved = await store.save_workflow(NewVersion(name="naps", definition={}), tenant_id=TENANT)
     for _ in range(2 * CANCELS_PAGE + 1):
         await created(store, workflow_id=saved.workflow_id)
     await store.delete_workflow(tenant_id=TENANT, workflow_id=saved.workflow_id, force=True)

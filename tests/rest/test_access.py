@@ -30,6 +30,14 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/keys"): "admin",
     ("POST", "/v1/keys"): "admin",
     ("DELETE", "/v1/keys/{keyID}"): "admin",
+    ("GET", "/v1/drafts"): "viewer",
+    ("POST", "/v1/drafts"): "editor",
+    ("GET", "/v1/drafts/{draft}"): "viewer",
+    ("PUT", "/v1/drafts/{draft}"): "editor",
+    ("DELETE", "/v1/drafts/{draft}"): "editor",
+    ("POST", "/v1/drafts/{draft}/publish"): "editor",
+    ("GET", "/v1/drafts/{draft}/pins"): "viewer",
+    ("PUT", "/v1/drafts/{draft}/pins"): "editor",
     ("GET", "/v1/me"): "viewer",
     ("GET", "/v1/node-types"): "viewer",
     ("GET", "/v1/runs"): "viewer",
@@ -78,6 +86,12 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/workflows/{workflow}/runs/{instanceID}/why"): "viewer",
     ("GET", "/v1/workflows/{workflow}/runs/{instanceID}/nodes/{node}/why"): "viewer",
     ("GET", "/v1/workflows/{workflow}/document"): "viewer",
+    ("GET", "/v1/workflows/{workflow}/draft"): "viewer",
+    ("PUT", "/v1/workflows/{workflow}/draft"): "editor",
+    ("DELETE", "/v1/workflows/{workflow}/draft"): "editor",
+    ("POST", "/v1/workflows/{workflow}/draft/publish"): "editor",
+    ("GET", "/v1/workflows/{workflow}/draft/pins"): "viewer",
+    ("PUT", "/v1/workflows/{workflow}/draft/pins"): "editor",
     ("GET", "/v1/workflows/{workflow}/versions"): "viewer",
 }
 
@@ -124,8 +138,10 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
     assert (await served.ask("POST", "/v1/schedules", json=hourly)).status == 201
     subscriptions = "/v1/topics/orders.*/subscriptions"
     subscription = (await served.ask("POST", subscriptions, json={"type": "workflow", "name": "waiting"})).json
+    draft = (await served.ask("POST", "/v1/drafts", json={"workflow": "echo", "document": echo()})).json["draftID"]
     tried = 0
     ids = {
+        "draft": [draft],
         "workflow": [saved["workflowID"], "echo"],
         "instanceID": [running],
         "event": ["go"],
@@ -152,12 +168,14 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
             body = echo("taken") if method == "PUT" else {} if method == "POST" else None
             if method == "PUT" and "data-" in path:
                 body = {"name": "own", "url": "sqlite:///own.db"}
-            answered = await served.ask(method, concrete + query, role="other", json=body)
+            if "/draft" in path:
+                body = {} if path.endswith("/pins") else {"document": {}} if method == "PUT" else None
+            answered = await served.ask(method, concrete + query, role="other", json=body, headers={"If-Match": "*"})
             assert answered.status == 404, f"{method} {concrete}: {answered.text}"
             tried += 1
     assert tried > 20
-    for path in ("/v1/workflows", "/v1/runs", "/v1/secrets", "/v1/keys", "/v1/data-sources", "/v1/data-queries",
-                 "/v1/schedules", subscriptions):  # fmt: skip
+    for path in ("/v1/workflows", "/v1/drafts", "/v1/runs", "/v1/secrets", "/v1/keys", "/v1/data-sources",
+                 "/v1/data-queries", "/v1/schedules", subscriptions):  # fmt: skip
         assert (await served.ask("GET", path, role="other")).json == {"items": [], "nextCursor": None}, path
     assert (await served.ask("GET", f"/v1/runs/{running}")).json["status"] in ("RUNNING", "WAITING")
 

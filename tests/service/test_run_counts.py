@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from anabranch.engine.ports import WorkflowDraft
+from anabranch.engine.ports import NewVersion
 from anabranch.engine.rules.events import Status
 from anabranch.errors import StoreUnavailable
 from anabranch.service.runs.run_counts import COUNTS_KEPT_S, RunCounts
@@ -32,7 +32,7 @@ def store(wire: Wire) -> MemoryStore:
 
 
 async def orders_of(store: MemoryStore) -> str:
-    return (await store.save_workflow(WorkflowDraft(name="orders", definition={}), tenant_id=TENANT)).workflow_id
+    return (await store.save_workflow(NewVersion(name="orders", definition={}), tenant_id=TENANT)).workflow_id
 
 
 async def test_who_asks_at_once_or_within_two_seconds_shares_a_read(

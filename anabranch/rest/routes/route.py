@@ -54,6 +54,8 @@ class Call:
     """An instance of the route's `query` model."""
     body: Any
     """An instance of the route's `body` model, or the JSON value itself for `AnyJson` and `Checked`; None without."""
+    raw_body: bytes
+    """Its text, as it was sent."""
     headers: CIMultiDictProxy[str]
     raw_query: MultiDictProxy[str]
     is_gone: Callable[[], bool]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.audit import audit_routes
+from anabranch.drafts import draft_routes
 from anabranch.keys import key_routes
 from anabranch.queries.saved import query_routes
 from anabranch.rest.routes import runs as run_routes
@@ -17,6 +18,7 @@ from anabranch.triggers.topics import topic_routes
 
 ROUTES: Sequence[Route] = (
     *workflow_routes.ROUTES,
+    *draft_routes.ROUTES,
     *run_routes.ROUTES,
     *query_routes.ROUTES,
     *secret_routes.ROUTES,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from anabranch.errors import (
     InvalidWorkflow,
     NameTaken,
@@ -13,6 +11,7 @@ from anabranch.errors import (
     WorkflowIsCoded,
 )
 from anabranch.keys.access import Role
+from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import AnyDocument
 from anabranch.rest.models.workflows import (
@@ -43,7 +42,7 @@ async def create_workflow(call: Call) -> Reply:
     return Reply(
         saved_summary(saved, report),
         201,
-        {"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": _etag(saved.version)},
+        {"Location": f"/v1/workflows/{saved.workflow_id}", "ETag": etag(saved.version)},
     )
 
 
@@ -57,11 +56,11 @@ async def update_workflow(call: Call) -> Reply:
         call.path["workflow"],
         call.body,
         tenant_id=call.tenant_id,
-        expected_version=_expected_version(call.headers.get("If-Match")),
+        expected_version=expected_number(call.headers.get("If-Match")),
         replace=call.query.replace,
         actor=call.actor,
     )
-    return Reply(saved_summary(saved, report), 200, {"ETag": _etag(saved.version)})
+    return Reply(saved_summary(saved, report), 200, {"ETag": etag(saved.version)})
 
 
 async def list_workflows(call: Call) -> Reply:
@@ -82,7 +81,7 @@ async def get_workflow(call: Call) -> Reply:
     found = await call.services.workflows.get_workflow_details(
         call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
     )
-    return Reply(found, headers={"ETag": _etag(found["version"])})
+    return Reply(found, headers={"ETag": etag(found["version"])})
 
 
 async def get_workflow_document(call: Call) -> Reply:
@@ -90,7 +89,7 @@ async def get_workflow_document(call: Call) -> Reply:
     found = await call.services.workflows.get_drawn_workflow(
         call.path["workflow"], tenant_id=call.tenant_id, version=call.query.version
     )
-    return Reply(found.definition, headers={"ETag": _etag(found.version)})
+    return Reply(found.definition, headers={"ETag": etag(found.version)})
 
 
 async def list_versions(call: Call) -> Reply:
@@ -119,21 +118,6 @@ async def validate_workflow(call: Call) -> Reply:
     """Every problem of a graph; nothing is saved."""
     report = await call.services.workflows.check_workflow(call.body, tenant_id=call.tenant_id)
     return Reply(report.as_json())
-
-
-def _etag(version: int) -> str:
-    return f'"{version}"'
-
-
-def _expected_version(if_match: str | None) -> int | None:
-    """The version that a client read; 0, which no version has, for anything that is not one ETag of ours.
-
-    Told by the save, not here: what is wrong with the document comes first.
-    """
-    if if_match is None or if_match.strip() == "*":
-        return None
-    written = re.fullmatch(r'(?:W/)?"?([0-9]{1,9})"?', if_match.strip())
-    return 0 if written is None else int(written[1])
 
 
 ROUTES = (

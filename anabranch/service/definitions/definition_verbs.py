@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
 from anabranch.engine.lifecycle import Engine
-from anabranch.engine.ports import WorkflowDraft, WorkflowVersion
+from anabranch.engine.ports import NewVersion, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.graph.node_types import NodeTypes
@@ -146,6 +146,29 @@ class DefinitionVerbs:
         )
         return saved, report
 
+    async def prepare_version(
+        self,
+        document: Mapping[str, Any],
+        *,
+        tenant_id: str,
+        known: WorkflowVersion | None,
+        expected_version: int | None,
+    ) -> tuple[NewVersion, Report]:
+        """What a save of a whole document would store, as a new workflow or the next version of a known one.
+
+        Saves nothing. Without a name of its own it keeps the known one, or gets
+        one that was free. Raises InvalidRequest for a document of another workflow, WorkflowIsCoded, InvalidWorkflow.
+        """
+        if known is not None:
+            _refuse_code(known)
+            check_identity(document, workflow_id=known.workflow_id, kind=known.kind)
+        report = await self._refuse_invalid(document, tenant_id)
+        document = without_server_fields(document)
+        name = document.get("name") or (None if known is None else known.name)
+        if name is None:
+            name = await self._free_name(derive_name(document.get("title") or ""), tenant_id)
+        return new_version(document, name, known, expected_version=expected_version), report
+
     async def save_workflow(
         self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
     ) -> tuple[WorkflowVersion, Report]:
@@ -266,17 +289,8 @@ class DefinitionVerbs:
         actor: str | None,
     ) -> WorkflowVersion:
         """Save a document without fields of the server as a new workflow, or as the next version of a known one."""
-        definition = {**document, "name": name}
-        if known is not None and is_same(known.definition, definition):
-            definition = dict(known.definition)
-        draft = WorkflowDraft(
-            name=name,
-            title=definition.get("title"),
-            definition=definition,
-            workflow_id=None if known is None else known.workflow_id,
-            expected_version=expected_version,
-        )
-        return await self._store.save_workflow(draft, tenant_id=tenant_id, actor=actor)
+        version = new_version(document, name, known, expected_version=expected_version)
+        return await self._store.save_workflow(version, tenant_id=tenant_id, actor=actor)
 
     async def _free_name(self, derived: str, tenant_id: str) -> str:
         name, number = derived, 2
@@ -288,6 +302,22 @@ class DefinitionVerbs:
     async def _read_version(self, key: tuple[str, str, int | None]) -> WorkflowVersion | None:
         tenant_id, workflow, version = key
         return await self._store.get_workflow(tenant_id=tenant_id, workflow=workflow, version=version)
+
+
+def new_version(
+    document: Mapping[str, Any], name: str, known: WorkflowVersion | None, *, expected_version: int | None
+) -> NewVersion:
+    """What is stored of a document: with its name; the known version's own definition where it says the same."""
+    definition = {**document, "name": name}
+    if known is not None and is_same(known.definition, definition):
+        definition = dict(known.definition)
+    return NewVersion(
+        name=name,
+        title=definition.get("title"),
+        definition=definition,
+        workflow_id=None if known is None else known.workflow_id,
+        expected_version=expected_version,
+    )
 
 
 def _refuse_code(known: WorkflowVersion) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.ports import WorkflowDraft, WorkflowVersion
+from anabranch.engine.ports import NewVersion, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.rules.graph.source_texts import parse_document
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
@@ -43,10 +43,10 @@ class MemoryDefinitions:
         self._workflows: dict[str, _Workflow] = {}
         self._names: dict[tuple[str, str], str] = {}
 
-    def save(self, draft: WorkflowDraft, *, tenant_id: str) -> WorkflowVersion:
+    def save(self, wanted: NewVersion, *, tenant_id: str) -> WorkflowVersion:
         """A new workflow, its next version, or the newest again if nothing differs."""
-        workflow = _Workflow() if draft.workflow_id is None else self._live(tenant_id, draft.workflow_id)
-        workflow_id, name, expected = draft.workflow_id or self._new_id(), draft.name, draft.expected_version
+        workflow = _Workflow() if wanted.workflow_id is None else self._live(tenant_id, wanted.workflow_id)
+        workflow_id, name, expected = wanted.workflow_id or self._new_id(), wanted.name, wanted.expected_version
         latest = workflow.newest if workflow.versions else None
         if expected is not None and latest is not None and latest.version != expected:
             raise VersionMismatch(f"workflow {latest.name} is at version {latest.version}, not {expected}")
@@ -55,10 +55,10 @@ class MemoryDefinitions:
         if (latest is None or latest.name != name) and (CODED_TENANT_ID, name) in self._names:
             raise NameTaken(f"{name} is the name of a coded workflow, which every tenant sees")
         # Through text and back: what is kept shares nothing with what was given.
-        text = orjson.dumps(draft.definition)
+        text = orjson.dumps(wanted.definition)
         if (
             latest is not None
-            and (latest.name, latest.title, latest.kind) == (name, draft.title, draft.kind)
+            and (latest.name, latest.title, latest.kind) == (name, wanted.title, wanted.kind)
             and orjson.dumps(latest.definition) == text
         ):
             return latest
@@ -67,10 +67,10 @@ class MemoryDefinitions:
             workflow_id=workflow_id,
             tenant_id=tenant_id,
             name=name,
-            title=draft.title,
-            kind=draft.kind,
+            title=wanted.title,
+            kind=wanted.kind,
             version=1 if latest is None else latest.version + 1,
-            definition=orjson.loads(text) if draft.kind == CODED_KIND else parse_document(text),
+            definition=orjson.loads(text) if wanted.kind == CODED_KIND else parse_document(text),
             created_at=now if latest is None else latest.created_at,
             updated_at=now,
         )

@@ -21,11 +21,11 @@ from anabranch.engine.ports import (
     ExternalResult,
     InstanceRow,
     Loaded,
+    NewVersion,
     OpenRuns,
     Outcome,
     RunReading,
     Transition,
-    WorkflowDraft,
     WorkflowEntry,
     WorkflowVersion,
 )
@@ -358,10 +358,10 @@ class MemoryStore:
         return False
 
     # -- definitions ----------------------------------------------------------------------
-    async def save_workflow(self, draft: WorkflowDraft, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
+    async def save_workflow(self, version: NewVersion, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
         """See `ports.Store.save_workflow`; there is no audit trail here."""
         await self.faults.before("save_workflow")
-        saved = self.database.definitions.save(draft, tenant_id=tenant_id)
+        saved = self.database.definitions.save(version, tenant_id=tenant_id)
         await self.faults.after("save_workflow")
         return saved
 

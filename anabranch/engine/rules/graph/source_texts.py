@@ -39,7 +39,7 @@ def keep_source_texts(document: Any, text: str | bytes) -> Any:
     kept = {field for field, value in document.items() if field not in READ_FIELDS and value is not None}
     if not kept:
         return document
-    texts = _texts_of_fields(text if isinstance(text, str) else text.decode())
+    texts = texts_of_fields(text if isinstance(text, str) else text.decode())
     return {
         field: orjson.Fragment(texts[field].encode()) if field in kept else value for field, value in document.items()
     }
@@ -65,8 +65,8 @@ def _value(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value)) if isinstance(value, orjson.Fragment) else value
 
 
-def _texts_of_fields(text: str) -> dict[str, str]:
-    """Field → the text of its value, in a text that was parsed as an object before."""
+def texts_of_fields(text: str) -> dict[str, str]:
+    """Field → the source text of its value, in a text that was parsed as an object before."""
     texts: dict[str, str] = {}
     decoder = JSONDecoder()
     position = _after_whitespace(text, text.index("{") + 1)

@@ -9,6 +9,7 @@ where the database has them and always text in Python.
 from __future__ import annotations
 
 from anabranch.audit.audit_schema import audit_head, audit_log
+from anabranch.drafts.draft_schema import drafts
 from anabranch.engine.store.columns import SCHEMA_REVISION, metadata
 from anabranch.engine.store.schema.runs import (
     IS_ATTEMPT,
@@ -41,6 +42,7 @@ __all__ = [
     "audit_log",
     "data_queries",
     "data_sources",
+    "drafts",
     "metadata",
     "run_counts",
     "schedules",

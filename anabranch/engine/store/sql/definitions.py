@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Connection
 
 from anabranch.audit.audit_recording import record_audit_event
-from anabranch.engine.ports import WorkflowDraft, WorkflowEntry, WorkflowVersion
+from anabranch.engine.ports import NewVersion, WorkflowEntry, WorkflowVersion
 from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.rules.graph.source_texts import parse_document
 from anabranch.engine.store.sql import statements
@@ -28,36 +28,23 @@ from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRu
 class Definitions(SqlComponent):
     """The half of `ports.Store` that keeps definitions."""
 
-    async def save_workflow(self, draft: WorkflowDraft, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
+    async def save_workflow(self, version: NewVersion, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
         """A new workflow, or the next version of one; equal to the newest: that version again.
 
         Raises NameTaken, NotFound, VersionMismatch. Two savers at once get different numbers.
         """
-        if draft.workflow_id is not None and not is_uuid(draft.workflow_id):
-            raise _absent(draft.workflow_id)
-        # Through text and back: what is given to the caller shares nothing with what was given by it.
-        text = orjson.dumps(draft.definition)
-        wanted = WorkflowVersion(
-            workflow_id=draft.workflow_id or str(uuid.uuid4()),
-            tenant_id=tenant_id,
-            name=draft.name,
-            title=draft.title,
-            kind=draft.kind,
-            version=1,
-            definition=_definition(draft.kind, text),
-            created_at=0,
-            updated_at=0,
-        )
+        if version.workflow_id is not None and not is_uuid(version.workflow_id):
+            raise _absent(version.workflow_id)
 
         def save(connection: Connection) -> WorkflowVersion:
-            if draft.workflow_id is None:
-                return self._create(connection, wanted, text, actor)
-            return self._advance(connection, wanted, text, draft.expected_version, actor)
+            with self.dialect.transaction(connection):
+                now = self.dialect.now(connection)
+                return save_version(connection, version, tenant_id=tenant_id, actor=actor, now=now)
 
         try:
             return await self.write(save)
         except DuplicateRefused:
-            raise NameTaken(f"another workflow is already named {draft.name}") from None
+            raise NameTaken(f"another workflow is already named {version.name}") from None
 
     async def get_workflow(
         self, *, tenant_id: str, workflow: str, version: int | None = None
@@ -144,50 +131,71 @@ class Definitions(SqlComponent):
         rows = await self.read(lambda connection: connection.execute(query, asked).all())
         return [(tenant_id, instance_id) for tenant_id, instance_id in rows]
 
-    def _create(
-        self, connection: Connection, wanted: WorkflowVersion, text: bytes, actor: str | None
-    ) -> WorkflowVersion:
-        with self.dialect.transaction(connection):
-            _refuse_name_of_code(connection, wanted)
-            now = self.dialect.now(connection)
-            connection.execute(
-                statements.insert_workflow(
-                    workflow_id=wanted.workflow_id,
-                    tenant_id=wanted.tenant_id,
-                    name=wanted.name,
-                    newest_version=1,
-                    created_at=now,
-                )
-            )
-            saved = _write_version(connection, wanted, text, version=1, created_at=now, now=now)
-            _record(connection, actor, "workflow.saved", saved, now=now)
-            return saved
 
-    def _advance(
-        self,
-        connection: Connection,
-        wanted: WorkflowVersion,
-        text: bytes,
-        expected_version: int | None,
-        actor: str | None,
-    ) -> WorkflowVersion:
-        with self.dialect.transaction(connection):
-            newest = _lock(connection, wanted.tenant_id, wanted.workflow_id, against_new_runs=False)
-            if expected_version is not None and newest.version != expected_version:
-                raise VersionMismatch(f"workflow {newest.name} is at version {newest.version}, not {expected_version}")
-            same_head = (newest.name, newest.title, newest.kind) == (wanted.name, wanted.title, wanted.kind)
-            if same_head and orjson.dumps(newest.definition) == text:
-                return newest
-            if newest.name != wanted.name:
-                _refuse_name_of_code(connection, wanted)
-            version = newest.version + 1
-            connection.execute(
-                statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
-            )
-            now = self.dialect.now(connection)
-            saved = _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
-            _record(connection, actor, "workflow.saved", saved, now=now)
-            return saved
+def save_version(
+    connection: Connection, version: NewVersion, *, tenant_id: str, actor: str | None, now: int
+) -> WorkflowVersion:
+    """See `Definitions.save_workflow`; inside the caller's transaction. Raises DuplicateRefused for a taken name."""
+    # Through text and back: what is given to the caller shares nothing with what was given by it.
+    text = orjson.dumps(version.definition)
+    wanted = WorkflowVersion(
+        workflow_id=version.workflow_id or str(uuid.uuid4()),
+        tenant_id=tenant_id,
+        name=version.name,
+        title=version.title,
+        kind=version.kind,
+        version=1,
+        definition=_definition(version.kind, text),
+        created_at=0,
+        updated_at=0,
+    )
+    if version.workflow_id is None:
+        return _create(connection, wanted, text, actor, now=now)
+    return _advance(connection, wanted, text, version.expected_version, actor, now=now)
+
+
+def _create(
+    connection: Connection, wanted: WorkflowVersion, text: bytes, actor: str | None, *, now: int
+) -> WorkflowVersion:
+    _refuse_name_of_code(connection, wanted)
+    connection.execute(
+        statements.insert_workflow(
+            workflow_id=wanted.workflow_id,
+            tenant_id=wanted.tenant_id,
+            name=wanted.name,
+            newest_version=1,
+            created_at=now,
+        )
+    )
+    saved = _write_version(connection, wanted, text, version=1, created_at=now, now=now)
+    _record(connection, actor, "workflow.saved", saved, now=now)
+    return saved
+
+
+def _advance(
+    connection: Connection,
+    wanted: WorkflowVersion,
+    text: bytes,
+    expected_version: int | None,
+    actor: str | None,
+    *,
+    now: int,
+) -> WorkflowVersion:
+    newest = _lock(connection, wanted.tenant_id, wanted.workflow_id, against_new_runs=False)
+    if expected_version is not None and newest.version != expected_version:
+        raise VersionMismatch(f"workflow {newest.name} is at version {newest.version}, not {expected_version}")
+    same_head = (newest.name, newest.title, newest.kind) == (wanted.name, wanted.title, wanted.kind)
+    if same_head and orjson.dumps(newest.definition) == text:
+        return newest
+    if newest.name != wanted.name:
+        _refuse_name_of_code(connection, wanted)
+    version = newest.version + 1
+    connection.execute(
+        statements.update_workflow(workflow_id=wanted.workflow_id, name=wanted.name, newest_version=version)
+    )
+    saved = _write_version(connection, wanted, text, version=version, created_at=newest.created_at, now=now)
+    _record(connection, actor, "workflow.saved", saved, now=now)
+    return saved
 
 
 def _write_version(

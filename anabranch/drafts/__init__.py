@@ -1,0 +1,1 @@
+"""Drafts of workflows: documents that somebody is still working on, kept by revision, published as versions."""

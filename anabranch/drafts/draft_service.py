@@ -1,0 +1,242 @@
+"""The façade of drafts: documents that somebody is still working on, saved by revision and published as versions.
+
+Called by the REST API. A draft may be invalid, and of a workflow that does not exist yet; its text comes back as it was
+sent. Nobody overwrites what they have not seen: a save names the revision that it is based on. What publishing
+checks and stores is what any save does (`DefinitionVerbs`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.drafts.saved_drafts import Draft, DraftMoved, Pins, SavedDrafts
+from anabranch.engine.ports import WorkflowVersion
+from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX
+from anabranch.engine.rules.graph.validate import Report
+from anabranch.engine.rules.instants import to_iso
+from anabranch.errors import DraftConflict, NameTaken, NotFound, TooLarge, WorkflowIsCoded
+from anabranch.json_input import parse_workflow
+from anabranch.service.definitions.definition_verbs import SAVE_TRIES_MAX, DefinitionVerbs
+from anabranch.service.runs.test_options import read_pins
+
+# 1,000 drafts of a tenant: one for each workflow that somebody works on, and forgotten ones.
+DRAFTS_MAX = 1_000
+
+# 4 MB, as a draft: the pins of a test run are in its log, beside its definition.
+PINS_BYTES_MAX = DOCUMENT_BYTES_MAX
+
+# 20 tries to publish what is newest: each further one means that somebody has saved the draft meanwhile, again.
+PUBLISH_TRIES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DraftText:
+    """A document to be kept: its value, and its text as it was sent."""
+
+    value: Mapping[str, Any]
+    text: str
+
+
+class DraftService:
+    """Drafts of one database."""
+
+    def __init__(self, *, saved: SavedDrafts, workflows: DefinitionVerbs) -> None:
+        self._saved = saved
+        self._workflows = workflows
+
+    async def create_draft(
+        self, document: DraftText, *, tenant_id: str, workflow: str | None, base_version: int | None, actor: str
+    ) -> Draft:
+        """Begin a draft, of a workflow or of one that does not exist yet.
+
+        Its base is the newest version of the workflow, unless another one is named. Raises NotFound, DraftExists,
+        WorkflowIsCoded, LimitReached, TooLarge.
+        """
+        _check_size(document.text, "the document", DOCUMENT_BYTES_MAX)
+        known = None
+        if workflow is not None:
+            known = await self._workflows.get_workflow_by_id(workflow, tenant_id=tenant_id, version=base_version)
+            if known.kind != "drawn":
+                raise WorkflowIsCoded(f"workflow {known.name} is code, and has no drafts")
+        draft = Draft(
+            str(uuid.uuid4()),
+            tenant_id,
+            workflow_id=None if known is None else known.workflow_id,
+            base_version=None if known is None else known.version,
+            revision=1,
+            title=_title_of(document.value),
+            document=document.text,
+        )
+        return await self._saved.create_draft(draft, count_max=DRAFTS_MAX, actor=actor)
+
+    async def list_drafts(self, *, tenant_id: str) -> Sequence[Draft]:
+        """All of them, without their documents."""
+        return await self._saved.list_drafts(tenant_id=tenant_id)
+
+    async def get_draft(self, draft_id: str, *, tenant_id: str) -> Draft:
+        """One with its document. Raises NotFound."""
+        found = await self._saved.find_draft(draft_id, tenant_id=tenant_id)
+        if found is None:
+            raise _no_draft(draft_id)
+        return found
+
+    async def get_draft_of(self, workflow: str, *, tenant_id: str) -> Draft:
+        """The draft of a workflow. Raises NotFound."""
+        known = await self._workflows.get_workflow_by_id(workflow, tenant_id=tenant_id)
+        found = await self._saved.find_draft_of(known.workflow_id, tenant_id=tenant_id)
+        if found is None:
+            raise NotFound(f"workflow {known.name} has no draft", hint="POST /v1/drafts makes one.")
+        return found
+
+    async def get_document(self, draft_id: str, *, revision: int, tenant_id: str) -> Any:
+        """The document of a draft in this revision. Raises NotFound, DraftConflict if it is another one now."""
+        found = await self.get_draft(draft_id, tenant_id=tenant_id)
+        if found.revision != revision:
+            raise _conflict(found)
+        return document_of(found)
+
+    async def save_draft(
+        self,
+        draft_id: str,
+        document: DraftText,
+        *,
+        tenant_id: str,
+        expected_revision: int | None,
+        base_version: int | None,
+        actor: str,
+    ) -> Draft:
+        """The next revision; None expects any. What is stored already is no new revision, whatever is expected.
+
+        So who repeats a save whose answer was lost gets it. `base_version` moves the base, as after a merge with a
+        newer version. Raises NotFound, DraftConflict, TooLarge.
+        """
+        _check_size(document.text, "the document", DOCUMENT_BYTES_MAX)
+        draft = Draft(
+            draft_id,
+            tenant_id,
+            workflow_id=None,
+            base_version=base_version,
+            revision=0,
+            title=_title_of(document.value),
+            document=document.text,
+        )
+        try:
+            return await self._saved.save_draft(draft, expected_revision=expected_revision, actor=actor)
+        except DraftMoved as moved:
+            raise _conflict(moved.current) from None
+
+    async def delete_draft(self, draft_id: str, *, tenant_id: str, actor: str) -> None:
+        """Remove it with its pins; what was published stays. Raises NotFound."""
+        if not await self._saved.delete_draft(draft_id, tenant_id=tenant_id, actor=actor):
+            raise _no_draft(draft_id)
+
+    async def publish_draft(
+        self, draft_id: str, *, tenant_id: str, expected_revision: int | None, actor: str
+    ) -> tuple[WorkflowVersion, Report, Draft]:
+        """Save the document as the next version and move the draft's base to it; both or neither.
+
+        Raises NotFound, DraftConflict for another revision than the expected one, VersionMismatch if the base is
+        not the newest version, InvalidWorkflow, NameTaken.
+        """
+        for tries_left in reversed(range(PUBLISH_TRIES_MAX)):
+            draft = await self.get_draft(draft_id, tenant_id=tenant_id)
+            if expected_revision not in (None, draft.revision):
+                raise _conflict(draft)
+            try:
+                return await self._publish(draft, actor)
+            except DraftMoved as moved:  # somebody saved it since it was read
+                if not tries_left:
+                    raise _conflict(moved.current) from None
+        raise AssertionError("the last try returns or raises")
+
+    async def _publish(self, draft: Draft, actor: str) -> tuple[WorkflowVersion, Report, Draft]:
+        document = document_of(draft)
+        known = None
+        if draft.workflow_id is not None:
+            known = await self._workflows.get_workflow_by_id(draft.workflow_id, tenant_id=draft.tenant_id)
+        for tries_left in reversed(range(SAVE_TRIES_MAX)):
+            version, report = await self._workflows.prepare_version(
+                document, tenant_id=draft.tenant_id, known=known, expected_version=draft.base_version
+            )
+            try:
+                saved, moved = await self._saved.publish_draft(draft, version, actor=actor)
+            except NameTaken:
+                if known is not None or document.get("name") is not None or not tries_left:
+                    raise
+                continue  # a derived name that somebody took since it was found to be free
+            return saved, report, moved
+        raise AssertionError("the last try returns or raises")
+
+    # -- pins -----------------------------------------------------------------------------
+    async def get_pins(self, draft_id: str, *, tenant_id: str) -> Pins:
+        """The outputs that test runs of the draft take. Raises NotFound."""
+        found = await self._saved.read_pins(
+            (await self.get_draft(draft_id, tenant_id=tenant_id)).draft_id, tenant_id=tenant_id
+        )
+        if found is None:
+            raise _no_draft(draft_id)
+        return found
+
+    async def save_pins(self, draft_id: str, pins: DraftText, *, tenant_id: str, expected_revision: int | None) -> Pins:
+        """Replace them as a whole. Raises NotFound, InvalidRequest, TooLarge, DraftConflict for another revision."""
+        _check_size(pins.text, "the pins", PINS_BYTES_MAX)
+        read_pins(pins.value, "")
+        draft = await self.get_draft(draft_id, tenant_id=tenant_id)
+        saved = await self._saved.save_pins(
+            draft.draft_id, pins.text, tenant_id=tenant_id, expected_revision=expected_revision
+        )
+        if saved is None:
+            current = await self.get_pins(draft_id, tenant_id=tenant_id)
+            raise DraftConflict(
+                f"the pins are at revision {current.revision}, not {expected_revision}",
+                details={**draft_as_json(draft), "pinsRevision": current.revision},
+            )
+        return saved
+
+
+def draft_as_json(draft: Draft) -> dict[str, Any]:
+    """What every answer about a draft has."""
+    return {
+        "draftID": draft.draft_id,
+        "workflow": draft.workflow_id,
+        "baseVersion": draft.base_version,
+        "revision": draft.revision,
+        "title": draft.title,
+        "createdAt": to_iso(draft.created_at),
+        "updatedAt": to_iso(draft.updated_at),
+        "updatedBy": draft.updated_by,
+    }
+
+
+def document_of(draft: Draft) -> dict[str, Any]:
+    """The document in a draft's text, with the source text of fields that nobody reads."""
+    assert draft.document is not None, "only lists leave it out"
+    document: dict[str, Any] = parse_workflow(draft.document, what="the draft")
+    return document
+
+
+def _title_of(document: Mapping[str, Any]) -> str | None:
+    title = document.get("title")
+    return title[:TITLE_LENGTH_MAX] if isinstance(title, str) else None
+
+
+def _check_size(text: str, what: str, bytes_max: int) -> None:
+    if len(text.encode()) > bytes_max:
+        raise TooLarge(
+            f"{what} has more than {bytes_max // 1_048_576} MB",
+            hint="Keep large data outside (a file, an object store) and pass a reference.",
+        )
+
+
+def _conflict(current: Draft) -> DraftConflict:
+    return DraftConflict(
+        f"the draft is at revision {current.revision}, saved by {current.updated_by or 'nobody'}",
+        details=draft_as_json(current),
+    )
+
+
+def _no_draft(draft_id: str) -> NotFound:
+    return NotFound(f"there is no draft {draft_id!r}")

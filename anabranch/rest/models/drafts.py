@@ -1,0 +1,73 @@
+"""The forms of drafts and their pins. See `models`."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import AwareDatetime, Field, RootModel
+
+from anabranch.request_checks import WHOLE_NUMBER_MAX
+from anabranch.rest.models.base import Answer, Request
+from anabranch.rest.models.workflows import SavedWorkflow
+
+
+class SaveDraft(Request):
+    """The document of a draft as it is now; it may be an invalid workflow."""
+
+    document: dict[str, Any] = Field(description="At most 4 MB; comes back as it was sent, byte for byte.")
+    baseVersion: int | None = Field(
+        None,
+        ge=1,
+        le=WHOLE_NUMBER_MAX,
+        description="The version that the document was made from; on a change, null keeps what it was.",
+    )
+
+
+class NewDraft(SaveDraft):
+    """A draft to begin: of a workflow, or of one that does not exist yet."""
+
+    workflow: str | None = Field(None, min_length=1, description="Id or name; null: a new workflow.")
+
+
+class Pin(Request):
+    """What a node puts out in test runs, without being executed."""
+
+    output: Any = Field(description="Any JSON value of at most 1 MB.")
+    handle: str | None = Field(None, description="The handle that it leaves by; null: its ordinary one.")
+
+
+class Pins(RootModel[dict[str, Pin]]):
+    """Pins by node id."""
+
+
+class DraftSummary(Answer):
+    """A draft without its document."""
+
+    draftID: str
+    workflow: str | None = Field(description="The workflow's id; null until the draft is published for the first time.")
+    baseVersion: int | None = Field(description="The version that it was made from, or was published as last.")
+    revision: int = Field(description="1, 2, 3…; the draft's ETag.")
+    title: str | None = Field(description="The document's.")
+    createdAt: AwareDatetime
+    updatedAt: AwareDatetime
+    updatedBy: str = Field(description="The id of a key.")
+
+
+class Draft(DraftSummary):
+    """A draft with its document, as it was sent."""
+
+    document: dict[str, Any]
+
+
+class DraftList(Answer):
+    """A page of drafts."""
+
+    items: list[DraftSummary]
+    nextCursor: str | None
+
+
+class PublishedDraft(SavedWorkflow):
+    """The version that a draft was saved as, and the draft, whose base it is now."""
+
+    draft: DraftSummary

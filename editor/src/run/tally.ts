@@ -1,0 +1,44 @@
+/** Counts of one node's activations, kept up to date by what changes. Used by `RunStore` and `RunLog` alike. */
+
+import { hasEnded, type Activation, type Counts, type NodeStatus } from "./shapes";
+
+export class Tally {
+  readonly counts: Partial<Record<NodeStatus, number>>;
+  readonly exits: Record<string, number>;
+
+  constructor(from?: Tally) {
+    this.counts = { ...from?.counts };
+    this.exits = { ...from?.exits };
+  }
+
+  /** An activation has become another; undefined: it is new. */
+  move(before: Pick<Activation, "status" | "handles"> | undefined, after: Pick<Activation, "status" | "handles">): void {
+    if (before !== undefined) this.#add(before, -1);
+    this.#add(after, 1);
+  }
+
+  /** The server's counts, which include what was never listed here. */
+  setCounts(counts: Counts): void {
+    for (const status of Object.keys(this.counts)) delete this.counts[status as NodeStatus];
+    Object.assign(this.counts, counts);
+  }
+
+  exit(handle: string, change: number): void {
+    this.exits[handle] = (this.exits[handle] ?? 0) + change;
+    if (this.exits[handle] === 0) delete this.exits[handle];
+  }
+
+  get total(): number {
+    return Object.values(this.counts).reduce((sum, count) => sum + count, 0);
+  }
+
+  get ended(): number {
+    return (Object.entries(this.counts) as [NodeStatus, number][]).reduce((sum, [status, count]) => sum + (hasEnded(status) ? count : 0), 0);
+  }
+
+  #add({ status, handles }: Pick<Activation, "status" | "handles">, change: number): void {
+    this.counts[status] = (this.counts[status] ?? 0) + change;
+    if (this.counts[status] === 0) delete this.counts[status];
+    for (const handle of handles ?? []) this.exit(handle, change);
+  }
+}

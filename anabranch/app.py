@@ -20,7 +20,7 @@ from anabranch.drafts.draft_service import DraftService
 from anabranch.drafts.draft_table import DraftTable
 from anabranch.durable.definition import DECLARED, Registry
 from anabranch.durable.registration import register
-from anabranch.durable.runner import Runner, WithWorkflowFunctions
+from anabranch.durable.runner import Runner
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry
@@ -166,9 +166,7 @@ class App:
             feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
             traced = node_types if current is None else TracedHandlers(node_types, current)
             telemetry = None if spans is None and not counts else feed
-            engine = self._engine(
-                store, WithWorkflowFunctions(traced, runner), runner, telemetry, rooms.sandbox, works=works, only=only
-            )
+            engine = self._engine(store, traced, runner, telemetry, rooms.sandbox, works=works, only=only)
             if current is not None:
                 current.connect(engine.orchestrator.head_of)
             service = WorkflowService(
@@ -295,6 +293,7 @@ class App:
         engine = Engine(
             store=store,
             handlers=handlers,
+            functions=runner,
             options=options,
             line=open_hint_line(store),
             known_code=runner.known,

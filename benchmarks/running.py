@@ -16,7 +16,7 @@ from typing import Any
 
 from anabranch.durable.definition import Registry
 from anabranch.durable.registration import register
-from anabranch.durable.runner import Runner, WithWorkflowFunctions
+from anabranch.durable.runner import Runner
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Clock, NewVersion, Store
@@ -50,10 +50,11 @@ class Bench:
         """With `code` it runs coded workflows, too, once they are registered (`start`)."""
         children, signals = ChildRuns(), StepSignals()
         self._runner = Runner(code or Registry(), children=children, signals=signals)
-        types = WithWorkflowFunctions(handlers or builtin_types(), self._runner)
+        types = handlers or builtin_types()
         self.engine = Engine(
             store=store,
             handlers=types,
+            functions=self._runner,
             options=options or EngineOptions(),
             clock=clock,
             known_code=self._runner.known,

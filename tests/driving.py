@@ -126,7 +126,7 @@ class Driver:
                 for stop in won.stops:
                     if stop in run.jobs:
                         run.jobs.remove(stop)
-                run.parked = won.pending.parks
+                run.parked = won.parks
 
     async def _execute(self) -> None:
         """Run some of the queued jobs, in an order of the seed's choosing."""

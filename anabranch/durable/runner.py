@@ -1,7 +1,7 @@
 """The runner: calls the bodies of coded workflows, as the task worker calls handlers.
 
-The composition root makes one, hands it to the engine as the handler of bodies and connects it with
-the engine once that exists. What a body came to, the runner says in the words of the rules.
+The composition root makes one, hands it to the engine as the handler of workflow functions and connects it
+with the engine once that exists. What a body came to, the runner says in the words of the rules.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from anabranch.durable.step_error import StepError, qualified_name
 from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.failures import ends_us, failed_by, kept_error, who_is
-from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.queues import present_slot
-from anabranch.engine.rules.coded.plan import BODY_TYPE
 from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.run_access import RunAccess, run_access_of
 from anabranch.engine.telemetry import AroundAttempt, unsurrounded
@@ -127,26 +125,6 @@ class Runner:
                 " nothing of that is recorded. Raise it again.",
                 *key,
             )
-
-
-class WithWorkflowFunctions:
-    """The node types of a process, and its coded bodies, as the engine asks for their handlers."""
-
-    def __init__(self, nodes: HandlerRegistry, runner: Runner) -> None:
-        self._nodes = nodes
-        self._runner = runner
-
-    def get(self, type_name: str) -> NodeType | None:
-        """The node type, or None if nobody registered it. Bodies are no type that a node can have."""
-        return self._nodes.get(type_name)
-
-    def names(self) -> Sequence[str]:
-        """Every registered node type."""
-        return self._nodes.names()
-
-    def handler(self, type_name: str) -> Handler | None:
-        """The handler of a node type, or of bodies."""
-        return self._runner if type_name == BODY_TYPE else self._nodes.handler(type_name)
 
 
 async def _coroutine(found: Workflow, context: Context, input_: Any) -> Any:

@@ -48,10 +48,9 @@ class AwaitedChildren:
             await asyncio.gather(task, return_exceptions=True)
 
     def look_at(self, held: OwnedInstance) -> None:
-        """Find out soon about the unchecked children of this instance, if it has any."""
-        if held.leased.unchecked:
-            self._waiting[held.leased.instance_id] = None
-            self._arrived.set()
+        """Find out soon about the unchecked children of this instance."""
+        self._waiting[held.instance_id] = None
+        self._arrived.set()
 
     async def _look_forever(self) -> None:
         while True:
@@ -74,7 +73,7 @@ class AwaitedChildren:
             asked: dict[str, OwnedInstance] = {}
             for instance_id in list(self._waiting):
                 held = self._held.get(instance_id)
-                unchecked = [] if held is None else sorted(held.leased.unchecked)
+                unchecked = [] if held is None else sorted(held.unchecked)
                 if held is not None:
                     asked.update(dict.fromkeys(unchecked[: CHILDREN_ASKED_MAX - len(asked)], held))
                 if len(asked) >= CHILDREN_ASKED_MAX:
@@ -84,16 +83,16 @@ class AwaitedChildren:
                 await self._ask(asked)
 
     async def _ask(self, asked: dict[str, OwnedInstance]) -> None:
-        leased_states = {held: held.leased for held in asked.values()}
+        states = {held: held.state for held in asked.values()}
         try:
             ended = await self._store.ended_children(list(asked))
         except BaseException:
-            self._waiting.update(dict.fromkeys(leased.instance_id for leased in leased_states.values()))
+            self._waiting.update(dict.fromkeys(held.instance_id for held in states))
             raise
-        for held, leased in leased_states.items():
+        for held, state in states.items():
             # Folded anew meanwhile, everything is unchecked again: it was asked too early.
-            if self._held.still_has(held) and held.leased is leased:
-                leased.unchecked.difference_update(asked)
+            if held.is_held and held.state is state:
+                held.unchecked.difference_update(asked)
                 for child in ended:
                     if asked[child.child_id] is held:
                         self._held.offer(held, child)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.handling import Handler, HandlerRegistry
 from anabranch.engine.hints.hint_line import HintLine
 from anabranch.engine.hints.hints import Hints
 from anabranch.engine.hints.prompting import Prompt
@@ -29,7 +29,7 @@ from anabranch.engine.ownership.leases import Leases
 from anabranch.engine.ownership.recovery import POLL_MS, Recovery
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
-from anabranch.engine.queues import ResultQueue, TaskQueue
+from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
@@ -89,6 +89,7 @@ class Engine:
         *,
         store: Store,
         handlers: HandlerRegistry,
+        functions: Handler | None = None,
         options: EngineOptions,
         clock: Clock | None = None,
         worker_id: str | None = None,
@@ -99,7 +100,7 @@ class Engine:
     ) -> None:
         """`line` joins it with the other processes of the store; the store is to be told of `notices`.
 
-        `known_code` gives name and version of the coded workflows that `handlers` can run the bodies of;
+        `functions` calls workflow functions, and `known_code` gives name and version of those that it knows;
         `telemetry` is told of every row that this process writes; `gates` are those of node types that need
         something scarce, by the type's name.
         """
@@ -115,11 +116,10 @@ class Engine:
         self.plans = PlanCache(store, handlers)
         self._tasks = TaskQueue(gates)
         self.threads = HandlerThreads()
-        results = ResultQueue()
         task_worker = TaskWorker(
             handlers=handlers,
+            functions=functions,
             tasks=self._tasks,
-            results=results,
             clock=self.clock,
             concurrency=options.concurrency,
             threads=self.threads,
@@ -139,7 +139,6 @@ class Engine:
         self._handover = Handover(
             store=store, orchestrator=self.orchestrator, task_worker=task_worker, tasks=self._tasks
         )
-        results.register_results_worker(self.orchestrator.receive_result)
         self.recovery = Recovery(
             store=store,
             orchestrator=self.orchestrator,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from anabranch.engine.hints.hint_line import Notices
-from anabranch.engine.ports import Clock, InstanceRow, Observer, Outcome, Transition
+from anabranch.engine.ports import Clock, InstanceRow, Observer
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.log_limit import LOG_TOO_LARGE
 from anabranch.engine.telemetry import Telemetry
@@ -47,10 +47,8 @@ class StoreNews:
         self._hints = hints
         self._clock = clock
         self._telemetry = telemetry
-
-    def committed(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
+        self.committed = hints.committed
         """A commit of transitions was answered."""
-        self._hints.committed(transitions, outcome)
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
         """A signal of that name, or else the end of a run, was appended to it whoever holds it."""

@@ -1,10 +1,10 @@
 """The loop: drain → plan → commit → apply_outcome → perform.
 
-Whatever concerns a held instance (a result, a due timer, a signal, a cancel, its creation) is
-offered as a stimulus; lanes take what has piled up, decide it in memory, commit it in one
-transaction and only then act. What concerns parents and children has lanes of its own, because it may
-wait for locks. Nobody else touches the state of a held instance. `recovery`
-adopts, `leases` extends and drops, `external` refreshes, all through the methods here.
+Whatever concerns an owned instance (a result, a due timer, a signal, a cancel, its creation) is
+offered as a stimulus; commit loops take what has piled up, decide it in memory, commit it in one
+transaction and only then act. What concerns parents and children has loops of its own, because it may
+wait for locks. Nobody else touches the state of an owned instance. `recovery`
+adopts, `leases` extends and drops, `external_changes` refreshes, all through the methods here.
 """
 
 from __future__ import annotations
@@ -12,27 +12,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.failures import as_refused, who_did
 from anabranch.engine.ownership.adoption import Adoption
-from anabranch.engine.ownership.owned import (
-    NAMES_TOLD_MAX,
-    Answer,
-    OwnedInstance,
-    OwnedInstances,
-    StartResult,
-    why_rejected,
-)
+from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, Mailbox, OwnedInstance, OwnedInstances
 from anabranch.engine.ownership.reconcile import Reconciler
+from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters, why_rejected
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
 from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.state import InstanceHead
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.log_limit import LogLimit
+from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan, new_state
 from anabranch.engine.rules.stimuli import (
     CancelRequested,
@@ -46,12 +41,11 @@ from anabranch.engine.rules.stimuli import (
 from anabranch.engine.rules.transitions import (
     BATCH_BYTES_MAX,
     AppliedOutcome,
-    LeasedState,
     PendingTransition,
     Planned,
     Won,
+    answered,
     apply_outcome,
-    concerns_family,
     owed_dispatches,
     plan_transitions,
 )
@@ -75,10 +69,16 @@ NO_OUTCOME = Outcome(won=frozenset(), store_now=0)
 
 @dataclass(slots=True)
 class _Batch:
-    """Owned instances in flight, each with what was decided for it."""
+    """What was decided for owned instances, on its way through a commit."""
 
-    taken: list[OwnedInstance]
     pending_transitions: list[PendingTransition]
+    asked_at: float
+    """Monotonic seconds just before it was decided: the leases that it extends count from there."""
+
+    @property
+    def owned(self) -> list[OwnedInstance]:
+        """Whose transitions they are."""
+        return [_owner(pending) for pending in self.pending_transitions]
 
     def planned(self) -> Planned:
         """As `Store.commit` and `apply_outcome` want it."""
@@ -87,18 +87,28 @@ class _Batch:
             [pending.transition for pending in self.pending_transitions if pending.transition is not None],
         )
 
-    def has_room_for(self, other: _Batch, *, turns_max: int) -> bool:
+    def has_room_for(self, other: _Batch, *, transitions_max: int) -> bool:
         """May the other, which must not be empty, be committed together with this one?"""
         transitions = len(self.pending_transitions) + len(other.pending_transitions)
-        return bool(other.taken) and transitions <= turns_max and self._size() + other._size() <= BATCH_BYTES_MAX
+        return (
+            bool(other.pending_transitions)
+            and transitions <= transitions_max
+            and self._size() + other._size() <= BATCH_BYTES_MAX
+        )
 
     def with_more(self, other: _Batch) -> _Batch:
         """Both in one."""
-        return _Batch(self.taken + other.taken, self.pending_transitions + other.pending_transitions)
+        return _Batch(self.pending_transitions + other.pending_transitions, min(self.asked_at, other.asked_at))
 
     def _size(self) -> int:
         transitions = [pending.transition for pending in self.pending_transitions if pending.transition is not None]
-        return sum(len(event.payload.raw) for transition in transitions for event in transition.events)
+        return sum(transition.payload_bytes for transition in transitions)
+
+
+def _owner(pending: PendingTransition) -> OwnedInstance:
+    """Whose transition it is."""
+    assert isinstance(pending.leased, OwnedInstance), "this process decides for what it owns"
+    return pending.leased
 
 
 def _concerns_family(pending: PendingTransition) -> bool:
@@ -106,7 +116,7 @@ def _concerns_family(pending: PendingTransition) -> bool:
     version, so it is committed together with them, or it would lose against them again and again.
     """
     transition = pending.transition
-    return transition is not None and (concerns_family(transition) or bool(pending.leased.state.children))
+    return transition is not None and (transition.concerns_family or bool(pending.leased.state.children))
 
 
 class Orchestrator:
@@ -132,26 +142,27 @@ class Orchestrator:
         self._observer = observer
         self._lease_ms = lease_ms
         self._recoveries_max = recoveries_max
-        self._batch_turns_max = batch_transitions_max
+        self._batch_transitions_max = batch_transitions_max
         self._log_limit = log_limit
-        self._held = OwnedInstances(clock, task_worker, telemetry)
-        self._unclear = Reconciler(
+        self._owned = OwnedInstances(clock, task_worker, telemetry)
+        task_worker.report_to(self._owned.receive)
+        self._reconciler = Reconciler(
             store=store,
-            held=self._held,
+            held=self._owned,
             task_worker=task_worker,
             clock=clock,
             observer=observer,
             worker_id=worker_id,
             lease_ms=lease_ms,
         )
-        self._children = AwaitedChildren(store=store, held=self._held, clock=clock)
+        self._children = AwaitedChildren(store=store, held=self._owned, clock=clock)
         self._cancelled: set[str] = set()
         """Owned instances that our own commits have cancelled, because nobody awaits them any more."""
-        self._threads_of_store: list[asyncio.Task[None]] = []
+        self._commit_loops: list[asyncio.Task[None]] = []
         self._families: deque[_Batch] = deque()
         """Transitions that concern parents and children, where these are committed apart."""
         self._family_arrived = asyncio.Event()
-        self._family_lanes: list[asyncio.Task[None]] = []
+        self._family_loops: list[asyncio.Task[None]] = []
         self._locked: set[asyncio.Task[None]] = set()
         """Tries of transitions that have met somebody else's lock."""
         self._one_locked = asyncio.Semaphore(1)
@@ -161,30 +172,32 @@ class Orchestrator:
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
-        """Begin to commit: one lane for each commit that the store takes at once, and as many for families."""
-        await self._held.delays.start()
+        """Begin to commit: one loop for each commit that the store takes at once, and as many for families."""
+        await self._owned.delays.start()
         await self._children.start()
         numbers = range(self._store.commits_in_flight_max)
-        self._threads_of_store = [asyncio.create_task(self._lane(), name=f"lane-{number}") for number in numbers]
+        self._commit_loops = [
+            asyncio.create_task(self._commit_loop(), name=f"commit-loop-{number}") for number in numbers
+        ]
         if self._store.families_apart:
-            self._family_lanes = [
-                asyncio.create_task(self._family_lane(), name=f"family-lane-{number}") for number in numbers
+            self._family_loops = [
+                asyncio.create_task(self._family_loop(), name=f"family-loop-{number}") for number in numbers
             ]
 
     async def stop(self) -> None:
         """Commit what has arrived, then return; may be called twice, or before start."""
-        await self._held.delays.stop()
+        await self._owned.delays.stop()
         await self._children.stop()
-        self._stopping = self._unclear.stopping = True
-        self._held.arrived.set()
-        lanes, self._threads_of_store = self._threads_of_store, []
+        self._stopping = self._reconciler.stopping = True
+        self._owned.arrived.set()
+        loops, self._commit_loops = self._commit_loops, []
         try:
-            await asyncio.gather(*lanes, return_exceptions=True)
-            family_lanes, self._family_lanes = self._family_lanes, []
-            for _ in family_lanes:
-                self._families.append(_Batch([], []))  # after what has arrived: the word that nothing follows
+            await asyncio.gather(*loops, return_exceptions=True)
+            family_loops, self._family_loops = self._family_loops, []
+            for _ in family_loops:
+                self._families.append(_Batch([], 0.0))  # after what has arrived: the word that nothing follows
             self._family_arrived.set()
-            await asyncio.gather(*family_lanes, return_exceptions=True)
+            await asyncio.gather(*family_loops, return_exceptions=True)
         finally:
             self._abandon()
 
@@ -192,32 +205,32 @@ class Orchestrator:
         """Let go of everything: what is not committed by now is decided again by whoever takes it up."""
         for task in self._locked:
             task.cancel()
-        for held in filter(None, map(self._held.get, self._held.ids)):
-            self._held.evict(held)
+        for owned in filter(None, map(self._owned.get, self._owned.ids)):
+            self._owned.evict(owned)
 
     # -- what is held ---------------------------------------------------------------------
     @property
     def held(self) -> OwnedInstances:
         """The held instances, for whoever looks after their leases."""
-        return self._held
+        return self._owned
 
     @property
     def held_ids(self) -> list[str]:
         """Ids of the held instances."""
-        return self._held.ids
+        return self._owned.ids
 
     def holds(self, instance_id: str) -> bool:
         """Is this instance advanced here?"""
-        return self._held.get(instance_id) is not None
+        return self._owned.get(instance_id) is not None
 
     def head_of(self, instance_id: str) -> InstanceHead | None:
         """What a held instance was created with; None: it is not advanced here."""
-        held = self._held.get(instance_id)
-        return None if held is None else held.leased.state.head
+        owned = self._owned.get(instance_id)
+        return None if owned is None else owned.state.head
 
     def note_failure(self, failure: StoreUnavailable) -> None:
         """The store did not answer: leases that lapse meanwhile tell nothing about their workers."""
-        self._unclear.note_failure(failure)
+        self._reconciler.note_failure(failure)
 
     # -- stimuli --------------------------------------------------------------------------
     async def create_run(self, head: InstanceHead, plan: AnyPlan, started: Started) -> StartResult:
@@ -227,17 +240,22 @@ class Orchestrator:
         """
         if self._stopping:
             raise StoreUnavailable(f"run {head.instance_id} was not started: this process is stopping")
-        leased = LeasedState(
-            new_state(plan, head, log_limit=self._log_limit), 0, self.worker_id if started.begin else None, 0
-        )
         created: asyncio.Future[StartResult] = asyncio.get_running_loop().create_future()
-        held = OwnedInstance(leased, inbox=[started], created=created, extended_at=self._clock.monotonic())
-        self._held.add(held)
+        owned = OwnedInstance(
+            new_state(plan, head, log_limit=self._log_limit),
+            0,
+            self.worker_id if started.begin else None,
+            0,
+            mailbox=Mailbox(started),
+            waiters=Waiters(created),
+            extended_at=self._clock.monotonic(),
+        )
+        self._owned.add(owned)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):
                 return await created
         except TimeoutError:
-            self._held.evict(held)
+            self._owned.evict(owned)
             message = f"run {head.instance_id} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Start it again with the same idempotency key.") from None
 
@@ -245,42 +263,39 @@ class Orchestrator:
         """An instance that a claim has just given us, to be taken over once its log is folded."""
         head = claimed.loaded.row.head
         state = new_state(plan, head, log_limit=self._log_limit)
-        return Adoption(claimed, state, self._held.telemetry_of(head, plan))
+        return Adoption(claimed, state, self._owned.telemetry_of(head, plan))
 
     def adopt(self, adoption: Adoption, *, asked_at: float) -> None:
         """Take over an instance whose log is folded; its lease was last extended by a request at `asked_at`."""
         claimed, row = adoption.claimed, adoption.claimed.loaded.row
-        known = self._held.get(row.head.instance_id)
-        if known is not None and known.leased.version >= row.version:
+        known = self._owned.get(row.head.instance_id)
+        if known is not None and known.version >= row.version:
             return  # our own lease had run out, and a re-read has met this claim before its answer came: it goes on
-        counts = claimed.lapsed and not self._unclear.was_away_at(claimed.lapsed_at)
+        counts = claimed.lapsed and not self._reconciler.was_away_at(claimed.lapsed_at)
         lease_until = row.available_at or self._clock.now() + self._lease_ms
-        held = OwnedInstance(
-            LeasedState(adoption.state, row.version, self.worker_id, lease_until),
-            inbox=[LeaseAcquired(counts, self._recoveries_max)],
-            owes_all=True,
-            extended_at=asked_at,
-            telemetry=adoption.telemetry,
+        self._owned.add(
+            OwnedInstance(
+                adoption.state,
+                row.version,
+                self.worker_id,
+                lease_until,
+                mailbox=Mailbox(LeaseAcquired(counts, self._recoveries_max)),
+                owes_all=True,
+                extended_at=asked_at,
+                telemetry=adoption.telemetry,
+            )
         )
-        self._held.add(held)
-
-    def receive_result(self, instance_id: str, result: NodeResult | StepReport) -> None:
-        """A task worker or the body of a coded run reports; results for what is not held any more are dropped."""
-        held = self._held.get(instance_id)
-        if held is not None:
-            self._held.offer(held, result)
 
     async def ask(self, instance_id: str, stimulus: SignalSent | CancelRequested) -> Answer:
         """Offer a signal or cancel to a held instance and wait until what follows is committed.
 
         Raises StoreUnavailable if that is not known to have happened in time.
         """
-        held = self._held.get(instance_id)
-        if held is None or held.created is not None:
+        owned = self._owned.get(instance_id)
+        if owned is None or owned.is_new:
             return Answer(held=False)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        held.asked.append((stimulus, answer))
-        self._held.offer(held, stimulus)
+        answer = owned.waiters.ask(stimulus)
+        self._owned.offer(owned, stimulus)
         try:
             async with asyncio.timeout(REQUEST_PATIENCE_S):
                 return await answer
@@ -291,73 +306,71 @@ class Orchestrator:
 
     async def refresh(self, instance_ids: Sequence[str]) -> None:
         """Another process wrote to these held instances: fold what it appended, or let them go."""
-        held_now = [held for held in map(self._held.get, instance_ids) if held is not None and not held.in_flight]
-        for held in held_now:
-            held.in_flight = True
+        known = [owned for owned in map(self._owned.get, instance_ids) if owned is not None]
+        settled = [owned for owned in known if not owned.mailbox.in_flight]
+        for owned in settled:
+            owned.mailbox.in_flight = True
         try:
-            await self._unclear.reread([(held, None) for held in held_now])
+            await self._reconciler.reread([(owned, None) for owned in settled])
         finally:
-            self._held.put_back(held_now)
+            self._owned.put_back(settled)
 
     # -- the loop -------------------------------------------------------------------------
-    async def _lane(self) -> None:
+    async def _commit_loop(self) -> None:
         while True:
-            if not self._held.has_ready:
+            if not self._owned.ready:
                 if self._stopping:
                     return
-                self._held.arrived.clear()
-                await self._held.arrived.wait()
+                self._owned.arrived.clear()
+                await self._owned.arrived.wait()
                 continue
             try:
                 if not await self._one_batch():
                     await asyncio.sleep(0)  # nothing was committed: others get their transition all the same
             except Exception:
-                logger.exception("a lane went wrong; it goes on with the next batch")
+                logger.exception("a commit loop went wrong; it goes on with the next batch")
 
     async def _one_batch(self) -> bool:
         """Decide what has piled up, commit it, perform it; was there something to commit?"""
-        taken: list[OwnedInstance] = []
+        now, asked_at = self._clock.now(), self._clock.monotonic()
+        taken = self._owned.take(self._batch_transitions_max)
         try:
             planned = plan_transitions(
-                self._held.take_work(taken),
-                now=self._clock.now(),
-                lease_ms=self._lease_ms,
-                turns_max=self._batch_turns_max,
+                taken, now=now, lease_ms=self._lease_ms, transitions_max=self._batch_transitions_max
             )
         except Exception:
             logger.exception("a decision went wrong; its runs are taken up again when their leases lapse")
-            self._let_all_go(taken)
-            self._held.put_back(taken)
+            for owned, _ in taken:
+                self._owned.evict(owned)
             return False
-        batch = _Batch(taken, planned.pending_transitions)
+        if len(planned.pending_transitions) < len(taken):
+            self._owned.return_undecided(taken[len(planned.pending_transitions) :])
+        batch = _Batch(planned.pending_transitions, asked_at)
         if self._store.families_apart:
             batch = self._set_families_apart(batch)
         await self._carry_out(batch)
         return bool(planned.transitions)
 
     def _set_families_apart(self, batch: _Batch) -> _Batch:
-        """Leave what concerns parents and children to the lanes for it; returns the rest."""
-        if not any(map(_concerns_family, batch.pending_transitions)):
+        """Leave what concerns parents and children to the loops for it; returns the rest."""
+        families = [pending for pending in batch.pending_transitions if _concerns_family(pending)]
+        if not families:
             return batch
-        families, rest = _Batch([], []), _Batch([], [])
-        for held, pending in zip(batch.taken, batch.pending_transitions, strict=True):
-            part = families if _concerns_family(pending) else rest
-            part.taken.append(held)
-            part.pending_transitions.append(pending)
-        self._families.append(families)
+        self._families.append(_Batch(families, batch.asked_at))
         self._family_arrived.set()
-        return rest
+        rest = [pending for pending in batch.pending_transitions if not _concerns_family(pending)]
+        return _Batch(rest, batch.asked_at)
 
-    async def _family_lane(self) -> None:
+    async def _family_loop(self) -> None:
         """Commit what concerns parents and children, until there is a batch of nothing."""
         while True:
             while not self._families:
                 self._family_arrived.clear()
                 await self._family_arrived.wait()
             batch = self._families.popleft()
-            if not batch.taken:
+            if not batch.pending_transitions:
                 return
-            while self._families and batch.has_room_for(self._families[0], turns_max=self._batch_turns_max):
+            while self._families and batch.has_room_for(self._families[0], transitions_max=self._batch_transitions_max):
                 batch = batch.with_more(self._families.popleft())
             await self._carry_out(batch)
 
@@ -366,157 +379,166 @@ class Orchestrator:
         locked: Sequence[PendingTransition] = ()
         try:
             try:
-                locked = await self._commit(batch.planned(), may_wait=may_wait)
+                locked = await self._commit(batch, may_wait=may_wait)
             except StoreUnavailable as failure:
-                self._unclear.note_failure(failure)
-                await self._unclear.after_failed_commit(batch.taken, batch.pending_transitions)
+                self._reconciler.note_failure(failure)
+                await self._reconciler.after_failed_commit(
+                    [(_owner(pending), pending) for pending in batch.pending_transitions]
+                )
         except Exception:
             logger.exception("a batch went wrong; its runs are taken up again when their leases lapse")
-            self._let_all_go(batch.taken)
+            for owned in batch.owned:
+                self._owned.evict(owned)
         finally:
-            self._put_back(batch, locked, pause_ms=pause_ms)
+            if locked:
+                self._put_back_around(batch, locked, pause_ms=pause_ms)
+            else:
+                self._owned.put_back(batch.owned)
         if self._cancelled:
             await self._refresh_cancelled()
 
-    def _let_all_go(self, taken: Sequence[OwnedInstance]) -> None:
-        for held in taken:
-            self._held.evict(held)
-
-    def _put_back(self, batch: _Batch, locked: Sequence[PendingTransition], *, pause_ms: int) -> None:
+    def _put_back_around(self, batch: _Batch, locked: Sequence[PendingTransition], *, pause_ms: int) -> None:
         """What is decided is in flight no more; what has met a lock stays so until that is gone."""
-        if not locked:
-            self._held.put_back(batch.taken)
-            return
         of_locked = {id(pending) for pending in locked}
-        for held, pending in zip(batch.taken, batch.pending_transitions, strict=True):
+        for pending in batch.pending_transitions:
             if id(pending) not in of_locked:
-                self._held.put_back([held])
+                self._owned.put_back([_owner(pending)])
                 continue
-            task = asyncio.create_task(self._commit_later(held, pending, pause_ms), name="commit-later")
+            later = self._commit_later(_Batch([pending], batch.asked_at), pause_ms)
+            task = asyncio.create_task(later, name="commit-later")
             self._locked.add(task)
             task.add_done_callback(self._locked.discard)
 
-    async def _commit_later(self, held: OwnedInstance, pending: PendingTransition, pause_ms: int) -> None:
+    async def _commit_later(self, batch: _Batch, pause_ms: int) -> None:
         """Commit a transition as it is once more, if it is ours to make then."""
         await self._clock.sleep(pause_ms)
         async with self._one_locked:
-            if self._held.still_has(held):
-                pause_ms = min(2 * pause_ms, LOCKED_PAUSE_MAX_MS)
-                await self._carry_out(_Batch([held], [pending]), may_wait=True, pause_ms=pause_ms)
+            if all(owned.is_held for owned in batch.owned):
+                await self._carry_out(batch, may_wait=True, pause_ms=min(2 * pause_ms, LOCKED_PAUSE_MAX_MS))
 
-    async def _commit(self, planned: Planned, *, may_wait: bool) -> Sequence[PendingTransition]:
+    async def _commit(self, batch: _Batch, *, may_wait: bool) -> Sequence[PendingTransition]:
         """Commit a batch and act upon it; returns the pending transitions that have met somebody else's lock."""
-        asked_at = self._clock.monotonic()
-        outcome = NO_OUTCOME
+        planned, outcome = batch.planned(), NO_OUTCOME
         if planned.transitions:
             outcome = await self._store.commit(planned.transitions, may_wait=may_wait)
-            self._unclear.note_success()
+            self._reconciler.commits_failed = 0
             self._clock.adjust(outcome.store_now)
-        settled = apply_outcome(planned, outcome)
-        await self._settle(settled, outcome, asked_at)
-        return settled.locked
+        applied = apply_outcome(planned, outcome)
+        if outcome.cancelled:
+            self._cancelled.update(filter(self.holds, outcome.cancelled))
+        self._tell_parents(applied, outcome)
+        for won in applied.won:
+            self._guarded(self._perform, won.pending, won, batch.asked_at)
+        for pending in applied.idle:
+            self._guarded(self._settle_idle, pending, pending)
+        if len(applied.won) + len(applied.idle) + len(applied.locked) < len(planned.pending_transitions):
+            await self._settle_others(applied)
+        return applied.locked
 
-    async def _settle(self, settled: AppliedOutcome, outcome: Outcome, asked_at: float) -> None:
-        self._cancelled.update(instance_id for instance_id in outcome.cancelled if self.holds(instance_id))
-        self._tell_parents(settled, outcome)
-        for won in settled.won:
-            try:
-                self._perform(won, asked_at)
-            except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
-                self._drop_defective(won.pending, defect)
-        for pending in settled.idle:
-            try:
-                self._settle_idle(pending)
-            except Exception as defect:  # noqa: BLE001 -- the same
-                self._drop_defective(pending, defect)
-        for pending, existing_id in settled.existing:
-            self._answer_birth(pending, StartResult(existing_id, Status.PENDING, created=False))
-        for pending in settled.rejected:
-            self._answer_birth(pending, why_rejected(pending.leased.state.head))
-        for pending in settled.defective:
+    def _guarded(self, act: Callable[..., None], pending: PendingTransition, *arguments: Any) -> None:
+        """Act upon a transition; what goes wrong over it must not become its neighbours' trouble."""
+        try:
+            act(*arguments)
+        except Exception as defect:  # noqa: BLE001 -- whatever it is, it is this run's
+            self._drop_defective(pending, defect)
+
+    async def _settle_others(self, applied: AppliedOutcome) -> None:
+        """What was neither written nor had nothing to write."""
+        for pending, existing_id in applied.existing:
+            self._answer_creation(pending, StartResult(existing_id, Status.PENDING, created=False))
+        for pending in applied.rejected:
+            self._answer_creation(pending, why_rejected(pending.leased.state.head))
+        for pending in applied.defective:
             self._drop_defective(pending, pending.defect)
-        again = [pending for pending, reason in settled.refused if self._replace_refused(pending, reason)]
-        pairs = [(self._held_of(pending), pending) for pending in settled.unknown + again]
-        await self._unclear.reread([(held, pending) for held, pending in pairs if held is not None])
+        again = [pending for pending, reason in applied.refused if self._replace_refused(pending, reason)]
+        pairs = [(_owner(pending), pending) for pending in applied.unknown + again]
+        await self._reconciler.reread([(owned, pending) for owned, pending in pairs if owned.is_held])
 
     # -- after the commit -----------------------------------------------------------------
-    def _tell_parents(self, settled: AppliedOutcome, outcome: Outcome) -> None:
+    def _tell_parents(self, applied: AppliedOutcome, outcome: Outcome) -> None:
         """Children have ended here: their parents, where they are held here too, need not read that anew.
 
         The commit has raised a parent's version, so that nobody who decided without knowing of the
         end can win. We know: where nothing else has happened to the parent, we go on from there.
         """
-        for won in settled.won:
+        for won in applied.won:
             transition, state = won.pending.transition, won.pending.leased.state
-            parent = None if transition is None or transition.wakes is None else self._held.get(transition.wakes)
+            parent = None if transition is None or transition.wakes is None else self._owned.get(transition.wakes)
             if parent is None or state.terminal is None or state.outcome is None:
                 continue
-            version = outcome.woken.get(parent.leased.instance_id)
-            if version == parent.leased.version + 1:
-                parent.leased.version = version
-            self._held.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))
+            if outcome.woken.get(parent.instance_id) == parent.version + 1:
+                parent.version += 1
+            self._owned.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))
 
     async def _refresh_cancelled(self) -> None:
         """Let go of what our own commits have cancelled; what has a transition in flight, after that."""
-        ids = [instance_id for instance_id in sorted(self._cancelled) if not self._held.is_in_flight(instance_id)]
+        ids = [instance_id for instance_id in sorted(self._cancelled) if not self._owned.is_in_flight(instance_id)]
         self._cancelled.difference_update(ids)
         await self.refresh(ids)
-
-    def _held_of(self, pending: PendingTransition) -> OwnedInstance | None:
-        """Whose pending transition it is, unless that was let go while the commit was under way."""
-        held = self._held.get(pending.leased.instance_id)
-        return held if held is not None and held.leased is pending.leased else None
 
     def _perform(self, won: Won, asked_at: float) -> None:
         """Do what a committed transition asks for, and tell who wants to know."""
         pending, transition = won.pending, won.pending.transition
         assert transition is not None
+        owned = _owner(pending)
         if won.events:
             self._observer.committed(transition.instance_id, won.events, transition.status)
-        held = self._held_of(pending)
-        if won.events:
-            self._held.tell_written(held, pending.leased, won.events)
-        if held is None:
+            self._tell_written(owned, won.events)
+        if not owned.is_held:
             return
         if transition.available_at is not None:
-            held.extended_at = asked_at
+            owned.extended_at = asked_at
         for stop in won.stops:
-            held.performing.discard(stop)
+            owned.performing.discard(stop)
             self._task_worker.stop_job(transition.instance_id, stop)
-        held.answer_callers(pending)
-        if held.created is not None:
-            held.tell_new_run(StartResult(transition.instance_id, transition.status, created=True))
-        if pending.parks:
-            self._held.evict(held)
+        if owned.waiters.created is not None:
+            owned.waiters.tell_new_run(StartResult(transition.instance_id, transition.status, created=True))
+        if won.parks:
+            if owned.waiters.asked:
+                owned.waiters.answer(pending)
+            self._owned.evict(owned)
             return
-        held.forget_answered(pending)
-        self._dispatch(held, won.dispatches)
-        held.note_settled()
-        self._held.delays.schedule(transition.instance_id, won.next_due)
-        self._children.look_at(held)
+        owned.performing.difference_update(won.answered)
+        self._go_on(owned, pending, won.dispatches, won.next_due)
 
     def _settle_idle(self, pending: PendingTransition) -> None:
         """Stimuli that changed nothing: answer who asked, and perform what an adoption owes."""
-        held = self._held_of(pending)
-        if held is None:
-            return
-        held.answer_callers(pending)
-        held.forget_answered(pending)
-        self._dispatch(held, [])
-        held.note_settled()
-        self._held.delays.schedule(pending.leased.instance_id, pending.leased.state.next_due())
-        self._children.look_at(held)
+        owned = _owner(pending)
+        if owned.is_held:
+            owned.performing.difference_update(answered(pending.stimuli))
+            self._go_on(owned, pending, [], owned.state.next_due())
 
-    def _dispatch(self, held: OwnedInstance, dispatches: Sequence[Dispatch]) -> None:
-        state = held.leased.state
-        if held.owes_all:
-            held.owes_all = False
+    def _go_on(
+        self, owned: OwnedInstance, pending: PendingTransition, dispatches: Sequence[Dispatch], next_due: int | None
+    ) -> None:
+        """What was decided is settled: perform what follows, and be told of what is due."""
+        if owned.waiters.asked:
+            owned.waiters.answer(pending)
+        self._dispatch(owned, dispatches)
+        owned.settled_seq = owned.state.last_seq
+        if owned.listener is not None:
+            owned.listener()
+        if owned.due_at != next_due:
+            self._owned.schedule(owned, next_due)
+        if owned.unchecked:
+            self._children.look_at(owned)
+
+    def _tell_written(self, owned: OwnedInstance, events: Sequence[Event]) -> None:
+        if owned.telemetry is not None:
+            owned.telemetry.wrote(events)
+        else:
+            self._owned.tell_written(owned, events)
+
+    def _dispatch(self, owned: OwnedInstance, dispatches: Sequence[Dispatch]) -> None:
+        state = owned.state
+        if owned.owes_all:
+            owned.owes_all = False
             dispatches = owed_dispatches(state)
         for dispatch in dispatches:
             activation = state.awaits(dispatch.node_id, dispatch.scope, dispatch.attempt)
-            if activation is None or dispatch in held.performing:
+            if activation is None or dispatch in owned.performing:
                 continue
-            held.performing.add(dispatch)
+            owned.performing.add(dispatch)
             self._task_worker.add_node_job(
                 NodeJob(
                     instance_id=state.head.instance_id,
@@ -528,12 +550,12 @@ class Orchestrator:
                 )
             )
 
-    def _answer_birth(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
+    def _answer_creation(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
         """The run is not created: tell whoever started it why, or which run stands for it."""
-        held = self._held.get(pending.leased.instance_id)
-        if held is not None and held.created is not None:
-            held.tell_new_run(answer)
-            self._held.evict(held)
+        owned = _owner(pending)
+        if owned.is_held and owned.is_new:
+            owned.waiters.tell_new_run(answer)
+            self._owned.evict(owned)
 
     def _drop_defective(self, pending: PendingTransition, defect: Exception | None) -> None:
         instance_id = pending.leased.instance_id
@@ -541,7 +563,7 @@ class Orchestrator:
         about = ", ".join(who_did(each, run_id=instance_id) for each in results[:NAMES_TOLD_MAX])
         extra = {"instance_id": instance_id}
         logger.error("a decision about %s went wrong", about or f"run {instance_id}", exc_info=defect, extra=extra)
-        self._held.drop(instance_id, "its state cannot be decided; it is tried again when its lease lapses")
+        self._owned.drop(instance_id, "its state cannot be decided; it is tried again when its lease lapses")
 
     def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
         """The database does not take what a transition holds. What is to be decided again?
@@ -551,20 +573,20 @@ class Orchestrator:
         """
         instance_id = pending.leased.instance_id
         logger.error("the store refused data: %s", reason, extra={"instance_id": instance_id})
-        held = self._held_of(pending)
-        if held is None:
+        owned = _owner(pending)
+        if not owned.is_held:
             return False
-        if held.created is not None:
-            held.tell_new_run(ValueNotStorable(f"the database does not take the input: {reason}"))
+        if owned.is_new:
+            owned.waiters.tell_new_run(ValueNotStorable(f"the database does not take the input: {reason}"))
         elif len(pending.stimuli) > 1:
-            held.one_at_a_time = True
+            owned.mailbox.one_at_a_time = True
             return True
         elif isinstance(result := pending.stimuli[0], NodeResult | StepReport):
             pending.stimuli = [as_refused(result, reason, run_id=instance_id)]
             return True
         elif isinstance(asked := pending.stimuli[0], SignalSent):
-            held.refuse_caller(asked, ValueNotStorable.code)
+            owned.waiters.refuse(asked, ValueNotStorable.code)
             pending.stimuli = []
             return True
-        self._held.evict(held)
+        self._owned.evict(owned)
         return False

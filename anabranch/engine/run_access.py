@@ -24,14 +24,14 @@ class RunAccess:
     @property
     def journal(self) -> CodedState | None:
         """What is known of the run, and what is about to be committed. None: it is not advanced here any more."""
-        state = self._held.leased.state
-        if not self._held_instances.still_has(self._held) or not isinstance(state, CodedState):
+        state = self._held.state
+        if not self._held.is_held or not isinstance(state, CodedState):
             return None
         return state
 
     def report(self, report: StepReport) -> None:
         """Hand in what a step came to; the listener is called once it is settled."""
-        if self._held_instances.still_has(self._held):
+        if self._held.is_held:
             self._held_instances.offer(self._held, report)
 
     @property

@@ -1,6 +1,6 @@
 """The task worker: take a job, run its handler with a deadline, report one result.
 
-Called by the orchestrator through the task queue; reports through the result queue. Whatever a
+Called by the orchestrator; its jobs go through the task queue. Whatever a
 handler does, exactly one outcome comes of it, checked and encoded here, unless nobody awaits it
 any more. Nothing of a handler's exception but its type and message leaves this module.
 """
@@ -18,10 +18,10 @@ from functools import partial
 from typing import Any
 
 from anabranch.engine.failures import ends_us, failed_by, who_is
-from anabranch.engine.handling import HandlerRegistry, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.loop_watch import BLOCKED_AFTER_S
 from anabranch.engine.ports import Clock
-from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
+from anabranch.engine.queues import NodeJob, TaskQueue
 from anabranch.engine.rules.coded.plan import BODY_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
@@ -63,19 +63,24 @@ class TaskWorker:
         self,
         *,
         handlers: HandlerRegistry,
+        functions: Handler | None = None,
         tasks: TaskQueue,
-        results: ResultQueue,
         clock: Clock,
         concurrency: int,
         threads: HandlerThreads | None = None,
     ) -> None:
         self._handlers = handlers
+        self._functions = functions
         self._tasks = tasks
-        self._results = results
+        self._report: Callable[[str, NodeResult], None] | None = None
         self._clock = clock
         self._threads = threads or HandlerThreads()
         self._executions: dict[str, dict[Dispatch, _Execution]] = {}
         tasks.register_task_worker(self._process, concurrency=concurrency)
+
+    def report_to(self, receive: Callable[[str, NodeResult], None]) -> None:
+        """Name the function that takes a result with its instance's id; it must not block. Before `start`."""
+        self._report = receive
 
     def add_node_job(self, job: NodeJob) -> None:
         """Queue a job; the same attempt while it is queued or under way changes nothing."""
@@ -120,10 +125,8 @@ class TaskWorker:
         finally:
             self._forget(execution)
         if not execution.stopped:
-            dispatch = job.dispatch
-            self._results.add_result(
-                job.instance_id, NodeResult(dispatch.node_id, dispatch.scope, dispatch.attempt, outcome)
-            )
+            assert self._report is not None, "report_to comes before jobs"
+            self._report(job.instance_id, NodeResult(*job.dispatch, outcome))
 
     def _forget(self, execution: _Execution) -> None:
         of_instance = self._executions.get(execution.job.instance_id)
@@ -148,7 +151,7 @@ class TaskWorker:
             threads=self._threads,
         )
         time = asyncio.get_running_loop().time
-        started = _Started(outcome_of(self._handlers, job.node, helpers), time)
+        started = _Started(outcome_of(self._handlers, job.node, helpers, functions=self._functions), time)
         if started.result is not None:
             if timeout_ms is not None and started.longest_s * 1000 > timeout_ms:
                 return _late(helpers, timeout_ms, started.longest_s)
@@ -209,11 +212,16 @@ class _Started:
                 self.longest_s = max(self.longest_s, self._time() - self.stepped_at)
 
 
-async def outcome_of(handlers: HandlerRegistry, node: PlanNode, helpers: Helpers) -> HandlerOutcome:
-    """Execute a node's handler once, without a time limit: what it returned, checked, or why it failed."""
+async def outcome_of(
+    handlers: HandlerRegistry, node: PlanNode, helpers: Helpers, *, functions: Handler | None = None
+) -> HandlerOutcome:
+    """Execute a node's handler once, without a time limit: what it returned, checked, or why it failed.
+
+    `functions` handles the function of a coded workflow.
+    """
     task = asyncio.current_task()
     try:
-        handler = handlers.handler(node.type)
+        handler = functions if node.type == BODY_TYPE else handlers.handler(node.type)
         if handler is None and node.type == BODY_TYPE:
             return FunctionBlocked("UNKNOWN_WORKFLOW", "this worker runs no coded workflows")
         if handler is None:

@@ -180,7 +180,8 @@ class SpecHandler:
         if compiled.secret_names and self._spec.secrets is not None:
             secrets = await self._spec.secrets.read(helpers.tenant_id, compiled.secret_names)
             return await self._execute_with(secrets, compiled, context, helpers)
-        return await self._spec.execute(self._checked(compiled.resolve(context)), context, helpers)
+        resolved = config if compiled.is_constant else compiled.resolve(context)
+        return await self._spec.execute(self._checked(resolved), context, helpers)
 
     async def _execute_with(
         self, secrets: Mapping[str, str], compiled: CompiledConfig, context: Mapping[str, Any], helpers: Helpers

@@ -83,7 +83,7 @@ GOOD = [
         "anabranch.cli.commands.run",
         "'''Update the run set before: prose is no statement.'''\nx = 'Select a file from the list'",
     ),
-    ("anabranch.engine.rules.drawn.context", "def reopen(open_scopes):\n    return open_scopes.open"),
+    ("anabranch.engine.rules.drawn.state", "def reopen(open_scopes):\n    return open_scopes.open"),
 ]
 
 

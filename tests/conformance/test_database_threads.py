@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError, PendingRollbackError, ResourceClosedError
 
 from anabranch.engine.store.opening import dialect_of
-from anabranch.engine.store.sql.database_threads import TRIES_MAX, DatabaseThreads
+from anabranch.engine.store.sql.component import TRIES_MAX, DatabaseThreads
 from anabranch.errors import NameTaken, StoreUnavailable
 from tests.postgres import PostgresServer
 

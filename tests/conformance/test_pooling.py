@@ -79,8 +79,8 @@ async def test_what_was_set_is_not_asked_for(postgres_url: str, pooled: bool) ->
 @pytest.mark.parametrize("url", ["postgres_url", "pooled_url"])
 async def test_limits_and_pins_hold_in_every_commit(url: str, request: pytest.FixtureRequest) -> None:
     async with opened(request.getfixturevalue(url)) as store:
-        assert await store.commit_turns(settings, may_wait=False) == SETTINGS
-        assert await store.commit_turns(settings, may_wait=True) == SETTINGS
+        assert await store.commit_transitions(settings, may_wait=False) == SETTINGS
+        assert await store.commit_transitions(settings, may_wait=True) == SETTINGS
         for run in (store.read, store.write, store.write_unhindered):
             found = await run(settings)
             assert [found[name] for name in list(SETTINGS)[:3]] == list(SETTINGS.values())[:3]

@@ -96,7 +96,7 @@ async def committing_backends(store: SqlStore) -> set[int]:
         return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
 
     count = range(store.commits_in_flight_max)
-    return set(await asyncio.gather(*(store.commit_turns(pid, may_wait=False) for _ in count)))
+    return set(await asyncio.gather(*(store.commit_transitions(pid, may_wait=False) for _ in count)))
 
 
 async def new_birth(store: SqlStore, **head: object) -> Transition:
@@ -181,7 +181,7 @@ async def test_who_asks_whether_commits_get_through_hears_of_a_read_only_databas
         connection.exec_driver_sql("SET default_transaction_read_only = on")
 
     for _ in range(store.commits_in_flight_max):
-        await store.commit_turns(make_read_only, may_wait=False)
+        await store.commit_transitions(make_read_only, may_wait=False)
     with pytest.raises(DatabaseAway, match="it is read-only"):
         for _ in range(8):
             await store.check_commits()
@@ -208,8 +208,8 @@ async def test_every_connection_has_limits_below_the_lease_whatever_was_set_for_
             await store.read(limits),
             await store.write(limits),
             await store.write_unhindered(limits),
-            await store.commit_turns(limits, may_wait=False),
-            await store.commit_turns(limits, may_wait=True),
+            await store.commit_transitions(limits, may_wait=False),
+            await store.commit_transitions(limits, may_wait=True),
         ]
     assert found == [dict(zip(LIMITS, ("2s", "500ms", "1500ms"), strict=True))] * len(found)
 
@@ -345,7 +345,7 @@ async def test_a_cancel_gives_its_connection_back_while_it_waits_for_a_lock(stor
 async def test_a_lock_that_is_never_given_back_is_said_to_be_one(
     store: SqlStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.engine.store.sql.database_threads.LOCK_PATIENCE_S", 0.0)
+    monkeypatch.setattr("anabranch.engine.store.sql.component.LOCK_PATIENCE_S", 0.0)
     row = await created(store)
     async with await psycopg.AsyncConnection.connect(postgres_url) as locker:
         await lock(locker, row.head.instance_id)

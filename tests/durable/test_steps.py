@@ -174,8 +174,8 @@ async def test_what_a_body_does_to_a_result_does_not_change_the_journal(make_pla
     await place.until(run_id, lambda _: seen != [])
 
     held = place.services.engine.orchestrator.held.get(run_id)
-    assert held is not None and isinstance(held.leased.state, CodedState)
-    assert held.leased.state.steps["get", ""].output.value == {"items": [1]}
+    assert held is not None and isinstance(held.state, CodedState)
+    assert held.state.steps["get", ""].output.value == {"items": [1]}
 
 
 class Witness:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from anabranch.durable.body import FunctionRun
 from anabranch.engine.clock import SystemClock
-from anabranch.engine.queues.slots import Slots
+from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.retry import RetryPolicy

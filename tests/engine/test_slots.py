@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.queues import slots as slots_module
-from anabranch.engine.queues.slots import Slot, Slots
+from anabranch.engine.queues import task_queue as slots_module
+from anabranch.engine.queues.task_queue import Slot, Slots
 
 
 class Counted:

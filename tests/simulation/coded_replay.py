@@ -18,9 +18,9 @@ from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceHead
-from anabranch.engine.queues.slots import Slots, present_slot
+from anabranch.engine.queues.task_queue import Slots, present_slot
 from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.drawn.context import Context
+from anabranch.engine.rules.drawn.state import Context
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import StepReport
 from anabranch.engine.run_access import RunAccess

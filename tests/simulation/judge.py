@@ -189,15 +189,15 @@ class Judge:
     def a_worker_lets_go_of_what_it_could_not_extend(self, worker_id: str | None, instance_id: str) -> None:
         """A worker that could not extend its lease for 2/3 of its length stops its handlers and drops the state."""
         process = None if worker_id is None else self.processes.get(worker_id)
-        held = None if process is None else process.engine.orchestrator._held.get(instance_id)
-        if process is None or held is None or held.created is not None:
+        held = None if process is None else process.engine.orchestrator.held.get(instance_id)
+        if process is None or held is None or held.is_new:
             return
         claimed_at, extended_at = self._loop.time(), held.extended_at
         age_s = process.clock.monotonic() - extended_at
 
         def look_again() -> None:
             stood_still = process.dead or process.frozen or process.thawed_at >= claimed_at - self._guard_s
-            still_there = process.engine.orchestrator._held.get(instance_id) is held
+            still_there = process.engine.orchestrator.held.get(instance_id) is held
             if still_there and held.extended_at == extended_at and not stood_still:
                 what = f"{worker_id} runs it on after somebody claimed it, {age_s:.2f} s after its last extension"
                 self.accuse(self.a_worker_lets_go_of_what_it_could_not_extend, what, instance_id)
@@ -265,8 +265,8 @@ class Judge:
         process = self.processes.get(sender.worker_id)
         if transaction.operation != "commit" or sender.late or process is None:
             return None
-        held = process.engine.orchestrator._held.get(instance_id)
-        return None if held is None else held.leased.state
+        held = process.engine.orchestrator.held.get(instance_id)
+        return None if held is None else held.state
 
     def _compare_fully(self, watched: _Watched, commit: Commit) -> None:
         facts, head = watched.facts, commit.after.head
@@ -284,8 +284,8 @@ class Judge:
     def _is_current(self, worker_id: str, instance_id: str) -> bool:
         """Does this process hold the run in the version that is stored?"""
         process = self.processes.get(worker_id)
-        held = None if process is None else process.engine.orchestrator._held.get(instance_id)
-        return held is not None and held.leased.version == self._runs[instance_id].version
+        held = None if process is None else process.engine.orchestrator.held.get(instance_id)
+        return held is not None and held.version == self._runs[instance_id].version
 
 
 _LAWS: dict[type[RunFacts], tuple[Any, Any, Any]] = {

@@ -39,7 +39,7 @@ MUTANTS = (
     mutant(
         "lost-commit-forgotten",
         "the stimuli of a commit of unknown fate are not decided again",
-        ("ownership.reconcile:Reconciler._refold", "held.inbox[:0] = pending.stimuli", "pass"),
+        ("ownership.reconcile:Reconciler._refold", "held.mailbox.stimuli[:0] = pending.stimuli", "pass"),
     ),
     mutant(
         "lost-commit-believed",
@@ -91,7 +91,7 @@ MUTANTS = (
         "all-join-hangs-below-a-condition",
         "`all` waits until every edge is live",
         (
-            "rules.drawn.scheduling:is_node_ready",
+            "rules.decide:is_node_ready",
             "live + scope.dead.get(node.id, 0) < node.in_count",
             "live < node.in_count",
         ),
@@ -99,18 +99,18 @@ MUTANTS = (
     mutant(
         "skip-stays-where-it-is",
         "a skipped node does not kill its edges",
-        ("rules.drawn.decision_builder:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
+        ("rules.decision:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
     ),
     mutant(
         "all-join-runs-early",
         "`all` is dispatched by its first live edge",
-        ("rules.drawn.scheduling:is_node_ready", "if live and node.join_any", "if live"),
+        ("rules.decide:is_node_ready", "if live and node.join_any", "if live"),
     ),
     mutant(
         "any-join-runs-again",
         "`any` is dispatched again by a late edge",
         (
-            "rules.drawn.scheduling:calculate_next_nodes",
+            "rules.decide:calculate_next_nodes",
             "target.id not in scope.ended and target.id not in scope.open",
             "True",
         ),
@@ -118,7 +118,7 @@ MUTANTS = (
     mutant(
         "iterations-collide",
         "iterations of an inner loop share the scopes of another's",
-        ("rules.drawn.iterations:go_on", "if activation.scope.path else", "if False else"),
+        ("rules.drawn.outcomes:go_on", "if activation.scope.path else", "if False else"),
     ),
     mutant(
         "parked-without-a-time",
@@ -132,7 +132,7 @@ MUTANTS = (
     mutant(
         "short-timers-forgotten",
         "a wait that keeps its worker is not put on the heap",
-        (f"{_ORCHESTRATOR}._perform", "self._held.delays.schedule(transition.instance_id, won.next_due)", "pass"),
+        (f"{_ORCHESTRATOR}._go_on", "self._owned.schedule(owned, next_due)", "pass"),
     ),
     mutant(
         "parked-while-it-runs",
@@ -167,7 +167,7 @@ MUTANTS = (
     mutant(
         "complete-overwrites-cancel",
         "what comes after the end of a run is decided all the same",
-        ("rules.decide:decide", "if state.is_terminal:", "if False:"),
+        ("rules.decide:decide", "if state.terminal is not None:", "if False:"),
     ),
     mutant(
         "lease-kept-in-spite-of-everything",
@@ -187,7 +187,7 @@ MUTANTS = (
     mutant(
         "job-run-twice-at-once",
         "dispatching an attempt again in the same process runs it again",
-        (f"{_ORCHESTRATOR}._dispatch", "activation is None or dispatch in held.performing", "activation is None"),
+        (f"{_ORCHESTRATOR}._dispatch", "activation is None or dispatch in owned.performing", "activation is None"),
         ("task_worker:TaskWorker.add_node_job", "if known is None or known.stopped:", "if True:"),
         ("task_worker:TaskWorker._process", "execution is None or execution.job is not job", "execution is None"),
     ),
@@ -195,16 +195,16 @@ MUTANTS = (
         "first-in-first-out",
         "the jobs of a busy tenant keep another tenant's waiting until all of them are done",
         (
-            "queues.jobs:_Round.begin",
+            "queues.task_queue:_Round.begin",
             "self.jobs[job.tenant_id] = deque((job,))\n    self.tenants.append(job.tenant_id)",
             'self.jobs[""] = deque((job,))\n    self.tenants.append("")',
         ),
-        ("queues.jobs:FairJobs.add", "of.jobs.get(job.tenant_id)", 'of.jobs.get("")'),
+        ("queues.task_queue:FairJobs.add", "of.jobs.get(job.tenant_id)", 'of.jobs.get("")'),
     ),
     mutant(
         "transition-never-passed-on",
         "a tenant is served again and again while others wait for their transition",
-        ("queues.jobs:_Round.pop", "tenants.append(tenant_id)", "tenants.appendleft(tenant_id)"),
+        ("queues.task_queue:_Round.pop", "tenants.append(tenant_id)", "tenants.appendleft(tenant_id)"),
     ),
     mutant(
         "signal-consumed-twice",
@@ -240,8 +240,8 @@ MUTANTS = (
         "what arrives while an external change is read in is not decided afterwards",
         (
             f"{_ORCHESTRATOR}.refresh",
-            "self._held.put_back(held_now)",
-            "[setattr(held, 'in_flight', False) for held in held_now]",
+            "self._owned.put_back(settled)",
+            "[setattr(owned.mailbox, 'in_flight', False) for owned in settled]",
         ),
     ),
     mutant(
@@ -274,7 +274,7 @@ MUTANTS = (
         "a process that ends a child takes over the parent's new version, and does not tell what it is about",
         (
             f"{_ORCHESTRATOR}._tell_parents",
-            "self._held.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))",
+            "self._owned.offer(parent, ChildEnded(state.head.instance_id, state.terminal, state.outcome))",
             "pass",
         ),
     ),

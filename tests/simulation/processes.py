@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from anabranch.durable.definition import Registry, Workflow
-from anabranch.durable.runner import Runner, WithWorkflowFunctions
+from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.lifecycle import Engine, EngineOptions
@@ -89,12 +89,12 @@ class SimulatedProcess:
         connection = Connection(database, weather, worker_id=worker_id, commits_in_flight_max=commits_in_flight_max)
         self.children, signals = ChildRuns(), StepSignals()
         runner = Runner(Registry(code if options.works else ()), children=self.children, signals=signals)
-        handlers = WithWorkflowFunctions(types, runner)
         # Built in its own context, as everything that runs in it.
         self.engine: Engine = self.owner.context.run(
             lambda: Engine(
                 store=connection,
-                handlers=handlers,
+                handlers=types,
+                functions=runner,
                 options=options,
                 clock=clock,
                 worker_id=worker_id,
@@ -108,8 +108,8 @@ class SimulatedProcess:
         signals.connect(self.service)
         runner.connect(self.engine)
         # The queue promises no more than a network would: results may be doubled, late, or lost with their process.
-        self._deliver = self.engine.orchestrator.receive_result
-        self.engine.orchestrator._task_worker._results.register_results_worker(self._receive_result)
+        self._deliver = self.engine.orchestrator.held.receive
+        self.engine.orchestrator._task_worker.report_to(self._receive_result)
 
     @property
     def dead(self) -> bool:
@@ -154,7 +154,7 @@ class SimulatedProcess:
         """Parts of the running engine that have ended although nobody stopped them."""
         engine = self.engine
         parts = [
-            *engine.orchestrator._threads_of_store,
+            *engine.orchestrator._commit_loops,
             engine.orchestrator.held.delays._task,
             engine.recovery._task,
             engine.housekeeping._task,

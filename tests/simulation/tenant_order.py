@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anabranch.engine.queues import NodeJob
-from anabranch.engine.queues.jobs import FairJobs
+from anabranch.engine.queues.task_queue import FairJobs
 
 PROMISE = "a tenant's ready job is not overtaken by more than one round of another tenant's"
 

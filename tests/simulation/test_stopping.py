@@ -8,9 +8,9 @@ from typing import Any
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.engine.queues import NodeJob, ResultQueue, TaskQueue
+from anabranch.engine.queues import NodeJob, TaskQueue
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.context import Context
+from anabranch.engine.rules.drawn.state import Context
 from anabranch.engine.rules.stimuli import NodeResult
 from anabranch.engine.task_worker import TaskWorker
 from tests.simulation.cases import probe_case
@@ -56,10 +56,10 @@ def test_stopping_what_its_timeout_has_cancelled_already_is_harmless():
 
 
 async def _time_out_and_stop(results: list[NodeResult]) -> None:
-    clock, tasks, queue = SystemClock(), TaskQueue(), ResultQueue()
+    clock, tasks = SystemClock(), TaskQueue()
     clock.adjust(0)
-    queue.register_results_worker(lambda instance_id, result: results.append(result))
-    worker = TaskWorker(handlers=OneHandler(), tasks=tasks, results=queue, clock=clock, concurrency=1)
+    worker = TaskWorker(handlers=OneHandler(), tasks=tasks, clock=clock, concurrency=1)
+    worker.report_to(lambda instance_id, result: results.append(result))
     await tasks.start()
     node = probe_case().plan.nodes["sleeper"]
     assert node.timeout_ms == TIMEOUT_S * 1000

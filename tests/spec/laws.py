@@ -15,8 +15,7 @@ from typing import Any
 
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.decide import Decision
-from anabranch.engine.rules.drawn.loops import LoopRun
-from anabranch.engine.rules.drawn.state import Activation, InstanceState, Scope
+from anabranch.engine.rules.drawn.state import Activation, InstanceState, LoopRun, Scope
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
 

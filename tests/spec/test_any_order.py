@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.iterations import LOOP_WORK_MAX
+from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX
 from anabranch.engine.rules.events import ENDINGS, EventType
 from anabranch.engine.rules.evolve import outstanding
 from anabranch.engine.rules.stimuli import NodeResult

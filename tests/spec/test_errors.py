@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.drawn.endings import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.engine.rules.values import VALUE_BYTES_MAX
 from tests.spec.drawings import TYPES, TypesWith, condition, drawn, loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.drawn.iterations import LOOP_WORK_MAX
+from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX
 from anabranch.engine.rules.transitions import LeasedState, plan_transitions
 from tests.spec.drawings import drawn, loop
 from tests.spec.scenario import LAPSED, TIMERS, Scenario, begun, cancel, completed, failed, given, signal

@@ -11,7 +11,7 @@ from anabranch import request_checks as asked
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules import values
 from anabranch.engine.rules.coded import decide as coded
-from anabranch.engine.rules.drawn import endings
+from anabranch.engine.rules.drawn import outcomes
 from anabranch.engine.rules.graph import document as graph
 from anabranch.engine.rules.templates import text as template_text
 from anabranch.engine.rules.templates.expression import EXPRESSION_DEPTH_MAX
@@ -35,7 +35,7 @@ MEGABYTE = 1_048_576
         (asked.KEY_CHARACTERS_MAX, 255),
         (values.VALUE_BYTES_MAX, MEGABYTE),
         (values.VALUE_DEPTH_MAX, 64),
-        (endings.CONTEXT_BYTES_MAX, 16 * MEGABYTE),
+        (outcomes.CONTEXT_BYTES_MAX, 16 * MEGABYTE),
         (intake.TEXT_BYTES_MAX, 16 * MEGABYTE),
         (signals.SIGNALS_KEPT_MAX, 10_000),
         (coded.STEPS_MAX, 10_000),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.engine.rules.drawn.endings import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, fits
 from tests.spec.drawings import drawn, loop

@@ -88,7 +88,7 @@ def test_a_turn_of_several_stimuli_rests_on_the_latest_of_their_due_times():
 def test_a_batch_closes_when_it_is_full_and_leaves_the_rest():
     runs = [begun(CHAIN) for _ in range(5)]
     work = iter([(held(run), [completed("a")]) for run in runs])
-    assert len(plan_transitions(work, now=runs[0].now, lease_ms=LEASE_MS, turns_max=3).transitions) == 3
+    assert len(plan_transitions(work, now=runs[0].now, lease_ms=LEASE_MS, transitions_max=3).transitions) == 3
     assert len(list(work)) == 2
     assert "a" in runs[3].owed, "what was not taken was not decided"
 
@@ -96,7 +96,7 @@ def test_a_batch_closes_when_it_is_full_and_leaves_the_rest():
 def test_turnless_drafts_do_not_fill_a_batch():
     runs = [begun(CHAIN) for _ in range(4)]
     work = [(held(run), [completed("a" if index > 1 else "start")]) for index, run in enumerate(runs)]
-    assert len(plan_transitions(work, now=runs[0].now, lease_ms=LEASE_MS, turns_max=2).transitions) == 2
+    assert len(plan_transitions(work, now=runs[0].now, lease_ms=LEASE_MS, transitions_max=2).transitions) == 2
 
 
 def test_a_batch_closes_at_four_megabytes():
@@ -224,7 +224,7 @@ def test_nothing_is_due_by_itself_once_the_instance_is_parked():
     planned = plan(begun(CHAIN), completed("a", delay_ms=500_000))
     (winner,) = apply_outcome(planned, won(planned)).won
     assert winner.next_due is None
-    assert winner.pending.parks
+    assert winner.parks
 
 
 def test_what_a_later_stimulus_of_the_turn_undid_is_not_performed():

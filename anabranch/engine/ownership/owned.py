@@ -1,8 +1,9 @@
-"""The instances that this process holds: their unread stimuli, who waits for what of each, and letting go.
+"""The instances that this process owns: each one's state and mailbox, and which of them have something to decide.
 
-The orchestrator's memory. `orchestrator` decides, commits and performs; `unclear` reads anew what
-may have changed without us; both go through this module, and so do `leases` and `external`, which
-only look. Nothing here talks to the store.
+The orchestrator's memory. `orchestrator` decides, commits and performs; `reconcile` reads anew what
+may have changed without us; both go through this module, and so do `leases` and `external_changes`, which
+only look. A result comes here to be put into its run's mailbox, is taken out of it to be decided, and once it is
+committed its run is put back. Nothing here talks to the store.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from anabranch.engine.ownership.waiters import Waiters
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.state import InstanceHead
-from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.states import AnyPlan
-from anabranch.engine.rules.stimuli import NodeResult, Stimulus, TimersDue
-from anabranch.engine.rules.transitions import LeasedState, PendingTransition
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.states import AnyPlan, AnyState
+from anabranch.engine.rules.stimuli import NodeResult, StepReport, Stimulus, TimersDue
+from anabranch.engine.rules.transitions import LeasedState
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import RunTelemetry, Telemetry
-from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -32,50 +33,44 @@ logger = logging.getLogger("anabranch.engine")
 NAMES_TOLD_MAX = 8
 
 
-@dataclass(frozen=True, slots=True)
-class StartResult:
-    """How a start ended: the instance that stands for it, and whether this call made it."""
+class Mailbox:
+    """What has arrived for one instance and is not decided yet."""
 
-    instance_id: str
-    status: Status
-    created: bool
+    __slots__ = ("in_flight", "one_at_a_time", "queued", "stimuli")
 
+    def __init__(self, *stimuli: Stimulus) -> None:
+        self.stimuli: list[Stimulus] = list(stimuli)
+        self.queued = False
+        """It is among those that have something to decide."""
+        self.in_flight = False
+        """What was taken out of it is being decided or committed; the rest waits until that is settled."""
+        self.one_at_a_time = False
+        """The store refused a transition: its stimuli are decided one by one, to find out which it does not take."""
 
-def why_rejected(head: InstanceHead) -> NotFound:
-    """What to tell whoever started a run that must not be."""
-    if head.parent_id is None:
-        return NotFound(f"workflow {head.workflow_id} was deleted before the run could begin")
-    return NotFound(f"run {head.instance_id}: its workflow was deleted, or its parent does not ask for it any more")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """How a signal or cancel offered to a held instance ended; `held` False: it is not ours any more."""
-
-    held: bool
-    status: Status = Status.RUNNING
-    delivered: bool | None = False
-    """For a signal: was a fitting wait open? None: the run ended before it, so it was not kept."""
-    refused: str | None = None
+    def take(self) -> list[Stimulus]:
+        """What is to be decided next; the rest stays."""
+        if self.one_at_a_time and len(self.stimuli) > 1:
+            return [self.stimuli.pop(0)]
+        self.one_at_a_time = False
+        stimuli, self.stimuli = self.stimuli, []
+        return stimuli
 
 
 @dataclass(slots=True, eq=False)
-class OwnedInstance:
-    """A held instance with its unread stimuli and what we perform for it."""
+class OwnedInstance(LeasedState):
+    """An instance that is advanced here: what the rules know of it, what has arrived, and what we perform for it."""
 
-    leased: LeasedState
-    inbox: list[Stimulus] = field(default_factory=list)
-    asked: list[tuple[Stimulus, asyncio.Future[Answer]]] = field(default_factory=list)
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    waiters: Waiters = field(default_factory=Waiters)
+    is_held: bool = False
+    """It was neither let go nor replaced since it was added."""
     performing: set[Dispatch] = field(default_factory=set)
-    created: asyncio.Future[StartResult] | None = None
-    in_flight: bool = False
-    queued: bool = False
     owes_all: bool = False
     """After adoption or a re-read: the next settlement performs everything outstanding, not only what is new."""
-    one_at_a_time: bool = False
-    """The store refused a transition: its stimuli are decided one by one, to find out which it does not take."""
     settled_seq: int = 0
     """The last row of the state that is known to be committed; later ones are on their way."""
+    due_at: int | None = None
+    """When the delay queue is to tell of it."""
     listener: Callable[[], None] | None = None
     """The body of a coded run, while it is under way: told whenever what it reported is settled."""
     steps_under_way: Callable[[], Sequence[str]] = tuple
@@ -85,61 +80,15 @@ class OwnedInstance:
     telemetry: RunTelemetry | None = None
     """Told what is written of it here; None where nobody counts."""
 
-    def take_stimuli(self) -> list[Stimulus]:
-        """What is to be decided next; the rest stays in the inbox."""
-        if self.one_at_a_time and len(self.inbox) > 1:
-            return [self.inbox.pop(0)]
-        self.one_at_a_time = False
-        stimuli, self.inbox = self.inbox, []
-        return stimuli
+    @property
+    def is_new(self) -> bool:
+        """It is not known to be stored yet."""
+        return self.waiters.created is not None
 
-    def tell_new_run(self, new_run: StartResult | AnabranchError) -> None:
-        """Answer whoever started it, unless they have stopped waiting. It is no creation any more."""
-        created, self.created = self.created, None
-        if created is None or created.done():
-            return
-        if isinstance(new_run, StartResult):
-            created.set_result(new_run)
-        else:
-            created.set_exception(new_run)
-
-    def answer_callers(self, pending: PendingTransition) -> None:
-        """Tell those who asked what became of their signal or cancel."""
-        if not self.asked:
-            return
-        decided = {
-            id(stimulus): decision for stimulus, decision in zip(pending.stimuli, pending.decisions, strict=True)
-        }
-        waiting = []
-        for stimulus, future in self.asked:
-            decision = decided.get(id(stimulus))
-            if decision is None:
-                waiting.append((stimulus, future))
-            elif not future.done():
-                status = pending.leased.state.status
-                future.set_result(
-                    Answer(held=True, status=status, delivered=decision.delivered, refused=decision.refused)
-                )
-        self.asked = waiting
-
-    def refuse_caller(self, stimulus: Stimulus, code: str) -> None:
-        """Tell whoever asked for this that it cannot be."""
-        for asked, future in self.asked:
-            if asked is stimulus and not future.done():
-                future.set_result(Answer(held=True, refused=code))
-        self.asked = [(asked, future) for asked, future in self.asked if asked is not stimulus]
-
-    def note_settled(self) -> None:
-        """What the state holds now is committed: let the body of a coded run look at it."""
-        self.settled_seq = self.leased.state.last_seq
-        if self.listener is not None:
-            self.listener()
-
-    def forget_answered(self, pending: PendingTransition) -> None:
-        """What has its answer is not performed any more."""
-        for stimulus in pending.stimuli:
-            if isinstance(stimulus, NodeResult):
-                self.performing.discard(Dispatch(stimulus.node_id, stimulus.scope, stimulus.attempt))
+    def replace_state(self, state: AnyState, *, version: int, worker_id: str | None, lease_until: int) -> None:
+        """Go on from a state that was folded anew: what was decided on the one before does not count."""
+        self.state, self.version, self.worker_id, self.lease_until = state, version, worker_id, lease_until
+        self.unchecked = set(state.children)
 
     @property
     def under_way(self) -> str:
@@ -149,14 +98,6 @@ class OwnedInstance:
         more = [f"{len(names) - NAMES_TOLD_MAX} more"] if len(names) > NAMES_TOLD_MAX else []
         return ", ".join([*sorted(names)[:NAMES_TOLD_MAX], *more]) or "nothing"
 
-    def fail_waiters(self) -> None:
-        """Send whoever still waits for an answer to the store."""
-        for _, future in self.asked:
-            if not future.done():
-                future.set_result(Answer(held=False))
-        instance_id = self.leased.instance_id
-        self.tell_new_run(StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored"))
-
 
 class OwnedInstances:
     """Owned instances by id, and which of them have something to decide, in the order in which it arrived."""
@@ -164,15 +105,16 @@ class OwnedInstances:
     def __init__(self, clock: Clock, task_worker: TaskWorker, telemetry: Telemetry | None = None) -> None:
         self._task_worker = task_worker
         self._telemetry = telemetry
-        self._held: dict[str, OwnedInstance] = {}
+        self._owned: dict[str, OwnedInstance] = {}
         self._of_tenant: Counter[str] = Counter()
-        self._ready: deque[str] = deque()
+        self.ready: deque[OwnedInstance] = deque()
+        """Those that have something to decide, and some that were let go since."""
         self.arrived = asyncio.Event()
         """Set when something becomes ready."""
         self.delays = DelayQueue(clock, self._timer_due)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._owned)
 
     def count_of(self, tenant_id: str) -> int:
         """How many are held of this tenant."""
@@ -185,146 +127,166 @@ class OwnedInstances:
 
     @property
     def ids(self) -> list[str]:
-        """Ids of the held instances."""
-        return list(self._held)
-
-    @property
-    def has_ready(self) -> bool:
-        """Is there something to decide?"""
-        return bool(self._ready)
+        """Ids of the owned instances."""
+        return list(self._owned)
 
     def get(self, instance_id: str) -> OwnedInstance | None:
-        """The held instance, or None: it is not advanced here."""
-        return self._held.get(instance_id)
+        """The owned instance, or None: it is not advanced here."""
+        return self._owned.get(instance_id)
 
     def is_in_flight(self, instance_id: str) -> bool:
-        """Is it held, with a transition that is not settled?"""
-        held = self._held.get(instance_id)
-        return held is not None and held.in_flight
-
-    def still_has(self, held: OwnedInstance) -> bool:
-        """Was it neither let go nor replaced since?"""
-        return self._held.get(held.leased.instance_id) is held
+        """Is it owned, with a transition that is not settled?"""
+        owned = self._owned.get(instance_id)
+        return owned is not None and owned.mailbox.in_flight
 
     @property
     def heads(self) -> list[InstanceHead]:
-        """What the held instances were created with. Any thread may ask."""
-        return [held.leased.state.head for held in list(self._held.values())]
+        """What the owned instances were created with. Any thread may ask."""
+        return [owned.state.head for owned in list(self._owned.values())]
 
     def telemetry_of(self, head: InstanceHead, plan: AnyPlan) -> RunTelemetry | None:
-        """Who is to be told of a run that is about to be held; None where nobody counts."""
+        """Who is to be told of a run that is about to be owned; None where nobody counts."""
         return None if self._telemetry is None else self._telemetry.of_run(head, plan)
 
-    def add(self, held: OwnedInstance) -> None:
+    def add(self, owned: OwnedInstance) -> None:
         """Hold it, in place of what was held under its id."""
-        stale = self._held.get(held.leased.instance_id)
+        stale = self._owned.get(owned.instance_id)
         if stale is not None:
             self.evict(stale)
-        self._held[held.leased.instance_id] = held
-        self._of_tenant[held.leased.state.head.tenant_id] += 1
-        if held.telemetry is None:
-            held.telemetry = self.telemetry_of(held.leased.state.head, held.leased.state.plan)
-        self.enqueue(held)
+        self._owned[owned.instance_id] = owned
+        owned.is_held = True
+        self._of_tenant[owned.state.head.tenant_id] += 1
+        if owned.telemetry is None:
+            owned.telemetry = self.telemetry_of(owned.state.head, owned.state.plan)
+        self.enqueue(owned)
 
-    def tell_written(self, held: OwnedInstance | None, leased: LeasedState, events: Sequence[Event]) -> None:
+    def tell_written(self, owned: OwnedInstance, events: Sequence[Event]) -> None:
         """Who counts is told of a transition that was written, also of a run that was let go meanwhile."""
-        if held is not None and held.telemetry is not None:
-            held.telemetry.wrote(events)
-        elif self._telemetry is not None:
-            self._telemetry.of_run(leased.state.head, leased.state.plan).wrote(events)
+        telemetry = owned.telemetry or self.telemetry_of(owned.state.head, owned.state.plan)
+        if telemetry is not None:
+            telemetry.wrote(events)
 
-    def offer(self, held: OwnedInstance, stimulus: Stimulus) -> None:
-        """Put a stimulus into its inbox."""
-        held.inbox.append(stimulus)
-        if not held.queued:
-            self.enqueue(held)
+    # -- the mailboxes --------------------------------------------------------------------
+    def receive(self, instance_id: str, result: NodeResult | StepReport) -> None:
+        """A result has come. Duplicates and strays are harmless; what is for a run that is not held is dropped."""
+        owned = self._owned.get(instance_id)
+        if owned is not None:
+            self.offer(owned, result)
 
-    def enqueue(self, held: OwnedInstance) -> None:
-        """Let a lane decide what is in its inbox, if that is not arranged already."""
-        if held.inbox and not held.queued and not held.in_flight and self._held.get(held.leased.instance_id) is held:
-            held.queued = True
-            self._ready.append(held.leased.instance_id)
+    def offer(self, owned: OwnedInstance, stimulus: Stimulus) -> None:
+        """Put a stimulus into its mailbox."""
+        mailbox = owned.mailbox
+        mailbox.stimuli.append(stimulus)
+        if not mailbox.queued:
+            self.enqueue(owned)
+
+    def enqueue(self, owned: OwnedInstance) -> None:
+        """Let a commit loop decide what is in its mailbox, if that is not arranged already."""
+        mailbox = owned.mailbox
+        if mailbox.stimuli and not mailbox.queued and not mailbox.in_flight and owned.is_held:
+            mailbox.queued = True
+            self.ready.append(owned)
             self.arrived.set()
 
-    def take_work(self, taken: list[OwnedInstance]) -> Iterator[tuple[LeasedState, Sequence[Stimulus]]]:
-        """Ready holdings with their stimuli, marked in flight and noted in `taken` as they are taken."""
-        while self._ready:
-            held = self._held.get(self._ready.popleft())
-            if held is None or not held.queued:
-                continue
-            held.queued = False
-            if held.in_flight:
+    def take(self, count: int) -> list[tuple[OwnedInstance, Sequence[Stimulus]]]:
+        """At most so many ready instances with their stimuli, marked in flight."""
+        taken: list[tuple[OwnedInstance, Sequence[Stimulus]]] = []
+        while self.ready and len(taken) < count:
+            owned = self.ready.popleft()
+            mailbox = owned.mailbox
+            if not mailbox.queued:
+                continue  # let go meanwhile
+            mailbox.queued = False
+            if mailbox.in_flight:
                 continue  # being refreshed: it is queued again after that
-            held.in_flight = True
-            taken.append(held)
-            yield held.leased, held.take_stimuli()
+            mailbox.in_flight = True
+            taken.append((owned, mailbox.take()))
+        return taken
+
+    def return_undecided(self, taken: Sequence[tuple[OwnedInstance, Sequence[Stimulus]]]) -> None:
+        """There was no room for these: they come first the next time."""
+        for owned, stimuli in reversed(taken):
+            mailbox = owned.mailbox
+            mailbox.stimuli[:0] = stimuli
+            mailbox.in_flight, mailbox.queued = False, True
+            self.ready.appendleft(owned)
 
     def put_back(self, taken: Sequence[OwnedInstance]) -> None:
         """No transition of these is in flight any more."""
-        for held in taken:
-            held.in_flight = False
-            self.enqueue(held)
+        for owned in taken:
+            owned.mailbox.in_flight = False
+            if owned.mailbox.stimuli:
+                self.enqueue(owned)
 
-    def evict(self, held: OwnedInstance) -> None:
+    # -- letting go -----------------------------------------------------------------------
+    def evict(self, owned: OwnedInstance) -> None:
         """Forget an instance: its handlers are stopped, its timers cleared, who still asks is told to ask the store."""
-        instance_id = held.leased.instance_id
-        if self.still_has(held):
-            del self._held[instance_id]
-            tenant_id = held.leased.state.head.tenant_id
+        instance_id = owned.instance_id
+        if owned.is_held:
+            owned.is_held = False
+            del self._owned[instance_id]
+            tenant_id = owned.state.head.tenant_id
             self._of_tenant[tenant_id] -= 1
             if not self._of_tenant[tenant_id]:
                 del self._of_tenant[tenant_id]
-            self.delays.schedule(instance_id, None)
+            self.schedule(owned, None)
             # A body is called again under one dispatch: a late repeat of what its first call came to takes the
             # second out of `performing`, and it must not run on.
-            if held.performing or held.leased.state.head.kind == CODED_KIND:
+            if owned.performing or owned.state.head.kind == CODED_KIND:
                 self._task_worker.stop_instance(instance_id)
-        held.queued = False
-        held.telemetry = None  # what is unwound may keep `held` for a while
-        held.fail_waiters()
+        owned.mailbox.queued = False
+        owned.telemetry = None  # what is unwound may keep `owned` for a while
+        owned.waiters.fail(instance_id)
 
     def drop(self, instance_id: str, why: str) -> None:
         """Stop the handlers of an instance and forget it: it is, or may soon be, another worker's."""
-        held = self._held.get(instance_id)
-        if held is not None:
+        owned = self._owned.get(instance_id)
+        if owned is not None:
             extra = {"instance_id": instance_id}
-            logger.warning("dropped run %s: %s; under way: %s", instance_id, why, held.under_way, extra=extra)
-            self.evict(held)
+            logger.warning("dropped run %s: %s; under way: %s", instance_id, why, owned.under_way, extra=extra)
+            self.evict(owned)
 
     def idle_ids(self) -> list[str]:
         """Those that nothing is to be decided for, and that have no transition in flight."""
         return [
             instance_id
-            for instance_id, held in self._held.items()
-            if not held.in_flight and not held.inbox and held.created is None
+            for instance_id, owned in self._owned.items()
+            if not owned.mailbox.in_flight and not owned.mailbox.stimuli and not owned.is_new
         ]
 
     def release(self, instance_id: str) -> None:
         """Forget an instance that is handed over: its queued jobs are its next holder's."""
-        held = self._held.get(instance_id)
-        if held is not None:
-            self.evict(held)
+        owned = self._owned.get(instance_id)
+        if owned is not None:
+            self.evict(owned)
 
     # -- leases ---------------------------------------------------------------------------
     def settled_leases(self) -> Iterator[tuple[str, int, int]]:
         """(id, version, lease end ms) of those that are stored and have no transition in flight."""
-        for instance_id, held in self._held.items():
-            if not held.in_flight and held.created is None:
-                yield instance_id, held.leased.version, held.leased.lease_until
+        for instance_id, owned in self._owned.items():
+            if not owned.mailbox.in_flight and not owned.is_new:
+                yield instance_id, owned.version, owned.lease_until
 
     def extensions(self) -> list[tuple[str, float]]:
-        """(id, monotonic time of the last extension) of every held instance that is stored."""
-        return [(instance_id, held.extended_at) for instance_id, held in self._held.items() if held.created is None]
+        """(id, monotonic time of the last extension) of every owned instance that is stored."""
+        return [(instance_id, owned.extended_at) for instance_id, owned in self._owned.items() if not owned.is_new]
 
     def lease_extended(self, instance_id: str, *, until: int, asked_at: float) -> None:
-        """Note that a held instance's lease now runs until then."""
-        held = self._held.get(instance_id)
-        if held is not None:
-            held.leased.lease_until = max(held.leased.lease_until, until)
-            held.extended_at = max(held.extended_at, asked_at)
+        """Note that an owned instance's lease now runs until then."""
+        owned = self._owned.get(instance_id)
+        if owned is not None:
+            owned.lease_until = max(owned.lease_until, until)
+            owned.extended_at = max(owned.extended_at, asked_at)
 
-    # -- within ---------------------------------------------------------------------------
+    # -- timers ---------------------------------------------------------------------------
+    def schedule(self, owned: OwnedInstance, due_at: int | None) -> None:
+        """Offer it `TimersDue` at that time; None: at none."""
+        if owned.due_at != due_at:
+            owned.due_at = due_at
+            self.delays.schedule(owned.instance_id, due_at)
+
     def _timer_due(self, instance_id: str) -> None:
-        held = self._held.get(instance_id)
-        if held is not None:
-            self.offer(held, TimersDue())
+        owned = self._owned.get(instance_id)
+        if owned is not None:
+            owned.due_at = None
+            self.offer(owned, TimersDue())

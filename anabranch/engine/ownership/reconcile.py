@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from anabranch.engine.log_pages import pages_of
-from anabranch.engine.ownership.owned import OwnedInstance, OwnedInstances, StartResult
+from anabranch.engine.ownership.owned import OwnedInstance, OwnedInstances
+from anabranch.engine.ownership.waiters import StartResult
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Observer, Store
-from anabranch.engine.rules.drawn.state import InstanceHead
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.log_limit import ROW_WEIGHT
+from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import LogReloaded
-from anabranch.engine.rules.transitions import LeasedState, PendingTransition, was_written
+from anabranch.engine.rules.transitions import LeasedState, PendingTransition, answered, was_written
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.errors import StoreUnavailable
 
@@ -68,16 +69,12 @@ class Reconciler:
         self._observer = observer
         self._worker_id = worker_id
         self._lease_ms = lease_ms
-        self._commits_failed = 0
+        self.commits_failed = 0
         """Commits in a row that the store did not answer."""
         self.stopping = False
         """Set once the process stops: nobody waits for an absent store then."""
         self.store_failed_at: int | None = None
         """When the store last did not answer (ms): leases that ended before were lost with it, not with a worker."""
-
-    def note_success(self) -> None:
-        """A commit was answered."""
-        self._commits_failed = 0
 
     def note_failure(self, failure: StoreUnavailable) -> None:
         """Remember that the store was away: leases that lapse meanwhile tell nothing about their workers."""
@@ -88,25 +85,23 @@ class Reconciler:
         """Did this lease end while the store did not answer?"""
         return lapsed_at is not None and self.store_failed_at is not None and lapsed_at <= self.store_failed_at
 
-    async def after_failed_commit(
-        self, taken: Sequence[OwnedInstance], pending_transitions: Sequence[PendingTransition]
-    ) -> None:
+    async def after_failed_commit(self, unclear: Sequence[_Unclear]) -> None:
         """Read what became of the batch, and let it be tried again.
 
         The first failure may have been a broken connection, so its batch is tried again at once. A
         store that answers reads but no commits (a full disk) must neither be asked without a
         pause nor keep a stopping process for ever.
         """
-        self._commits_failed += 1
-        if self._commits_failed > 1:
+        self.commits_failed += 1
+        if self.commits_failed > 1:
             if self.stopping:
-                for held in taken:
+                for held, _ in unclear:
                     self._held.evict(held)  # whoever takes it next goes on from what is committed
                 return
             await self._clock.sleep(STORE_RETRY_MS)
-        await self.reread([(held, pending) for held, pending in zip(taken, pending_transitions, strict=True)])
+        await self.reread(unclear)
 
-    async def reread(self, unclear: Sequence[tuple[OwnedInstance, PendingTransition | None]]) -> None:
+    async def reread(self, unclear: Sequence[_Unclear]) -> None:
         """Go on from what is stored, each with its pending transition of unknown fate, if there is one."""
         for some in _by_weight(unclear):
             await self._reread_together(some)
@@ -116,11 +111,11 @@ class Reconciler:
         left = deque(unclear)
         while left:
             try:
-                loaded = await self._store.load([held.leased.instance_id for held, _ in left])
+                loaded = await self._store.load([held.instance_id for held, _ in left])
                 while left:
                     held, pending = left[0]
-                    if self._held.still_has(held):
-                        await self._refold_or_evict(held, pending, loaded.get(held.leased.instance_id))
+                    if held.is_held:
+                        await self._refold_or_evict(held, pending, loaded.get(held.instance_id))
                     left.popleft()
             except StoreUnavailable as failure:
                 self.note_failure(failure)
@@ -129,30 +124,30 @@ class Reconciler:
                         self._held.evict(held)  # whoever takes it next reads what became of it
                     return
                 await self._clock.sleep(STORE_RETRY_MS)
-                left = deque(pair for pair in left if self._held.still_has(pair[0]))
+                left = deque(pair for pair in left if pair[0].is_held)
 
     async def _refold_or_evict(
         self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded | None
     ) -> None:
         try:
             read = None if loaded is None else await self._read(held, pending, loaded)
-            if self._held.still_has(held):
+            if held.is_held:
                 self._refold(held, pending, read)
         except StoreUnavailable:
             raise
         except Exception:
             # One instance's trouble must not become its neighbours'; its lease lapses, and it is taken up again.
-            logger.exception("a run could not be read anew", extra={"instance_id": held.leased.instance_id})
+            logger.exception("a run could not be read anew", extra={"instance_id": held.instance_id})
             self._held.evict(held)
 
     async def _read(self, held: OwnedInstance, pending: PendingTransition | None, loaded: Loaded) -> _Read | None:
         """Fold the log, if the run is ours to go on with; None if its rows were removed meanwhile."""
-        old, row = held.leased, loaded.row
+        row = loaded.row
         # A creation that was offered twice may be stored as the first one was decided, by a plan that is not ours.
-        has_our_plan = row.head.workflow_version == old.state.head.workflow_version
+        has_our_plan = row.head.workflow_version == held.state.head.workflow_version
         is_ours = row.worker_id == self._worker_id and not row.status.is_terminal and has_our_plan
-        state = _anew(old.state, row.head) if is_ours else None
-        seen, read_up_to = _seen(old, pending), 0
+        state = _anew(held.state, row.head) if is_ours else None
+        seen, read_up_to = _seen(held, pending), 0
         tail: list[Event] = []
         async for page in pages_of(self._store, loaded):
             read_up_to = page[-1].seq
@@ -164,36 +159,37 @@ class Reconciler:
         return _Read(row, state, tail) if read_up_to == row.last_seq else None
 
     def _refold(self, held: OwnedInstance, pending: PendingTransition | None, read: _Read | None) -> None:
-        old = held.leased
         written = False
         if pending is not None and pending.transition is not None and read is not None:
             written = was_written(pending.transition, read.tail)
         if pending is not None and pending.transition is not None and written:
-            self._held.tell_written(held, old, pending.transition.events)
-            held.answer_callers(pending)
-            held.forget_answered(pending)
+            self._held.tell_written(held, pending.transition.events)
+            held.waiters.answer(pending)
+            held.performing.difference_update(answered(pending.stimuli))
         elif pending is not None:
-            held.inbox[:0] = pending.stimuli
+            held.mailbox.stimuli[:0] = pending.stimuli
         if read is None:
-            if held.created is None:
-                self._held.evict(held)  # its rows were removed
+            if held.is_new:
+                anew = _anew(held.state, held.state.head)
+                held.replace_state(anew, version=0, worker_id=held.worker_id, lease_until=0)
             else:
-                held.leased = LeasedState(_anew(old.state, old.state.head), 0, old.worker_id, 0)
+                self._held.evict(held)  # its rows were removed
             return
         row = read.row
         if (
             read.tail
         ):  # observers here see the rows that they have not seen: a transition found written, an external write
             self._observer.committed(row.head.instance_id, read.tail, row.status)
-        if held.created is not None:
-            held.tell_new_run(StartResult(row.head.instance_id, row.status, created=True))
+        if held.is_new:
+            held.waiters.tell_new_run(StartResult(row.head.instance_id, row.status, created=True))
         if read.state is None:
             self._held.evict(held)
             return
-        held.leased = LeasedState(read.state, row.version, self._worker_id, row.available_at or old.lease_until)
-        held.extended_at = max(held.extended_at, self._extended_at(held.leased.lease_until))
+        lease_until = row.available_at or held.lease_until
+        held.replace_state(read.state, version=row.version, worker_id=self._worker_id, lease_until=lease_until)
+        held.extended_at = max(held.extended_at, self._extended_at(lease_until))
         held.owes_all = True
-        held.inbox.insert(0, LogReloaded())
+        held.mailbox.stimuli.insert(0, LogReloaded())
         self._stop_unawaited(held)
 
     def _extended_at(self, lease_until: int) -> float:
@@ -206,7 +202,7 @@ class Reconciler:
         return self._clock.monotonic() - max(0.0, self._lease_ms / 1000 - left_s)
 
     def _stop_unawaited(self, held: OwnedInstance) -> None:
-        state = held.leased.state
+        state = held.state
         for dispatch in list(held.performing):
             if not state.owes(dispatch):
                 held.performing.discard(dispatch)
@@ -230,7 +226,7 @@ def _by_weight(unclear: Sequence[_Unclear]) -> Iterator[Sequence[_Unclear]]:
     part: list[_Unclear] = []
     weight = 0
     for held, pending in unclear:
-        state = held.leased.state
+        state = held.state
         if weight >= CLAIM_WEIGHT_MAX:
             yield part
             part, weight = [], 0

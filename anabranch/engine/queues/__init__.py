@@ -1,8 +1,6 @@
-"""Transports inside one process: jobs, results and due times. All are hints; the log decides."""
+"""Transports inside one process: jobs and due times. All are hints; the log decides."""
 
 from anabranch.engine.queues.delays import DelayQueue
-from anabranch.engine.queues.in_process import ResultQueue, TaskQueue
-from anabranch.engine.queues.jobs import NodeJob
-from anabranch.engine.queues.slots import Slot, present_slot
+from anabranch.engine.queues.task_queue import NodeJob, Slot, TaskQueue, present_slot
 
-__all__ = ["DelayQueue", "NodeJob", "ResultQueue", "Slot", "TaskQueue", "present_slot"]
+__all__ = ["DelayQueue", "NodeJob", "Slot", "TaskQueue", "present_slot"]

@@ -6,34 +6,30 @@ folded into the state at once (by `evolve`, the only thing that changes a state)
 decision sees it; nothing is performed and nothing is stored here. A stimulus that makes no
 sense any more changes nothing.
 
-This room tells the stimuli apart and draws the consequences of what has ended. `outcomes`
-judges a handler's answer, `endings` ends activations, `iterations` runs loops, `children` waits
-for other runs; all of them write into one `DrawnDecisionBuilder`. `coded.decide` does the same for coded runs, and
-`upkeep` is what both have in common.
+Here the stimuli are told apart, and joins decide what follows from what has ended: a new join mode is added here and
+in `tests/spec`. `drawn.outcomes` judges a handler's answer, ends activations and runs loops, `waits.children` waits for
+other runs; all of them write into one `DrawnDecisionBuilder`. `coded.decide` does the same for coded runs, and
+`shared_decisions` is what both have in common.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from enum import Enum
 from typing import assert_never
 
 from anabranch.engine.rules.coded.decide import decide_coded
-from anabranch.engine.rules.decision import NOTHING, Decision
-from anabranch.engine.rules.drawn.decision_builder import DrawnDecisionBuilder
-from anabranch.engine.rules.drawn.endings import complete
-from anabranch.engine.rules.drawn.iterations import LOOP_WORK_MAX, go_on
-from anabranch.engine.rules.drawn.outcomes import attempt_failed, open_wait, returned
-from anabranch.engine.rules.drawn.scheduling import Readiness, calculate_next_nodes
+from anabranch.engine.rules.decision import NOTHING, Decision, DrawnDecisionBuilder
+from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX, attempt_failed, complete, go_on, open_wait, returned
 from anabranch.engine.rules.drawn.state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.log_limit import LogFull
 from anabranch.engine.rules.shared_decisions import (
     accept_signal,
-    concluded,
     created,
     deadline_passed,
-    log_full,
     may_begin,
     signal_known_or_refused,
     taken_over,
@@ -64,8 +60,17 @@ from anabranch.engine.rules.waits.children import close_child_wait, open_child_w
 
 __all__ = ["NOTHING", "Decision", "decide"]
 
-# Looked up once: see `scheduling`.
-_DISPATCH = Readiness.DISPATCH
+
+class Readiness(Enum):
+    """What the verdicts of a node's incoming edges say."""
+
+    WAIT = "wait"
+    DISPATCH = "dispatch"
+    SKIP = "skip"
+
+
+# Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
+_WAIT, _DISPATCH, _SKIP = Readiness
 
 
 def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOOP_WORK_MAX) -> Decision:
@@ -75,7 +80,7 @@ def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOO
     due at once, and the next `TimersDue` (or takeover) goes on. A run whose log has no room for what
     follows ends FAILED, `LOG_TOO_LARGE`.
     """
-    if state.is_terminal:
+    if state.terminal is not None:
         return NOTHING  # late results are not an error: someone finished first
     if isinstance(stimulus, Started) and state.last_seq > 0:
         return NOTHING  # an earlier try to be created, decision to be lost, has reached the store after all
@@ -83,7 +88,7 @@ def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOO
         return decide_coded(state, stimulus, now)
     builder = DrawnDecisionBuilder(state, now, work_max)
     try:
-        if deadline_passed(builder):
+        if state.head.deadline_at is not None and deadline_passed(builder):
             return _concluded(builder)
         match stimulus:
             case Started():
@@ -117,7 +122,7 @@ def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOO
                 assert_never(stimulus)
         return _concluded(builder)
     except LogFull:
-        return log_full(builder)
+        return builder.log_full()
 
 
 def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
@@ -200,7 +205,7 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     its signal to another: after a decision no signal lies beside a wait that it fits.
     """
     promises = builder.state.promises
-    while (builder.todo or promises) and not builder.state.is_terminal:
+    while (builder.todo or promises) and builder.state.terminal is None:
         if builder.todo:
             _follow(builder, *builder.todo.popleft())
         else:
@@ -234,4 +239,24 @@ def _concluded(builder: DrawnDecisionBuilder) -> Decision:
         for place, loop in builder.state.unfinished.items():
             if place not in builder.unfinished_before:
                 builder.wake(loop)
-    return concluded(builder, worked=builder.worked)
+    return builder.build(worked=builder.worked)
+
+
+def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNode, Readiness]]:
+    """Targets of an ended node that its verdicts decide: each once, those still waiting left out."""
+    for edge in ended.edges:
+        target = edge.target
+        if target.id not in scope.ended and target.id not in scope.open:
+            readiness = is_node_ready(scope, target)
+            if readiness is not _WAIT:
+                yield target, readiness
+
+
+def is_node_ready(scope: Scope, node: PlanNode) -> Readiness:
+    """`all`: when every edge has a verdict, dispatched if one is live. `any`: by the first live one."""
+    live = scope.live.get(node.id, 0)
+    if live and node.join_any:
+        return _DISPATCH
+    if live + scope.dead.get(node.id, 0) < node.in_count:
+        return _WAIT
+    return _DISPATCH if live else _SKIP

@@ -64,6 +64,14 @@ ELSE_HANDLE = "else"
 TIMEOUT_HANDLE = "timeout"
 
 
+NODE_STATUS = {
+    EventType.NODE_COMPLETED.value: "success",
+    EventType.NODE_FAILED.value: "error",
+    EventType.NODE_ATTEMPT_FAILED.value: "error",
+}
+"""What the column `node_status` says of a row of this type; of others nothing."""
+
+
 @dataclass(slots=True, eq=False)
 class Event:
     """One row of the log. Never changed once it is made.
@@ -90,8 +98,4 @@ class Event:
     @property
     def node_status(self) -> str | None:
         """`success`, `error` or None: the seeds' short answer to "how did it go"."""
-        if self.type is EventType.NODE_COMPLETED:
-            return "success"
-        if self.type is EventType.NODE_FAILED or self.type is EventType.NODE_ATTEMPT_FAILED:
-            return "error"
-        return None
+        return NODE_STATUS.get(self.type.value)

@@ -17,8 +17,7 @@ from anabranch.engine.rules.coded.evolve import EVOLVE_CODED
 from anabranch.engine.rules.coded.plan import CodedPlan
 from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
-from anabranch.engine.rules.drawn import loops
-from anabranch.engine.rules.drawn.state import Activation, InstanceHead, InstanceState, Phase, Scope
+from anabranch.engine.rules.drawn.state import Activation, InstanceHead, InstanceState, LoopRun, Phase, Scope
 from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.shared_events import (
@@ -137,7 +136,7 @@ def _loop_opened(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
     state.running.pop((event.node_id, event.scope), None)
     activation.phase = Phase.LOOPING
-    activation.loop = loops.LoopRun(event.payload.value["items"], event.payload.value["count"], event.created_at)
+    activation.loop = LoopRun(event.payload.value["items"], event.payload.value["count"], event.created_at)
     _note_room(state, activation)
 
 

@@ -193,8 +193,6 @@ class RunState(ABC, Generic[Open, Runs]):
 
     def next_due(self) -> int | None:
         """When the next delay, retry, wait or deadline is due, or the instance may begin; None: never by itself."""
-        if not self.timers and self.started and self.head.deadline_at is None:
-            return None  # as nearly always
         times = list(self.own_due_times())
         timer = self.next_timer()
         if timer is not None and timer.due_at is not None:

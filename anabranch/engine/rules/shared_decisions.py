@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.commands import Wake
-from anabranch.engine.rules.decision import NOTHING, Decision
-from anabranch.engine.rules.decision_builder import Notes
+from anabranch.engine.rules.decision import Decision, DecisionBuilder
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.retry import RETRY_AFTER_MS_MAX, RetryPolicy
@@ -28,7 +27,7 @@ from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, KeptSignal, output_of, signal_payload
 from anabranch.errors import RunError
 
-AnyDecisionBuilder: TypeAlias = Notes[Any]
+AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]
 
 
 def created(notes: AnyDecisionBuilder, started: Started) -> bool:
@@ -154,19 +153,3 @@ def child_result(ended: ChildEnded) -> Payload | tuple[str, str, str]:
         message = f"the child run {ended.child_id} failed with {error['code']}: {error['message']}"
         return "CHILD_FAILED", "ChildFailed", message
     return "CHILD_CANCELLED", "ChildCancelled", f"the child run {ended.child_id} was cancelled: {ended.outcome.value}"
-
-
-def log_full(notes: AnyDecisionBuilder) -> Decision:
-    """The log has no room for what follows: the run has failed then."""
-    notes.fail_instance(notes.state.log_limit.error())
-    return concluded(notes)
-
-
-def concluded(notes: AnyDecisionBuilder, *, worked: int = 0) -> Decision:
-    """What the notes came to, without what they asked for and took back themselves."""
-    if not notes.events:
-        return Decision(worked=worked) if worked else NOTHING
-    commands = [command for command in notes.commands if notes.state.owes(command)]
-    begun_now = frozenset(notes.commands) if notes.stops else ()
-    stops = [stop for stop in notes.stops if stop not in begun_now]
-    return Decision(notes.events, commands, stops, notes.cancels, notes.not_before, worked=worked)

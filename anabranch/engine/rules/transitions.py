@@ -1,4 +1,4 @@
-"""Group commit without I/O: many instances' stimuli in, one batch of turns out, and back again.
+"""Group commit without I/O: many instances' stimuli in, one batch of transitions out, and back again.
 
 Shared by the orchestrator, the stress executor and the simulator:
 
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.decision import Decision
-from anabranch.engine.rules.drawn.iterations import LOOP_WORK_MAX
-from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyState
-from anabranch.engine.rules.stimuli import Started, Stimulus
+from anabranch.engine.rules.stimuli import NodeResult, Started, Stimulus
 
 # 256 transitions or 4 MB a commit: throughput stops growing between 100 and 500 transitions a batch, and
 # a bigger batch only makes everybody in it wait longer.
@@ -67,6 +67,12 @@ class Transition:
     """The parent that awaits the end which this transition is: its version is raised, so that it is looked at."""
     cancels: Sequence[str] = ()
     """Children that are not awaited any more: cancelled in the same transaction, with all that they await."""
+
+    @property
+    def concerns_family(self) -> bool:
+        """Is there more to do for it than to write its own instance?"""
+        is_child = self.new_run is not None and self.new_run.parent_id is not None
+        return self.wakes is not None or bool(self.cancels) or is_child
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +133,6 @@ class PendingTransition:
     defect: Exception | None = None
     """What the rules raised over this instance; its neighbours are not harmed."""
 
-    @property
-    def parks(self) -> bool:
-        """The instance leaves this worker with the transition: it waits, has ended, or was created unheld."""
-        return self.transition is not None and (self.transition.release or self.transition.worker_id is None)
-
 
 @dataclass(slots=True, eq=False)
 class Planned:
@@ -150,6 +151,10 @@ class Won:
     dispatches: list[Dispatch]
     stops: list[Dispatch]
     """Handlers whose activation is over: told to stop."""
+    answered: list[Dispatch]
+    """Attempts that have their answer: they are performed no more."""
+    parks: bool
+    """The instance leaves this worker with the transition: it waits, has ended, or was created unheld."""
     next_due: int | None
     """When to offer `TimersDue`; None if parked, ended, or nothing is due by itself."""
 
@@ -180,11 +185,11 @@ def plan_transitions(
     *,
     now: int,
     lease_ms: int,
-    turns_max: int = BATCH_TRANSITIONS_MAX,
+    transitions_max: int = BATCH_TRANSITIONS_MAX,
 ) -> Planned:
     """Decide the stimuli of each holding in order, until the batch is full.
 
-    Takes from `work` only what fits: at most `turns_max` transitions, and no further one once 4 MB
+    Takes from `work` only what fits: at most `transitions_max` transitions, and no further one once 4 MB
     are reached or loops have worked for `LOOP_WORK_MAX`. Each holding may appear once; its
     state is evolved at once and must be thrown away if its transition does not win.
     """
@@ -203,15 +208,9 @@ def plan_transitions(
         if transition is not None:
             planned.transitions.append(transition)
             size += transition.payload_bytes
-        if len(planned.transitions) >= turns_max or size >= BATCH_BYTES_MAX or work_left <= 0:
+        if len(planned.transitions) >= transitions_max or size >= BATCH_BYTES_MAX or work_left <= 0:
             break
     return planned
-
-
-def concerns_family(transition: Transition) -> bool:
-    """Is there more to do for this transition than to write its own instance?"""
-    is_child = transition.new_run is not None and transition.new_run.parent_id is not None
-    return transition.wakes is not None or bool(transition.cancels) or is_child
 
 
 def apply_outcome(planned: Planned, outcome: Outcome) -> AppliedOutcome:
@@ -309,7 +308,7 @@ def _is_idle(leased: LeasedState, now: int) -> bool:
     (One that was woken by a signal which fits no wait has nothing to say, and shall not stay in memory.)
     """
     state = leased.state
-    if state.is_terminal or state.running or leased.unchecked:
+    if state.terminal is not None or state.running or leased.unchecked:
         return False
     due = state.next_due()
     return due is None or due - now > PARK_AFTER_MS
@@ -318,7 +317,7 @@ def _is_idle(leased: LeasedState, now: int) -> bool:
 def _set_lease(transition: Transition, leased: LeasedState, *, now: int, lease_ms: int) -> None:
     """Keep, extend, park or give up the instance with this very transition."""
     state = leased.state
-    if state.is_terminal:
+    if state.terminal is not None:
         transition.release = True
         transition.wakes = state.head.parent_id if state.head.parent_waits else None
         return
@@ -348,4 +347,11 @@ def _won(pending: PendingTransition, transition: Transition) -> Won:
         dispatches += [each for each in decision.commands if isinstance(each, Dispatch)]
     if len(pending.decisions) > 1:  # a later decision may have undone what an earlier one asked for
         dispatches = [dispatch for dispatch in dispatches if state.owes(dispatch)]
-    return Won(pending, transition.events, dispatches, stops, None if pending.parks else state.next_due())
+    parks = transition.release or transition.worker_id is None
+    next_due = None if parks else state.next_due()
+    return Won(pending, transition.events, dispatches, stops, answered(pending.stimuli), parks, next_due)
+
+
+def answered(stimuli: Iterable[Stimulus]) -> list[Dispatch]:
+    """The attempts whose results these are, as far as they are results."""
+    return [Dispatch(each.node_id, each.scope, each.attempt) for each in stimuli if isinstance(each, NodeResult)]

@@ -1,7 +1,7 @@
 """Decisions about coded runs: what follows from what a body or a step came to, from timers, signals and children.
 
 Pure. Called by `rules.decide`, which has sent away what comes too late. What is the same for
-drawn runs is in `upkeep`.
+drawn runs is in `shared_decisions`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, F
 from anabranch.engine.rules.coded.replaying import loop_note
 from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
-from anabranch.engine.rules.decision import NOTHING, Decision
-from anabranch.engine.rules.decision_builder import Notes
-from anabranch.engine.rules.drawn.endings import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.decision import NOTHING, Decision, DecisionBuilder
+from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.log_limit import LogFull
@@ -24,10 +23,8 @@ from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.shared_decisions import (
     accept_signal,
     child_result,
-    concluded,
     created,
     deadline_passed,
-    log_full,
     may_begin,
     next_try,
     signal_known_or_refused,
@@ -74,8 +71,8 @@ STEPS_MAX = 10_000
 OFFER_AGAIN_MS = RetryPolicy(kind="exp", base_ms=5_000, max_ms=300_000)
 
 
-class CodedDecisionBuilder(Notes[CodedState]):
-    """The notes of one decision about one coded run."""
+class CodedDecisionBuilder(DecisionBuilder[CodedState]):
+    """One decision about a coded run in the making."""
 
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
         """The run ends: children that its steps still await, or were about to start, have nobody any more."""
@@ -91,7 +88,7 @@ def decide_coded(state: CodedState, stimulus: Stimulus, now: int) -> Decision:
     try:
         return _decide(notes, stimulus)
     except LogFull:
-        return log_full(notes)
+        return notes.log_full()
 
 
 def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
@@ -381,4 +378,4 @@ def _concluded(notes: CodedDecisionBuilder, *, was_running: bool) -> Decision:
     body = notes.state.body
     if body is not None and notes.state.running and not was_running:
         notes.commands.append(Dispatch(*FUNCTION_KEY, body.attempt))
-    return concluded(notes)
+    return notes.build()

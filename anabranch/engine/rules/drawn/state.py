@@ -1,22 +1,109 @@
-"""The state of one drawn instance: scopes, open activations, and the questions asked of them.
+"""The state of one drawn instance: scopes, open activations, running loops, and what templates see of them.
 
 Plain objects that only `evolve` changes. A state is private to its owner and thrown away,
 never rolled back, when a commit is lost.
+
+A context is a cheap snapshot of what `{{ctx.…}}` sees. Each scope keeps one persistent map of name →
+(seq, value); a snapshot is a tuple of the maps from the activation's scope up to the root, so taking
+one costs the depth of nesting and no copy, however many names there are. Later writers win by `seq`,
+whichever scope they wrote in. Loop names (`item`, `index`, `count`, `results`) are bound when an
+iteration opens; inner ones shadow outer ones.
+
+An iteration is open from the first event in its scope until its last activation has ended; its value is
+derived then, never stored on its own, so a recovery derives the same one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from anabranch.engine.rules.drawn import loops
-from anabranch.engine.rules.drawn.context import NO_ENTRIES, Context, Entries
-from anabranch.engine.rules.graph.plan import Body, Plan, PlanNode
-from anabranch.engine.rules.run_state import InstanceHead, OpenActivation, Phase, RunState
-from anabranch.engine.rules.values import Payload
-from anabranch.errors import RunError
+from immutables import Map
 
-__all__ = ["Activation", "InstanceHead", "InstanceState", "Phase", "Scope"]
+from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
+from anabranch.engine.rules.run_state import InstanceHead, OpenActivation, Phase, RunState
+from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
+from anabranch.errors import AnabranchError, RunError, ValueTooLarge
+
+__all__ = ["Activation", "Context", "InstanceHead", "InstanceState", "LoopRun", "Phase", "Scope"]
+
+Entries = Map[str, tuple[int, Any]]
+"""What one scope has written: name → (seq of the writing event, value)."""
+
+NO_ENTRIES: Entries = Map()
+
+_MISSING: Any = object()
+
+
+class Prefix:
+    """The first items of a list that goes on growing: copied when somebody looks, not when it is bound."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+        self._length = len(items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prefix) and self.copy() == other.copy()
+
+    __hash__ = None  # type: ignore[assignment]  # a list by other means
+
+    def __repr__(self) -> str:
+        return f"Prefix({self.copy()!r})"
+
+    def copy(self) -> list[Any]:
+        """The items there were when this was made."""
+        return self._items[: self._length]
+
+
+class Context(Mapping[str, Any]):
+    """A frozen view of the names visible to one activation. Values are shared: do not change them."""
+
+    __slots__ = ("_bindings", "_maps")
+
+    def __init__(self, maps: tuple[Entries, ...], bindings: tuple[Mapping[str, Any], ...] = ()) -> None:
+        """`maps` and `bindings` (loop names) are given innermost first."""
+        self._maps = maps
+        self._bindings = bindings
+
+    def within(self, bindings: Mapping[str, Any]) -> Context:
+        """The same view from inside an iteration with these loop names."""
+        return Context(self._maps, (bindings, *self._bindings))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a name, or `default`."""
+        for binding in self._bindings:
+            if name in binding:
+                value = binding[name]
+                return value.copy() if isinstance(value, Prefix) else value
+        newest = None
+        for entries in self._maps:
+            entry = entries.get(name)
+            if entry is not None and (newest is None or entry[0] > newest[0]):
+                newest = entry
+        return default if newest is None else newest[1]
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.get(name, _MISSING)
+        if value is _MISSING:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        seen: set[str] = set()
+        for names in (*self._bindings, *self._maps):
+            for name in names:
+                if name not in seen:
+                    seen.add(name)
+                    yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in names for names in (*self._bindings, *self._maps))
 
 
 class Activation(OpenActivation):
@@ -33,7 +120,7 @@ class Activation(OpenActivation):
         self.output: Payload | None = None
         """Of a delay: what it completes with once it is over."""
         self.next_handle: str | None = None
-        self.loop: loops.LoopRun | None = None
+        self.loop: LoopRun | None = None
 
     @property
     def place(self) -> tuple[str, str]:
@@ -111,9 +198,9 @@ class InstanceState(RunState[Activation, Activation]):
 
         A loop that is not finished with opening iterations is due since it opened.
         """
+        if not self.unfinished and not self.timers and self.started and self.head.deadline_at is None:
+            return None  # as nearly always
         due = super().next_due()
-        if not self.unfinished:
-            return due  # as nearly always
         times = [loop.due_at for loop in self.unfinished.values() if loop.due_at is not None]
         return min(times if due is None else [due, *times], default=None)
 
@@ -152,3 +239,123 @@ def merged_ends(ends: Sequence[tuple[str | None, Any]]) -> Any:
     for name, collected in ends:
         merged.update({name: collected} if name is not None else collected)
     return merged
+
+
+class LoopRun:
+    """One execution of a loop node: open iterations and the outcomes of closed ones."""
+
+    __slots__ = ("_results", "bytes", "count", "error", "items", "next_index", "open", "opened_at", "outcomes")
+
+    def __init__(self, items: list[Any] | None, count: int | None, opened_at: int) -> None:
+        self.opened_at = opened_at
+        self.items = items
+        """The source; None in `while`."""
+        self.count = count
+        self.next_index = 0
+        self.open: dict[int, Scope] = {}
+        self.outcomes: dict[int, Payload | None] = {}
+        """By index; None where the item is left out of the list."""
+        self._results: list[Any] = []
+        """`while` only: the values so far. Each round sees them up to its own beginning."""
+        self.bytes = 2
+        """JSON bytes of the collected list so far."""
+        self.error: RunError | None = None
+        """The error that the loop must fail with."""
+
+    def bindings(self, index: int) -> Mapping[str, Any]:
+        """The loop names of an iteration."""
+        if self.items is not None:
+            return {"item": self.items[index], "index": index, "count": self.count}
+        return {"item": None, "index": index, "count": None, "results": Prefix(self._results)}
+
+    @property
+    def results_count(self) -> int:
+        """How many results a round of `while` can see."""
+        return len(self._results)
+
+    def output(self) -> Payload:
+        """The loop's output: the collected values in item order."""
+        outcomes = (self.outcomes.get(index) for index in range(self.next_index))
+        return Payload.list_of([outcome for outcome in outcomes if outcome is not None])
+
+    def opened(self, index: int, scope: Scope) -> None:
+        """An iteration has begun."""
+        self.open[index] = scope
+        self.next_index = index + 1
+
+    def closed(self, scope: Scope, context: Context) -> None:
+        """An iteration's last activation has ended: derive what it adds to the list."""
+        assert scope.owner is not None and scope.owner.node.loop is not None
+        del self.open[scope.index]
+        self.record(scope.owner, scope.index, *_value_of(scope, scope.owner.node.loop, context))
+
+    def pass_through(self, owner: Activation, outer: Context, work: Work) -> None:
+        """Run the next iteration of a loop without body nodes: nothing in it can wait, so it leaves no rows.
+
+        Without rows there is nothing to fold: whoever takes the instance over runs them all again.
+        """
+        spec, index = owner.node.loop, self.next_index
+        assert spec is not None
+        self.next_index = index + 1
+        self.record(owner, index, *_yielded(spec, owner, outer.within(self.bindings(index)), work))
+
+    def record(self, owner: Activation, index: int, value: Payload, error: RunError | None) -> None:
+        """Enter the outcome of an iteration as `onItemError` wants it."""
+        spec = owner.node.loop
+        assert spec is not None
+        outcome: Payload | None = value
+        if error is not None:
+            if spec.on_item_error == "fail":
+                self.error = self.error or error
+                return
+            outcome = Payload.trusted({"error": error.as_json()}) if spec.on_item_error == "collect" else None
+        self.outcomes[index] = outcome
+        if outcome is not None:
+            if self.items is None:
+                self._results.append(outcome.value)
+            self.bytes += len(outcome.raw) + 1
+            if self.bytes > VALUE_BYTES_MAX and self.error is None:
+                message = f"the collected results of loop {owner.node.id!r} pass {VALUE_BYTES_MAX} bytes"
+                self.error = error_of(ValueTooLarge(message), owner)
+
+    def may_open(self, spec: LoopSpec) -> bool:
+        """Is there room for another iteration, and (forEach) another item?"""
+        if self.error is not None or len(self.open) >= spec.concurrency:
+            return False
+        return self.count is None or self.next_index < self.count
+
+
+def error_of(error: AnabranchError, owner: Activation) -> RunError:
+    """The stored form of an error that a loop's own templates or limits raised."""
+    return RunError(
+        code=error.code,
+        type=type(error).__name__,
+        message=error.message,
+        node_id=owner.node.id,
+        scope=owner.scope.path,
+        attempt=owner.attempt,
+    )
+
+
+def _value_of(scope: Scope, spec: LoopSpec, context: Context) -> tuple[Payload, RunError | None]:
+    assert scope.owner is not None
+    if scope.error is not None:
+        return NULL, scope.error
+    if spec.yields is not None:
+        return _yielded(spec, scope.owner, context, Work())
+    if scope.back is not None:
+        return scope.back, None
+    if not scope.sinks:
+        return NULL, None
+    if len(scope.sinks) == 1:
+        return scope.sinks[0][1], None
+    return Payload.trusted({(node.output_variable or node.id): output.value for node, output in scope.sinks}), None
+
+
+def _yielded(spec: LoopSpec, owner: Activation, context: Context, work: Work) -> tuple[Payload, RunError | None]:
+    if spec.yields is None:
+        return NULL, None
+    try:
+        return Payload.of(spec.yields.resolve(context, work)), None
+    except AnabranchError as error:
+        return NULL, error_of(error, owner)

@@ -84,18 +84,15 @@ def compile_template(text: str, *, secrets: bool = False) -> Template:
 class CompiledConfig:
     """A JSON value whose texts are templates, compiled once; keys are not resolved."""
 
-    __slots__ = ("_resolve", "_value", "secret_names")
+    __slots__ = ("_resolve", "_value", "is_constant", "secret_names")
 
     def __init__(self, value: Any, resolve: _Resolve | None, secret_names: frozenset[str] = frozenset()) -> None:
         self._value = value
         self._resolve = resolve
         self.secret_names = secret_names
         """The secrets that its templates insert."""
-
-    @property
-    def is_constant(self) -> bool:
+        self.is_constant = resolve is None
         """There is nothing to resolve in it."""
-        return self._resolve is None
 
     def resolve(self, ctx: Mapping[str, Any], secrets: Mapping[str, str] | None = None) -> Any:
         """The value with every template resolved, leaf by leaf, in order; the very value if it has none.

@@ -8,8 +8,8 @@ transition (`Transition.cancels`).
 from __future__ import annotations
 
 from anabranch.engine.rules.commands import AwaitChild
-from anabranch.engine.rules.drawn.decision_builder import DrawnDecisionBuilder, error_about
-from anabranch.engine.rules.drawn.endings import complete, fail
+from anabranch.engine.rules.decision import DrawnDecisionBuilder, error_about
+from anabranch.engine.rules.drawn.outcomes import complete, fail
 from anabranch.engine.rules.drawn.state import Activation
 from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
 from anabranch.engine.rules.shared_decisions import child_result

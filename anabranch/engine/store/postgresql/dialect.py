@@ -28,6 +28,7 @@ from anabranch.engine.store.postgresql import statements
 from anabranch.engine.store.postgresql.connections import BoundedConnection
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata
+from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
 from anabranch.engine.store.sql.families import cancelled_children, created_children, touches_family, woken_parents
 from anabranch.engine.store.sql.faults import Fault
@@ -40,7 +41,6 @@ from anabranch.engine.store.sql.rows import (
     events_from,
     instance_row,
 )
-from anabranch.engine.store.sql.transactions import transaction
 from anabranch.errors import DatabaseAway
 
 log = logging.getLogger("anabranch.store")

@@ -1,21 +1,44 @@
-"""What the rooms of a SQL store share: its dialect and its lanes.
+"""How a SQL store reaches its database: threads that each own a connection, transactions, do commits get through?
 
-`inquiries`, `definitions` and `state_manager` build on it. Commits have lanes of their own,
-so that no list or listing can delay one, and so has whatever may wait for a lock, so that nothing
-else waits with it; where a database has a single writer, everything that writes goes to the first.
+The components of a store hand functions to threads and await what they return. A function is one whole transaction, so
+a thread may call it again after a deadlock. Errors of the driver leave as ours; a broken connection is replaced by
+the next call. Commits have threads of their own, so that no list or listing can delay one, and so has whatever may
+wait for a lock, so that nothing else waits with it; where a database has a single writer, everything that writes goes
+to the first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
-from anabranch.engine.store.sql.database_threads import DatabaseThreads
 from anabranch.engine.store.sql.dialect import Dialect
-from anabranch.errors import DatabaseAway
+from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, Fault, LocksHeld
+from anabranch.errors import DatabaseAway, StoreUnavailable
+
+# 5 tries: batches are offered in id order, so a deadlock needs a stranger's statement; five in
+# a row is an outage, not bad luck.
+TRIES_MAX = 5
+
+# A lock that somebody else has is tried again for 15 s, three times as long as the server lets a frozen process keep
+# one, with pauses of 50 ms at first and 1 s at last: the connection is others' meanwhile.
+LOCK_PATIENCE_S = 15.0
+LOCK_PAUSE_FIRST_S = 0.05
+LOCK_PAUSE_LAST_S = 1.0
+
+# 2 s: a commit takes milliseconds, so one that has been under way for longer is not going through.
+SLOW_AFTER_S = 2.0
+
+# 5 s: a failure that is older tells nothing about the next commit; nobody may have tried again since.
+FAILURE_COUNTS_S = 5.0
 
 Answer = TypeVar("Answer")
 
@@ -49,7 +72,7 @@ class SqlComponent:
         lanes = self._started(self._reading if self.dialect.writing_lanes else self._committing)
         return lanes.run_blocking(work, patience_s=patience_s)
 
-    async def commit_turns(self, work: Callable[[Connection], Answer], *, may_wait: bool) -> Answer:
+    async def commit_transitions(self, work: Callable[[Connection], Answer], *, may_wait: bool) -> Answer:
         """Run a commit of transitions, apart from the others if it may wait for a lock. Raises LocksHeld at once."""
         return await self._started(self._families if may_wait else self._committing).run(work, lock_patience_s=0)
 
@@ -89,3 +112,194 @@ class SqlComponent:
         if lanes is None:
             raise DatabaseAway(f"{self.dialect.place}: the store is not started, or has been stopped")
         return lanes
+
+
+class DatabaseThreads:
+    """A few threads of one kind; `run` takes the next free one."""
+
+    def __init__(self, dialect: Dialect, *, count: int, commits: bool, name: str) -> None:
+        self._dialect = dialect
+        self._commits = commits
+        self._engine: Engine = dialect.engine(commits=commits)
+        self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix=f"anabranch-{name}")
+        self._own = threading.local()
+        self._open: set[Connection] = set()
+        self._outages = 0
+
+    async def run(
+        self,
+        work: Callable[[Connection], Answer],
+        *,
+        reads_only: bool = False,
+        lock_patience_s: float | None = None,
+    ) -> Answer:
+        """What `work` returns, called in a thread with its connection.
+
+        Work that only reads is done again on a new connection when the old one turns out to be
+        broken. Where somebody else holds a lock, the connection is given back before each further try.
+        Raises StoreUnavailable (it may have happened or not), LocksHeld or DataRefused (nothing
+        happened).
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + (LOCK_PATIENCE_S if lock_patience_s is None else lock_patience_s)
+        pause_s = LOCK_PAUSE_FIRST_S
+        while True:
+            try:
+                return await loop.run_in_executor(self._threads, self._attempt, work, reads_only)
+            except LocksHeld:
+                if loop.time() + pause_s > give_up_at:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOCK_PAUSE_LAST_S)
+
+    def run_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
+        """What `work` returns, for a caller that is no event loop.
+
+        Raises as `run` does, and StoreUnavailable if there is no answer within `patience_s`: `work` may then still be
+        done.
+        """
+        answer = self._threads.submit(self._attempt, work, False)
+        try:
+            return answer.result(patience_s)
+        except TimeoutError:
+            answer.cancel()
+            raise DatabaseAway(f"{self._dialect.place}: no answer within {patience_s:.1f} s") from None
+
+    def renew(self) -> None:
+        """Let every thread replace its connection before it is used again."""
+        self._outages += 1
+
+    def close(self, *, patience_s: float | None = None) -> None:
+        """Wait for what is under way, then close the connections. Blocks; may be called twice.
+
+        What takes longer than `patience_s` is left behind, with its connection cut.
+        """
+        ending = threading.Thread(target=self._threads.shutdown, daemon=True, name="anabranch-lanes-end")
+        ending.start()
+        ending.join(patience_s)
+        if ending.is_alive():
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            for connection in list(self._open):
+                self._dialect.sever(connection)
+            return
+        while self._open:
+            self._open.pop().close()
+        self._engine.dispose()
+
+    def _attempt(self, work: Callable[[Connection], Answer], reads_only: bool) -> Answer:  # noqa: FBT001
+        tries_left = TRIES_MAX
+        while True:
+            tries_left -= 1
+            may_be_stale = reads_only and getattr(self._own, "connection", None) is not None
+            try:
+                connection = self._connection()
+                with self._dialect.whole(connection, commits=self._commits):
+                    return work(connection)
+            except DBAPIError as error:
+                fault = self._dialect.fault_of(error)
+                if fault is Fault.BUG:
+                    raise
+                if fault is Fault.REFUSED:
+                    refusal = DuplicateRefused if self._dialect.is_duplicate(error) else DataRefused
+                    raise refusal(self._dialect.describe(error)) from error
+                if fault is Fault.LOCKED:
+                    raise LocksHeld(self._dialect.describe(error)) from error
+                if fault is Fault.UNAVAILABLE or fault is Fault.STALE:
+                    self._drop_connections()
+                if not tries_left or (fault is Fault.UNAVAILABLE and not may_be_stale):
+                    raise DatabaseAway(self._dialect.describe(error)) from error
+            except StatementError:
+                raise  # a statement or value that never reached the driver: a fault of ours
+            except SQLAlchemyError as error:
+                # No word of the database's: the connection is in a state that nothing can be done with.
+                self._close_own()
+                raise DatabaseAway(self._dialect.describe(error)) from error
+
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._own, "connection", None)
+        if connection is not None and (connection.invalidated or self._own.outage != self._outages):
+            self._close_own()
+            connection = None
+        if connection is None:
+            connection = self._engine.connect()
+            self._own.connection = connection
+            self._own.outage = self._outages
+            self._open.add(connection)
+        return connection
+
+    def _drop_connections(self) -> None:
+        """Replace our connection, and let every other thread replace its own before it is used again.
+
+        A server that went away took all of them along; without this each lane would fail once
+        after it is back.
+        """
+        self.renew()
+        self._close_own()
+
+    def _close_own(self) -> None:
+        connection: Connection | None = getattr(self._own, "connection", None)
+        if connection is not None:
+            self._own.connection = None
+            self._open.discard(connection)
+            connection.invalidate()
+            connection.close()
+
+
+class CommitProgress:
+    """Times of the commits of one store (monotonic seconds)."""
+
+    def __init__(self) -> None:
+        self._began: dict[object, float] = {}
+        """The commits under way, oldest first."""
+        self._answered_at = 0.0
+        self._failure: tuple[float, str] | None = None
+        """When a commit failed, and why; None once another one was answered."""
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Around a commit."""
+        commit = object()
+        self._began[commit] = time.monotonic()
+        try:
+            yield
+            self._answered_at = time.monotonic()
+            self._failure = None
+        except StoreUnavailable as failure:
+            self._failure = (time.monotonic(), str(failure.as_answer()["message"]))
+            raise
+        finally:
+            del self._began[commit]
+
+    def stuck(self) -> str | None:
+        """Why commits do not get through, if they do not, in words that anybody may read."""
+        now = time.monotonic()
+        if self._failure is not None and now - self._failure[0] < FAILURE_COUNTS_S:
+            return f"the last commit failed: {self._failure[1]}"
+        oldest = next(iter(self._began.values()), now)
+        if now - oldest > SLOW_AFTER_S and now - self._answered_at > SLOW_AFTER_S:
+            return f"a commit has been under way for {now - oldest:.0f} s"
+        return None
+
+
+@contextmanager
+def transaction(connection: Connection, begin: str, *, driver_error: type[Exception]) -> Iterator[None]:
+    """What is executed within happens as a whole, or, if anything raises, not at all."""
+    connection.exec_driver_sql(begin)
+    try:
+        yield
+        connection.exec_driver_sql("COMMIT")
+    except BaseException:
+        _roll_back(connection, driver_error)
+        raise
+
+
+def _roll_back(connection: Connection, driver_error: type[Exception]) -> None:
+    """Undo what was done; a connection that is gone, or cannot even do that, is given up, which undoes it too."""
+    if connection.invalidated:
+        return
+    driver = connection.connection.driver_connection
+    assert driver is not None, "a connection that is in use has its driver's"
+    try:
+        driver.rollback()
+    except driver_error:  # what led here is what is to be told
+        connection.invalidate()

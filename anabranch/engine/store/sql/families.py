@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from anabranch.engine.ports import Transition
-from anabranch.engine.rules.transitions import concerns_family
 
 REASON_BEGINS = "its parent, run "
 REASON_ENDS = ", does not wait for it any more"
@@ -54,4 +53,4 @@ def cancelled_children(transitions: Iterable[Transition], won: set[str]) -> list
 
 def touches_family(transitions: Sequence[Transition]) -> bool:
     """Is there more to do for this batch than to write its own instances? Nearly never."""
-    return any(map(concerns_family, transitions))
+    return any(transition.concerns_family for transition in transitions)

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import NODE_STATUS, Event, EventType, Status
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 from anabranch.engine.store.sql.faults import DataRefused
@@ -90,7 +90,7 @@ def encode_events(transitions: Iterable[Transition]) -> str:
                 "node_id": event.node_id,
                 "scope": event.scope,
                 "event_type": event.type,
-                "node_status": event.node_status,
+                "node_status": NODE_STATUS.get(event.type.value),
                 "next_handle": event.next_handle,
                 "output_variable": event.output_variable,
                 "payload": orjson.Fragment(event.payload.raw),
@@ -198,7 +198,8 @@ def values_of_transitions(transitions: Iterable[Transition], *, now: int) -> lis
     """The guarded transitions of a batch, each as guard values and what to write (`TRANSITION_COLUMNS`)."""
     values: list[Any] = []
     for transition in transitions:
-        ends = transition.status.is_terminal
+        status = transition.status.value
+        ends = status in _ENDS
         values += (
             transition.instance_id,
             transition.expected_version,
@@ -207,7 +208,7 @@ def values_of_transitions(transitions: Iterable[Transition], *, now: int) -> lis
             transition.not_before,
             len(transition.events),
             transition.payload_bytes,
-            transition.status.value,
+            status,
             ends,
             ends or transition.release,
             None if ends else transition.available_at,
@@ -233,7 +234,7 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
     values: list[Any] = []
     for transition in transitions:
         for event in transition.events:
-            raw = event.payload.raw
+            raw, event_type = event.payload.raw, event.type.value
             if b"\\u0000" in raw and _NUL_IN_JSON.search(raw):
                 raise DataRefused("text with a NUL character")
             values += (
@@ -241,8 +242,8 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
                 event.seq,
                 event.node_id,
                 event.scope,
-                event.type.value,
-                event.node_status,
+                event_type,
+                NODE_STATUS.get(event_type),
                 event.next_handle,
                 event.output_variable,
                 raw.decode(),
@@ -255,6 +256,7 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
 
 
 _STATUS = {status.value: status for status in Status}
+_ENDS = frozenset(status.value for status in Status if status.is_terminal)
 _EVENT_TYPE = {type_.value: type_ for type_ in EventType}
 
 

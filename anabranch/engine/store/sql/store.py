@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -31,10 +32,9 @@ from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.store.sql import statements
-from anabranch.engine.store.sql.commit_progress import CommitProgress
+from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
-from anabranch.engine.store.sql.families import touches_family
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.purging import Purging
 from anabranch.engine.store.sql.reads import Reads, find_instance, is_uuid
@@ -116,7 +116,9 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         # In id order, so that two batches can never wait for each other crosswise.
         ordered = sorted(transitions, key=lambda transition: transition.instance_id)
         with self._progress.under_way():
-            outcome = await self._commit(ordered, may_wait=may_wait or touches_family(ordered))
+            outcome = await self._commit(
+                ordered, may_wait=may_wait or any(transition.concerns_family for transition in ordered)
+            )
         if self._notices is not None:
             self._notices.committed(ordered, outcome)
         return outcome
@@ -126,12 +128,12 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         stuck = self._progress.stuck()
         if stuck is not None:
             raise StoreUnavailable(stuck)
-        await self.commit_turns(self.dialect.check_writable, may_wait=False)
+        await self.commit_transitions(self.dialect.check_writable, may_wait=False)
 
     async def _commit(self, transitions: Sequence[Transition], *, may_wait: bool) -> Outcome:
         try:
-            written = await self.commit_turns(
-                lambda connection: self.dialect.commit(connection, transitions), may_wait=may_wait
+            written = await self.commit_transitions(
+                partial(self.dialect.commit, transitions=transitions), may_wait=may_wait
             )
             return Outcome(
                 written.won,

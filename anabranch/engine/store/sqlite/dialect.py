@@ -27,6 +27,7 @@ from sqlalchemy.pool import NullPool
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.input_filters import WantedInput
+from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
 from anabranch.engine.store.sql.families import cancelled_children, woken_parents
 from anabranch.engine.store.sql.faults import DataRefused, Fault
@@ -41,7 +42,6 @@ from anabranch.engine.store.sql.rows import (
     values_of_new_runs,
     values_of_transitions,
 )
-from anabranch.engine.store.sql.transactions import transaction
 from anabranch.engine.store.sqlite import statements
 
 # 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
@@ -182,6 +182,8 @@ class SqliteDialect:
         steps = [transition for transition in transitions if transition.new_run is None]
         existing: dict[str, str] = {}
         rejected: set[str] = set()
+        woken: dict[str, int] = {}
+        cancelled: set[str] = set()
         try:
             events = values_of_events(transitions)
             with self.transaction(connection):
@@ -194,8 +196,12 @@ class SqliteDialect:
                 if len(won) < len(transitions):
                     events = values_of_events(transition for transition in transitions if transition.instance_id in won)
                 _write(connection, statements.append_events, events, len(EVENT_COLUMNS))
-                woken = _wake(connection, woken_parents(transitions, won), now)
-                cancelled = _cancel(connection, "instance_id", cancelled_children(transitions, won), now)
+                family = [
+                    transition for transition in transitions if transition.wakes is not None or transition.cancels
+                ]
+                if family:
+                    woken = _wake(connection, woken_parents(family, won), now)
+                    cancelled = _cancel(connection, "instance_id", cancelled_children(family, won), now)
         except UnicodeError as problem:
             raise DataRefused(f"text that is no valid Unicode ({problem})") from None
         return Written(won, now, existing, rejected, woken, cancelled)

@@ -1,0 +1,102 @@
+"""Who waits for what becomes of a start, a signal or a cancel that was offered to an owned instance.
+
+Nothing is answered before it is committed; who waits for something that is not committed here any more is sent to
+the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.stimuli import Stimulus
+from anabranch.engine.rules.transitions import PendingTransition
+from anabranch.errors import AnabranchError, NotFound, StoreUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class StartResult:
+    """How a start ended: the instance that stands for it, and whether this call made it."""
+
+    instance_id: str
+    status: Status
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a signal or cancel offered to a held instance ended; `held` False: it is not ours any more."""
+
+    held: bool
+    status: Status = Status.RUNNING
+    delivered: bool | None = False
+    """For a signal: was a fitting wait open? None: the run ended before it, so it was not kept."""
+    refused: str | None = None
+
+
+def why_rejected(head: InstanceHead) -> NotFound:
+    """What to tell whoever started a run that must not be."""
+    if head.parent_id is None:
+        return NotFound(f"workflow {head.workflow_id} was deleted before the run could begin")
+    return NotFound(f"run {head.instance_id}: its workflow was deleted, or its parent does not ask for it any more")
+
+
+class Waiters:
+    """The callers of one owned instance."""
+
+    __slots__ = ("asked", "created")
+
+    def __init__(self, created: asyncio.Future[StartResult] | None = None) -> None:
+        self.created = created
+        """Whoever started it, until the run is known to be stored."""
+        self.asked: list[tuple[Stimulus, asyncio.Future[Answer]]] = []
+        """Whoever sent a signal or a cancel, with it."""
+
+    def ask(self, stimulus: Stimulus) -> asyncio.Future[Answer]:
+        """What will become of a stimulus that is about to be offered."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.asked.append((stimulus, answer))
+        return answer
+
+    def tell_new_run(self, new_run: StartResult | AnabranchError) -> None:
+        """Answer whoever started it, unless they have stopped waiting. It is no creation any more."""
+        created, self.created = self.created, None
+        if created is None or created.done():
+            return
+        if isinstance(new_run, StartResult):
+            created.set_result(new_run)
+        else:
+            created.set_exception(new_run)
+
+    def answer(self, pending: PendingTransition) -> None:
+        """Tell those who asked what became of their signal or cancel."""
+        decided = {
+            id(stimulus): decision for stimulus, decision in zip(pending.stimuli, pending.decisions, strict=True)
+        }
+        waiting = []
+        for stimulus, future in self.asked:
+            decision = decided.get(id(stimulus))
+            if decision is None:
+                waiting.append((stimulus, future))
+            elif not future.done():
+                status = pending.leased.state.status
+                future.set_result(
+                    Answer(held=True, status=status, delivered=decision.delivered, refused=decision.refused)
+                )
+        self.asked = waiting
+
+    def refuse(self, stimulus: Stimulus, code: str) -> None:
+        """Tell whoever asked for this that it cannot be."""
+        for asked, future in self.asked:
+            if asked is stimulus and not future.done():
+                future.set_result(Answer(held=True, refused=code))
+        self.asked = [(asked, future) for asked, future in self.asked if asked is not stimulus]
+
+    def fail(self, instance_id: str) -> None:
+        """Send whoever still waits for an answer to the store."""
+        for _, future in self.asked:
+            if not future.done():
+                future.set_result(Answer(held=False))
+        self.tell_new_run(StoreUnavailable(f"run {instance_id}: stopped before its start was known to be stored"))

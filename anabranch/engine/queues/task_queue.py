@@ -1,0 +1,380 @@
+"""The queue of node jobs inside one process: what waits, in which order, and how many execute at once.
+
+The orchestrator adds node jobs, consumers take them and call the task worker. Nothing here is awaited by a producer
+and nothing is ever refused: the queue is bounded by the outstanding work of held instances, and back-pressure acts
+where instances are started and claimed. Otherwise two full queues would wait for each other.
+
+Tenants take turns. Of one tenant the jobs come first in, first out, but jobs of gated types have a round of their
+own: at a closed gate they wait without holding up any other job.
+
+Slots are how many executions there may be at once. The body of a coded run holds its slot while it computes and while
+its steps execute. While it waits for nothing but a commit it lends it: else each commit would hold the transitions
+of as many bodies as there are slots, a quarter of what fits. It gets it back before whatever has not begun yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from anabranch.engine.ports import Gate
+from anabranch.engine.rules.commands import Dispatch
+from anabranch.engine.rules.drawn.state import Context
+from anabranch.engine.rules.graph.plan import PlanNode
+
+logger = logging.getLogger("anabranch.engine")
+
+# 5 s for handlers to end after they were cancelled: time to close a connection. One that ignores
+# its cancellation must not keep all the other runs' leases from being handed over.
+CANCEL_PATIENCE_S = 5.0
+
+# A consumer gives way to the event loop after this many jobs in a row: handlers that never
+# wait would otherwise keep the committer from running until the queue is empty.
+JOBS_IN_A_ROW_MAX = 32
+
+# 1,000 bodies that wait for commits: both commits that may be in flight are full (256 turns each), and the
+# next two as well. More of them would only take memory.
+LENT_MAX = 1_000
+
+present_slot: ContextVar[Slot] = ContextVar("present_slot")
+"""The slot of the job that the present task executes."""
+
+
+class TaskQueue:
+    """Node jobs, tenants in turn, taken by as many concurrent consumers as there are slots and lent ones."""
+
+    def __init__(self, gates: Mapping[str, Gate] | None = None) -> None:
+        """`gates` are those of node types whose jobs have to be admitted, by the type's name."""
+        self._jobs = FairJobs(gates or {})
+        self._idlers: list[asyncio.Future[None]] = []
+        """Consumers with nothing to do, each waiting to be woken for one job."""
+        self._process: Callable[[NodeJob], Awaitable[None]] | None = None
+        self._slots = Slots(self._wake_one)
+        self._consumers: dict[asyncio.Task[None], None] = {}
+        self._context = contextvars.Context()
+        """What a consumer sees of context variables: never those of the body that happens to have one begun."""
+        self._closed = False
+        self._busy = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        for gate in set((gates or {}).values()):
+            gate.subscribe(self._wake_one)
+
+    def register_task_worker(self, process: Callable[[NodeJob], Awaitable[None]], *, concurrency: int) -> None:
+        """Name the function that executes a job, and how many run at once. Before `start`."""
+        self._process = process
+        self._slots.concurrency = concurrency
+
+    def add_node_job(self, job: NodeJob) -> None:
+        """Queue a job; after `close` it is dropped (the log still owes it, the next owner performs it)."""
+        if not self._closed:
+            self._jobs.add(job)
+            self._wake_one()
+
+    @property
+    def is_idle(self) -> bool:
+        """Is no execution under way?"""
+        return self._idle.is_set()
+
+    async def start(self) -> None:
+        """Begin to consume, in the context of the caller."""
+        self._context = contextvars.copy_context()
+        for _ in range(self._slots.concurrency):
+            self._add_consumer()
+
+    def close(self) -> None:
+        """Take no further jobs and forget the queued ones; executions under way go on."""
+        self._closed = True
+        self._jobs.clear()
+
+    async def drain(self) -> None:
+        """Return when no execution is under way."""
+        await self._idle.wait()
+
+    async def stop(self, *, patience_s: float = CANCEL_PATIENCE_S) -> None:
+        """Cancel what still executes, and leave alone what does not heed it; may be called twice, or before start.
+
+        That takes `patience_s` at most, and never more than `CANCEL_PATIENCE_S`.
+        """
+        self.close()
+        consumers = list(self._consumers)
+        self._consumers.clear()
+        for consumer in consumers:
+            consumer.cancel()
+        if consumers:
+            _, deaf = await asyncio.wait(consumers, timeout=min(patience_s, CANCEL_PATIENCE_S))
+            if deaf:
+                logger.warning("%d handlers do not end although they were cancelled; they are left behind", len(deaf))
+
+    def _wake_one(self) -> None:
+        if not self._jobs.waiting:
+            return
+        while self._idlers:
+            idler = self._idlers.pop()
+            if not idler.done():
+                idler.set_result(None)
+                return
+        if 0 < len(self._consumers) < self._slots.jobs_max:
+            self._add_consumer()  # the others execute, have lent their slots, or are about to look for a job
+
+    def _add_consumer(self) -> None:
+        consumer = asyncio.create_task(self._consume(), name="task-worker", context=self._context.copy())
+        self._consumers[consumer] = None
+
+    async def _consume(self) -> None:
+        assert self._process is not None, "register_task_worker comes before start"
+        me = asyncio.current_task()
+        assert me is not None, "a consumer is a task"
+        in_a_row = 0
+        slot: Slot | None = None  # kept from job to job: taking one for each would wake others for nothing
+        while True:
+            if slot is not None and not (self._jobs.waiting and slot.is_kept):
+                slot.end()
+                slot = None
+            job = self._jobs.pop() if slot is not None or self._slots.has_free else None
+            if job is None:
+                if slot is not None:
+                    slot.end()
+                    slot = None
+                if len(self._consumers) > self._slots.concurrency:
+                    del self._consumers[me]  # it stood in for one that had lent its slot
+                    return
+                in_a_row = 0
+                idler = asyncio.get_running_loop().create_future()
+                self._idlers.append(idler)
+                await idler
+                continue
+            if slot is None:
+                slot = self._slots.take()
+                present_slot.set(slot)
+            self._busy += 1
+            self._idle.clear()
+            try:
+                await self._process(job)
+            except Exception:
+                # Its lease lapses in the end; this consumer must not be lost with it.
+                logger.exception("a job went wrong outside its handler", extra={"instance_id": job.instance_id})
+            finally:
+                self._busy -= 1
+                if self._busy == 0:
+                    self._idle.set()
+            in_a_row += 1
+            if in_a_row >= JOBS_IN_A_ROW_MAX:
+                in_a_row = 0
+                await asyncio.sleep(0)
+
+
+@dataclass(slots=True, eq=False)
+class NodeJob:
+    """One attempt to execute: ids, and references to the shared plan node and context snapshot. Never changed."""
+
+    instance_id: str
+    tenant_id: str
+    workflow_id: str | None
+    dispatch: Dispatch
+    node: PlanNode
+    context: Context
+
+
+class _Round:
+    """Tenants in the order in which they are served next, each with its jobs."""
+
+    __slots__ = ("jobs", "tenants")
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, deque[NodeJob]] = {}
+        self.tenants: deque[str] = deque()
+
+    def begin(self, job: NodeJob) -> None:
+        """Queue the first job of a tenant, which comes last."""
+        self.jobs[job.tenant_id] = deque((job,))
+        self.tenants.append(job.tenant_id)
+
+    def pop(self, admits: Callable[[str], bool]) -> NodeJob | None:
+        """The job of the next tenant that is admitted; None: of no such tenant a job waits."""
+        tenants = self.tenants
+        for _ in range(len(tenants)):
+            tenant_id = tenants.popleft()
+            jobs = self.jobs[tenant_id]
+            job = jobs.popleft() if jobs and admits(tenant_id) else None
+            if jobs:
+                tenants.append(tenant_id)
+            else:
+                del self.jobs[tenant_id]
+            if job is not None:
+                return job
+        return None
+
+
+def _everybody(tenant_id: str) -> bool:
+    return True
+
+
+class FairJobs:
+    """Jobs that wait for a slot."""
+
+    __slots__ = ("_gated", "_gates", "_round_of", "_ungated", "waiting")
+
+    def __init__(self, gates: Mapping[str, Gate]) -> None:
+        """`gates` are those of gated node types, by the type's name."""
+        self._gates = gates
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.waiting = 0
+        """How many jobs wait, also at closed gates."""
+        self._ungated = _Round()
+        self._gated: dict[Gate, _Round] = {gate: _Round() for gate in self._gates.values()}
+        self._round_of = {type_name: self._gated[gate] for type_name, gate in self._gates.items()}
+
+    def add(self, job: NodeJob) -> None:
+        """Queue a job behind those of its tenant."""
+        of = self._round_of.get(job.node.type, self._ungated)
+        jobs = of.jobs.get(job.tenant_id)
+        if jobs is None:
+            of.begin(job)
+        else:
+            jobs.append(job)
+        self.waiting += 1
+
+    def pop(self) -> NodeJob | None:
+        """The next job that may begin now; None: there is none, or all have to wait.
+
+        Gated jobs come first. They cannot keep the others waiting: a gate admits few at a time.
+        """
+        if not self.waiting:
+            return None
+        job = self._pop_gated() if self._gated else None
+        if job is None:
+            tenants, jobs = self._ungated.tenants, self._ungated.jobs
+            if len(tenants) != 1:
+                job = self._ungated.pop(_everybody)
+            elif left := jobs[tenants[0]]:  # a tenant alone keeps its place: mostly the next job is its own
+                job = left.popleft()
+        if job is not None:
+            self.waiting -= 1
+        return job
+
+    def _pop_gated(self) -> NodeJob | None:
+        for gate, of in self._gated.items():
+            if of.tenants and gate.is_open() and (job := of.pop(gate.admits)) is not None:
+                return job
+        return None
+
+
+class Slots:
+    """So many executions at once."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake` is called when a slot is free for a further job."""
+        self.concurrency = 0
+        self._wake = wake
+        self._taken = 0
+        self._lent = 0
+        self._returning: deque[Slot] = deque()
+
+    @property
+    def has_free(self) -> bool:
+        """May a further job begin?"""
+        return self._taken < self.concurrency and not self._returning
+
+    @property
+    def are_wanted_back(self) -> bool:
+        """Does somebody who has lent his want it back?"""
+        return bool(self._returning)
+
+    @property
+    def jobs_max(self) -> int:
+        """How many jobs may be under way: those that execute, and those that have lent their slots."""
+        return self.concurrency + self._lent
+
+    def take(self) -> Slot:
+        """A slot for a job; there is a free one."""
+        self._taken += 1
+        return Slot(self)
+
+    # -- for slots ------------------------------------------------------------------------
+    def free(self) -> None:
+        """Somebody needs his slot no more, or not now: it goes to who wants his own back, else to a new job."""
+        self._taken -= 1
+        while self._returning and self._taken < self.concurrency:
+            self._returning.popleft().granted()
+        if self.has_free:
+            self._wake()
+
+    def lend(self) -> bool:
+        """Count one more that is lent; False: there are enough."""
+        if self._lent >= LENT_MAX:
+            return False
+        self._lent += 1
+        self.free()
+        return True
+
+    def ask_back(self, slot: Slot) -> None:
+        """Grant it, now or when one is free."""
+        if self.has_free:
+            slot.granted()
+        else:
+            self._returning.append(slot)
+
+    def retake(self) -> None:
+        """A lent one is taken again."""
+        self._lent -= 1
+        self._taken += 1
+
+    def forget(self, slot: Slot) -> None:
+        """A lent one is not wanted back."""
+        self._lent -= 1
+        if slot in self._returning:
+            self._returning.remove(slot)
+
+
+class Slot:
+    """The right of one job, and of those that its consumer takes up after it, to execute, until `end`."""
+
+    __slots__ = ("_is_lent", "_slots", "_then")
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._is_lent = False
+        self._then: Callable[[], None] | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """May the next job have it, too? Not if it is lent, nor while others wait for theirs."""
+        return not self._is_lent and not self._slots.are_wanted_back
+
+    def lend(self) -> None:
+        """Let others use it while the job waits for the log alone."""
+        if not self._is_lent:
+            self._is_lent = self._slots.lend()
+
+    def take_back(self, then: Callable[[], None]) -> None:
+        """Call `then` when the job may execute: now, if it was not lent or one is free. The first call counts."""
+        if not self._is_lent:
+            then()
+        elif self._then is None:
+            self._then = then
+            self._slots.ask_back(self)
+
+    def granted(self) -> None:
+        """It is the job's again."""
+        then, self._then = self._then, None
+        self._is_lent = False
+        self._slots.retake()
+        assert then is not None, "only who asks is granted one"
+        then()
+
+    def end(self) -> None:
+        """No job needs it any more; it is not wanted back, and nobody may hold on to it."""
+        self._then = None
+        if self._is_lent:
+            self._slots.forget(self)
+        else:
+            self._slots.free()

@@ -22,13 +22,10 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.waits.signal_waits",
     # decisions write rows
     f"{RULES}.decide",
-    f"{RULES}.decision_builder",
+    f"{RULES}.decision",
     f"{RULES}.shared_decisions",
     f"{RULES}.unsaved_definitions",
     f"{RULES}.coded.decide",
-    f"{RULES}.drawn.decision_builder",
-    f"{RULES}.drawn.endings",
-    f"{RULES}.drawn.iterations",
     f"{RULES}.drawn.outcomes",
     f"{RULES}.waits.children",
     # the number of committed events by type

@@ -14,7 +14,7 @@ def main() -> None:
     interrupt = signal.getsignal(signal.SIGINT)
     if interrupt is signal.default_int_handler:  # not where a shell has us ignore it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    version = import_module("anabranch.cli.version_command")
+    version = import_module("anabranch.cli.version_answer")
     if version.is_all_that_is_asked(sys.argv[1:]):
         sys.exit(version.answer_alone(sys.argv[1:]))
     command_line = import_module("anabranch.cli.entry")

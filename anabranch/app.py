@@ -27,7 +27,7 @@ from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store.opening import open_hint_line, open_store
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.engine.store.sqlite.dialect import SqliteDialect
+from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.engine.telemetry import Telemetry, unsurrounded
 from anabranch.errors import SettingsError
 from anabranch.grace import Grace

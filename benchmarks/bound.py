@@ -17,7 +17,7 @@ from dataclasses import replace
 from anabranch.durable.definition import Registry
 from anabranch.engine.ports import Clock, Outcome, Store, Transition
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
-from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
+from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from benchmarks.running import TENANT, Bench
 from benchmarks.workloads import Load
 

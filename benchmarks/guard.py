@@ -23,7 +23,7 @@ from anabranch.engine.ports import Transition
 from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.registry import Registry
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
-from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
+from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
 from benchmarks.counting import ThreadCalls, opcodes, statements
 from benchmarks.databases import BACKENDS, Databases, databases

@@ -17,7 +17,7 @@ from anabranch.engine.handling import HandlerRegistry, Helpers
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ports import ClaimRequest, InstanceHead, Store
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.state import InstanceState
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.graph.compile import compile_plan

@@ -96,14 +96,14 @@ application = TyperGroup(
 # Every command, and where it is: a family of commands is a `typer.Typer`, a command alone a function.
 application.commands = CommandsOnDemand(
     {
-        "dev": "anabranch.cli.commands.serve:dev",
-        "serve": "anabranch.cli.commands.serve:serve",
-        "worker": "anabranch.cli.commands.serve:worker",
-        "run": "anabranch.cli.commands.run:run",
-        "validate": "anabranch.cli.commands.validate:validate",
-        "migrate": "anabranch.cli.commands.migrate:migrate",
-        "workflows": "anabranch.cli.commands.workflows:family",
-        "runs": "anabranch.cli.commands.runs:family",
+        "dev": "anabranch.cli.commands.serve_command:dev",
+        "serve": "anabranch.cli.commands.serve_command:serve",
+        "worker": "anabranch.cli.commands.serve_command:worker",
+        "run": "anabranch.cli.commands.run_command:run",
+        "validate": "anabranch.cli.commands.validate_command:validate",
+        "migrate": "anabranch.cli.commands.migrate_command:migrate",
+        "workflows": "anabranch.cli.commands.workflows_command:family",
+        "runs": "anabranch.cli.commands.runs_command:family",
         "secrets": "anabranch.secrets.secret_commands:family",
         "sources": "anabranch.queries.saved.source_commands:family",
         "queries": "anabranch.queries.saved.query_commands:family",
@@ -111,10 +111,10 @@ application.commands = CommandsOnDemand(
         "topics": "anabranch.triggers.topics.topic_commands:family",
         "keys": "anabranch.keys.key_commands:family",
         "audit": "anabranch.audit.audit_commands:audit",
-        "purge": "anabranch.cli.commands.purge:purge",
-        "openapi": "anabranch.cli.commands.openapi:openapi",
-        "doctor": "anabranch.cli.commands.doctor:doctor",
-        "version": "anabranch.cli.commands.version:version",
+        "purge": "anabranch.cli.commands.purge_command:purge",
+        "openapi": "anabranch.cli.commands.openapi_command:openapi",
+        "doctor": "anabranch.cli.commands.doctor_command:doctor",
+        "version": "anabranch.cli.commands.version_command:version",
     }
 )
 

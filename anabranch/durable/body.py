@@ -31,6 +31,7 @@ from anabranch.engine.plans import PYTHON
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import Slot
 from anabranch.engine.rules.coded.arguments import differ
+from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import (
     TIMER_NAME,
     StepKind,
@@ -40,7 +41,6 @@ from anabranch.engine.rules.coded.names import (
     scope_of_timer,
 )
 from anabranch.engine.rules.coded.replaying import seed_of
-from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.stimuli import (

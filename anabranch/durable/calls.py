@@ -11,8 +11,8 @@ from typing import TypeAlias
 from anabranch.durable.branches import Branch
 from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowTimer
 from anabranch.engine.rules.coded.arguments import shown
+from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import StepKind
-from anabranch.engine.rules.coded.state import CodedState, Step
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.stimuli import (

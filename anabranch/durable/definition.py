@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from anabranch.durable.durations import Duration, without_timedelta
-from anabranch.engine.rules.coded.plan import coded_plan
+from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.errors import InvalidDefinition
 
 Body: TypeAlias = Callable[[Any, Any], Awaitable[Any]]

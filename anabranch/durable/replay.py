@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
-from anabranch.engine.rules.coded.state import Step
+from anabranch.engine.rules.coded.coded_state import Step
 
 Place = tuple[str, str]
 

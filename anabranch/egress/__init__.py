@@ -4,7 +4,7 @@
 """
 
 from anabranch.egress.addresses import AllowList
-from anabranch.egress.client import FetchResponse, GuardedClient
 from anabranch.egress.guard import Guard, Resolve
+from anabranch.egress.guarded_client import FetchResponse, GuardedClient
 
 __all__ = ["AllowList", "FetchResponse", "Guard", "GuardedClient", "Resolve"]

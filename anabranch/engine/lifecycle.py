@@ -30,7 +30,7 @@ from anabranch.engine.ownership.recovery import POLL_MS, Recovery
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
 from anabranch.engine.queues import TaskQueue
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX

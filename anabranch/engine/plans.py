@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.ports import Store
-from anabranch.engine.rules.coded.plan import CODED_KIND, coded_plan
-from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan

@@ -22,7 +22,7 @@ from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, H
 from anabranch.engine.loop_watch import BLOCKED_AFTER_S
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import NodeJob, TaskQueue
-from anabranch.engine.rules.coded.plan import BODY_TYPE
+from anabranch.engine.rules.coded.coded_plan import BODY_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.graph.plan import PlanNode

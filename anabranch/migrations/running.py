@@ -22,7 +22,7 @@ from anabranch.engine.store.schema import SCHEMA_REVISION
 from anabranch.engine.store.sql.dialect import Dialect
 from anabranch.engine.store.sql.revision import check_revision, refuse_unversioned, revision_of
 from anabranch.engine.store.sql.store import CONNECT_PAUSE_S, CONNECT_WAIT_S
-from anabranch.engine.store.sqlite.dialect import SqliteDialect
+from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.errors import DatabaseMissing, SchemaMismatch, StoreUnavailable
 
 # Four tenths of a second to import, and a database is migrated once.

@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler
 
 from anabranch.errors import AnabranchError, BadHttp, RequestTimeout, TooManyConnections
 from anabranch.rest.application import AUTHENTICATED
-from anabranch.rest.failures import fault_response, response_of
+from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.sockets.wire import HAS_SHOWN_KEY
 
 # aiohttp logs what is no HTTP with a traceback; it is answered 400, and no news to an operator.

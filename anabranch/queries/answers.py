@@ -18,7 +18,7 @@ from uuid import UUID
 
 import orjson
 
-from anabranch.queries.faults import failed, too_large
+from anabranch.queries.query_faults import failed, too_large
 
 # 64 KiB of rows travel together: parsing them holds up nobody for a millisecond.
 _CHUNK_BYTES = 65_536

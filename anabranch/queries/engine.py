@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import EgressRefused, HttpUnreachable, NodeFailure
+from anabranch.queries.driver_process import DriverProcess
 from anabranch.queries.drivers.orders import Target
-from anabranch.queries.execution import Executions
-from anabranch.queries.faults import egress_refused, not_allowed, not_found, unreachable
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import ADDRESSES_TRIED_MAX, Limits
 from anabranch.queries.parameters import bind, read_parameters
-from anabranch.queries.ports import HostGuard
-from anabranch.queries.process import DriverProcess
+from anabranch.queries.query_execution import Executions
+from anabranch.queries.query_faults import egress_refused, not_allowed, not_found, unreachable
+from anabranch.queries.query_ports import HostGuard
+from anabranch.queries.query_session import Session, Work
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries
-from anabranch.queries.session import Session, Work
 from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import Statement, StatementRefused, read_statement
 from anabranch.queries.urls import SourceUrls

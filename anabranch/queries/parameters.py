@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from anabranch.queries.faults import args_invalid
+from anabranch.queries.query_faults import args_invalid
 
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
 

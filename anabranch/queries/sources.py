@@ -15,8 +15,8 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from anabranch.errors import NodeFailure
-from anabranch.queries.faults import MASKED, Mask, source_refused
 from anabranch.queries.lexing import SourceKind
+from anabranch.queries.query_faults import MASKED, Mask, source_refused
 
 # 2,048 characters: a URL that a person writes is far shorter.
 URL_CHARACTERS_MAX = 2_048

@@ -14,8 +14,8 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from anabranch.errors import SettingsError
-from anabranch.queries.faults import source_refused
-from anabranch.queries.ports import SecretCipher, SecretReader
+from anabranch.queries.query_faults import source_refused
+from anabranch.queries.query_ports import SecretCipher, SecretReader
 from anabranch.queries.saved.saved_queries import DataSource
 from anabranch.queries.sources import ReadyUrl
 

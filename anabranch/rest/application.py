@@ -26,11 +26,11 @@ from anabranch.json_input import TEXT_BYTES_MAX
 from anabranch.keys.access import Principal, Role, bearer_key
 from anabranch.rest.allowed_hosts import AllowedHosts
 from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
-from anabranch.rest.failures import fault_response, json_bytes, response_of
+from anabranch.rest.error_responses import fault_response, json_bytes, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
-from anabranch.rest.routes.system import HEALTH
+from anabranch.rest.routes.system_routes import HEALTH
 from anabranch.rest.routes.table import ROUTES
 
 logger = logging.getLogger("anabranch.rest")

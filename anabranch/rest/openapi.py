@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from anabranch import errors as situations
 from anabranch.errors import AnabranchError
-from anabranch.rest.failures import RETRY_AFTER_S, STATUS, status_of
+from anabranch.rest.error_responses import RETRY_AFTER_S, STATUS, status_of
 from anabranch.rest.routes.route import PUBLIC, AnyJson, Checked, Route
 from anabranch.version import __version__
 

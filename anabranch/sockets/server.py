@@ -30,7 +30,7 @@ from anabranch.keys.access import AccessService, Principal, Role, bearer_key
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.sockets.broadcaster import Broadcaster
 from anabranch.sockets.clients import Client
-from anabranch.sockets.connections import CLIENTS_MAX, JOINS_MAX, Member, SocketConnection
+from anabranch.sockets.open_sockets import CLIENTS_MAX, JOINS_MAX, Member, SocketConnection
 from anabranch.sockets.requests import JoinRequest, RunRequest, RunTestRequest, read_request, refusal_of
 from anabranch.sockets.timer import LoopTimer
 from anabranch.sockets.wire import OwnOrigin, SocketOutlet, evict, hang_up, is_garbage, open_protocol

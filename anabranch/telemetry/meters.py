@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from enum import StrEnum
 
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_state import InstanceHead
 

@@ -18,16 +18,16 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.history",
     f"{RULES}.evolve",
     f"{RULES}.shared_events",
-    f"{RULES}.coded.evolve",
+    f"{RULES}.coded.coded_evolve",
     f"{RULES}.waits.signal_waits",
     # decisions write rows
     f"{RULES}.decide",
     f"{RULES}.decision",
     f"{RULES}.shared_decisions",
     f"{RULES}.unsaved_definitions",
-    f"{RULES}.coded.decide",
+    f"{RULES}.coded.coded_decide",
     f"{RULES}.drawn.outcomes",
-    f"{RULES}.waits.children",
+    f"{RULES}.waits.child_endings",
     # the number of committed events by type
     "anabranch.rest.metrics",
 }

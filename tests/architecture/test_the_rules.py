@@ -61,7 +61,7 @@ BAD = [
     ("anabranch.engine.ownership.recovery", "from psycopg.rows import dict_row", "SQL: psycopg.rows is imported"),
     ("anabranch.engine.ownership.recovery", "q = 'SELECT a\\nFROM b WHERE c'", "looks like a statement"),
     ("anabranch.engine.ownership.recovery", "q = f'UPDATE runs SET {x} = 1'", "looks like a statement"),
-    ("anabranch.cli.commands.doctor", "q = 'PRAGMA integrity_check'", "looks like a statement"),
+    ("anabranch.cli.commands.doctor_command", "q = 'PRAGMA integrity_check'", "looks like a statement"),
     ("anabranch.engine.rules.retry", "import random", "pure rules: random is imported"),
     ("anabranch.engine.rules.retry", "from time import monotonic", "pure rules: time is imported"),
     ("anabranch.engine.rules.retry", "now = datetime.datetime.now(UTC)", "pure rules: datetime.datetime.now is used"),
@@ -80,10 +80,10 @@ GOOD = [
     ("anabranch.handlers.types.delay", "from anabranch.engine.handling import Outcome"),
     ("anabranch.app", "from anabranch.engine.store.memory import MemoryStore\nfrom anabranch.settings import Settings"),
     (
-        "anabranch.cli.commands.run",
+        "anabranch.cli.commands.run_command",
         "'''Update the run set before: prose is no statement.'''\nx = 'Select a file from the list'",
     ),
-    ("anabranch.engine.rules.drawn.state", "def reopen(open_scopes):\n    return open_scopes.open"),
+    ("anabranch.engine.rules.drawn.drawn_state", "def reopen(open_scopes):\n    return open_scopes.open"),
 ]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from anabranch.engine.ports import Store
 from anabranch.engine.store.opening import open_store
-from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
+from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 
 StoreFactory = Callable[[], Awaitable[Store]]
 

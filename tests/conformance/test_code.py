@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from anabranch.engine.ports import CODE_GRACE_MS, ClaimRequest, NewVersion, Store
-from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
+from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
 from anabranch.errors import NameTaken
 from tests.conformance.building import LEASE_MS, OTHER_WORKER, TENANT, parked
 

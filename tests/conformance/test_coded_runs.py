@@ -13,8 +13,8 @@ import pytest
 
 from anabranch.engine.ports import Claimed, ClaimRequest, InstanceHead, InstanceRow, Store
 from anabranch.engine.rules import transitions as transition
-from anabranch.engine.rules.coded.plan import coded_plan
-from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.coded.coded_plan import coded_plan
+from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.retry import RetryPolicy

@@ -10,8 +10,8 @@ from anabranch.engine.ports import ClaimRequest, Transition
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable
+from anabranch.testing.memory_store.memory_store import Faults, MemoryDatabase, MemoryStore
 from anabranch.testing.memory_store.records import Transaction
-from anabranch.testing.memory_store.store import Faults, MemoryDatabase, MemoryStore
 from tests.conformance.building import (
     OTHER_WORKER,
     TENANT,

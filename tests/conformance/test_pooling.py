@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 
 from anabranch.engine.hints.hint_line import Channel
 from anabranch.engine.store.opening import open_hint_line, open_store
-from anabranch.engine.store.postgresql.dialect import PostgresqlDialect
+from anabranch.engine.store.postgresql.postgresql_dialect import PostgresqlDialect
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import StoreUnavailable
 from anabranch.migrations import upgrade

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.ports import NewVersion, Store
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.stimuli import SignalSent

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, text
 from anabranch.engine.ports import Transition
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.opening import open_store
-from anabranch.engine.store.postgresql.dialect import PostgresqlDialect
+from anabranch.engine.store.postgresql.postgresql_dialect import PostgresqlDialect
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.sql.faults import LocksHeld
 from anabranch.engine.store.sql.store import SqlStore

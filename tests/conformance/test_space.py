@@ -16,7 +16,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.store.sql import upkeep
 from anabranch.engine.store.sql.purging import FIRST_PLACE, PurgeFilter
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.engine.store.sqlite.dialect import PAGES_GIVEN_BACK, SqliteDialect
+from anabranch.engine.store.sqlite.sqlite_dialect import PAGES_GIVEN_BACK, SqliteDialect
 from anabranch.service.purge import Purge
 from tests.conformance.building import TENANT, committed, completed, created, ending, input_set, new_id, transition
 

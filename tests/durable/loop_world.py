@@ -21,8 +21,8 @@ from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.handling import Helpers
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues.task_queue import Slots
-from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.drawn.state import Context as NoContext
+from anabranch.engine.rules.coded.coded_state import CodedState
+from anabranch.engine.rules.drawn.drawn_state import Context as NoContext
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.stimuli import FunctionBlocked, FunctionSuspended, NodeResult, StepReport
 from anabranch.engine.rules.values import Payload

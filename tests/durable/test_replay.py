@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.durable.replay import Replay
-from anabranch.engine.rules.coded.state import Step
+from anabranch.engine.rules.coded.coded_state import Step
 
 
 def step(name: str, *, created_in: int = 1, first_seq: int, ended_seq: int = 0) -> Step:

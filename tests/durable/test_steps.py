@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.durable.definition import workflow
 from anabranch.durable.step_error import StepError
-from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import Event, Status
 from anabranch.errors import NonRetryable
 from tests.durable.conftest import MakePlace

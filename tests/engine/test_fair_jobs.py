@@ -8,7 +8,7 @@ from collections.abc import Callable
 from anabranch.engine.queues import NodeJob, TaskQueue
 from anabranch.engine.queues.task_queue import FairJobs
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.state import Context
+from anabranch.engine.rules.drawn.drawn_state import Context
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.handlers.registry import builtin_types
 

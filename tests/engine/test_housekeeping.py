@@ -13,7 +13,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import NotFound, StoreUnavailable, WorkflowHasRuns
 from anabranch.testing.memory_store.database import MemoryDatabase
-from anabranch.testing.memory_store.store import Faults, MemoryStore
+from anabranch.testing.memory_store.memory_store import Faults, MemoryStore
 from tests.conformance.building import committed, created, ending, row_of
 from tests.engine.conftest import TENANT, MakeProcess, Process, turns_until, until
 from tests.engine.drawing import drawn, node

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 
 from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
-from anabranch.engine.store.sqlite.dialect import SqliteDialect
+from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.errors import SettingsError, StoreUnavailable
 from anabranch.migrations import ensure_schema, upgrade
 from tests.conformance.building import committed, input_set, new_head, new_run

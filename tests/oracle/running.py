@@ -7,7 +7,7 @@ from typing import Any
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.rules.events import EventType
 from anabranch.testing.memory_store.database import MemoryDatabase
-from anabranch.testing.memory_store.store import MemoryStore
+from anabranch.testing.memory_store.memory_store import MemoryStore
 from tests.driving import Driver, Run
 from tests.oracle.graphs import Case
 from tests.oracle.prediction import Ending, Key, Observed

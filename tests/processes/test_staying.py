@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from anabranch.process.signals import EXIT_AT_ONCE
+from anabranch.process.stop_signals import EXIT_AT_ONCE
 from tests.hardening.drawing import EFFECTS, chain, effect
 from tests.processes.conftest import Launch, Place
 from tests.processes.launching import Staying, until

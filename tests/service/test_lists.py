@@ -14,7 +14,7 @@ from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService
 from anabranch.service.runs.input_checks import INPUT_FILTERS_MAX, INPUT_PATH_STEPS_MAX
 from anabranch.testing.memory_store.database import MemoryDatabase
-from anabranch.testing.memory_store.store import MemoryStore
+from anabranch.testing.memory_store.memory_store import MemoryStore
 
 TENANT = "default"
 NOON_MS = 1_800_000_000_000

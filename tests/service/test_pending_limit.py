@@ -10,7 +10,7 @@ from anabranch.engine.clock import SystemClock
 from anabranch.errors import StoreUnavailable, TooManyPending
 from anabranch.service.runs.pending_limit import COUNT_KEPT_S, PendingLimit
 from anabranch.testing.memory_store.database import MemoryDatabase
-from anabranch.testing.memory_store.store import Faults, MemoryStore
+from anabranch.testing.memory_store.memory_store import Faults, MemoryStore
 from tests.conformance.building import TENANT, new_head, new_run
 
 NOON_MS = 1_800_000_000_000

@@ -11,7 +11,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.errors import StoreUnavailable
 from anabranch.service.runs.run_counts import COUNTS_KEPT_S, RunCounts
 from anabranch.testing.memory_store.database import MemoryDatabase
-from anabranch.testing.memory_store.store import MemoryStore
+from anabranch.testing.memory_store.memory_store import MemoryStore
 from tests.conformance.building import TENANT, created
 from tests.service.test_pending_limit import NOON_MS, HandClock, Wire
 

@@ -18,7 +18,7 @@ from anabranch.errors import InvalidInput, InvalidWorkflow, NotFound, StoreUnava
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
 from anabranch.service import ChildRuns
-from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
+from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, Process, until
 from tests.engine.drawing import drawn, node

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from anabranch.durable.definition import Workflow
-from anabranch.engine.rules.coded.plan import CODED_KIND, CodedPlan, coded_plan
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan, coded_plan
 from tests.simulation.program_bodies import StepLedger, play
 from tests.simulation.programs import (
     Caught,

@@ -19,8 +19,8 @@ from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceHead
 from anabranch.engine.queues.task_queue import Slots, present_slot
-from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.drawn.state import Context
+from anabranch.engine.rules.coded.coded_state import CodedState
+from anabranch.engine.rules.drawn.drawn_state import Context
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import StepReport
 from anabranch.engine.run_access import RunAccess

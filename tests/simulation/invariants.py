@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Wake
 from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
 from anabranch.engine.rules.evolve import outstanding

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.handling import Helpers
-from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.events import Event, EventType

@@ -20,7 +20,7 @@ from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.transitions import Transition
 from anabranch.errors import StoreUnavailable
 from anabranch.testing.memory_store.database import MemoryDatabase
-from anabranch.testing.memory_store.store import Faults, MemoryStore
+from anabranch.testing.memory_store.memory_store import Faults, MemoryStore
 
 # Half of the calls are answered in the same instant and the others within 4 ms, as in one machine room.
 LATENCY_S_MAX = 0.004

@@ -10,7 +10,7 @@ from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.queues import NodeJob, TaskQueue
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.state import Context
+from anabranch.engine.rules.drawn.drawn_state import Context
 from anabranch.engine.rules.stimuli import NodeResult
 from anabranch.engine.task_worker import TaskWorker
 from tests.simulation.cases import probe_case

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.ports import InstanceRow
-from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import StoreUnavailable

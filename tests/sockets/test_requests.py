@@ -12,7 +12,7 @@ import socketio
 from socketio.exceptions import ConnectionError as NotConnected
 
 from anabranch.keys.access import Role
-from anabranch.sockets import connections as visitors
+from anabranch.sockets import open_sockets as visitors
 from tests.engine.conftest import TENANT, until
 from tests.engine.drawing import drawn, node
 from tests.sockets.conftest import PATIENCE_S, Connect, Served
@@ -160,7 +160,7 @@ async def test_a_poll_that_makes_no_sense_is_refused_at_once(served: Served, bod
 async def test_a_connection_that_gave_up_its_key_is_ended(
     served: Served, monkeypatch: pytest.MonkeyPatch, packet: str
 ) -> None:
-    monkeypatch.setattr("anabranch.sockets.connections.PATIENCE_S", 0.0)
+    monkeypatch.setattr("anabranch.sockets.open_sockets.PATIENCE_S", 0.0)
     key = await served.key()
     url = f"{served.url}/socket.io/?EIO=4&transport=websocket"
     async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket:

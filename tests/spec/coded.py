@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.engine.rules.coded.coded_plan import coded_plan
+from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, StepKind, mark
-from anabranch.engine.rules.coded.plan import coded_plan
-from anabranch.engine.rules.coded.state import CodedState
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.decision import Decision
-from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.states import new_state

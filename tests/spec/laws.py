@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.decide import Decision
-from anabranch.engine.rules.drawn.state import Activation, InstanceState, LoopRun, Scope
+from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, LoopRun, Scope
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
 

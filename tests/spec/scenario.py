@@ -16,8 +16,8 @@ from typing import Any
 
 from anabranch.engine.rules.commands import AwaitChild, Dispatch, Wake
 from anabranch.engine.rules.decide import Decision, decide
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead, InstanceState
 from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX
-from anabranch.engine.rules.drawn.state import InstanceHead, InstanceState
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.graph.compile import compile_plan

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.engine.rules.coded import decide as coded_decide
+from anabranch.engine.rules.coded import coded_decide as coded_decide
 from anabranch.engine.rules.coded.names import StepKind, mark, scope_of_timer
 from anabranch.engine.rules.coded.replaying import seed_of
 from anabranch.engine.rules.coded.trace import trace

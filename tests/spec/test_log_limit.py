@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from anabranch.engine.rules import decide as rules
-from anabranch.engine.rules.coded.plan import coded_plan
+from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
-from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit, parse_log_limit

@@ -10,7 +10,7 @@ from anabranch import json_input as intake
 from anabranch import request_checks as asked
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules import values
-from anabranch.engine.rules.coded import decide as coded
+from anabranch.engine.rules.coded import coded_decide as coded
 from anabranch.engine.rules.drawn import outcomes
 from anabranch.engine.rules.graph import document as graph
 from anabranch.engine.rules.templates import text as template_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.engine.rules.decide import decide
-from anabranch.engine.rules.drawn.state import InstanceState
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.stimuli import Started

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.state import InstanceState
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import Started, Stimulus

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from anabranch.handlers.registry import builtin_types
-from anabranch.testing.memory_store.store import MemoryDatabase, MemoryStore
+from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from tests.driving import Driver, Run
 from tests.oracle.flaky import WithFlaky
 from tests.oracle.order import disorder

@@ -11,7 +11,7 @@ from anabranch.errors import StoreUnavailable
 from anabranch.handlers import builtin_types
 from anabranch.service import WorkflowService
 from anabranch.telemetry import Feed, Meters
-from anabranch.testing.memory_store.store import Faults, MemoryDatabase, MemoryStore
+from anabranch.testing.memory_store.memory_store import Faults, MemoryDatabase, MemoryStore
 from tests.engine.conftest import Log
 
 RUNS = 20

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from anabranch.engine.ownership.waiters import Waiters
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.run_state import InstanceHead

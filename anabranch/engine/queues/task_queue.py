@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from anabranch.engine.ports import Gate
 from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.state import Context
+from anabranch.engine.rules.drawn.drawn_state import Context
 from anabranch.engine.rules.graph.plan import PlanNode
 
 logger = logging.getLogger("anabranch.engine")

@@ -19,10 +19,10 @@ from dataclasses import replace
 from enum import Enum
 from typing import assert_never
 
-from anabranch.engine.rules.coded.decide import decide_coded
+from anabranch.engine.rules.coded.coded_decide import decide_coded
 from anabranch.engine.rules.decision import NOTHING, Decision, DrawnDecisionBuilder
+from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX, attempt_failed, complete, go_on, open_wait, returned
-from anabranch.engine.rules.drawn.state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.log_limit import LogFull
@@ -56,7 +56,7 @@ from anabranch.engine.rules.stimuli import (
     TimersDue,
 )
 from anabranch.engine.rules.values import NULL, Payload
-from anabranch.engine.rules.waits.children import close_child_wait, open_child_wait
+from anabranch.engine.rules.waits.child_endings import close_child_wait, open_child_wait
 
 __all__ = ["NOTHING", "Decision", "decide"]
 

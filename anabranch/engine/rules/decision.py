@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
-from anabranch.engine.rules.drawn.state import Activation, InstanceState, Phase, Scope
+from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.events import TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.graph.plan import PlanNode

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, overload
 
-from anabranch.engine.rules.coded.evolve import EVOLVE_CODED
-from anabranch.engine.rules.coded.plan import CodedPlan
-from anabranch.engine.rules.coded.state import CodedState
+from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
-from anabranch.engine.rules.drawn.state import Activation, InstanceHead, InstanceState, LoopRun, Phase, Scope
+from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceHead, InstanceState, LoopRun, Phase, Scope
 from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.shared_events import (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TypeAlias, overload
 
-from anabranch.engine.rules.coded.plan import CodedPlan
-from anabranch.engine.rules.coded.state import CodedState
-from anabranch.engine.rules.drawn.state import InstanceState
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.coded.coded_state import CodedState
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.run_state import InstanceHead

@@ -14,16 +14,16 @@ from anabranch.deferred import deferred
 from anabranch.engine.hints.hint_line import HintLine
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.sql.store import CONNECT_WAIT_S, SqlStore
-from anabranch.engine.store.sqlite.dialect import SqliteDialect
+from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.errors import SettingsError
 
 # The driver of PostgreSQL takes a tenth of a second to import.
 if TYPE_CHECKING:
-    from anabranch.engine.store.postgresql import dialect as postgresql
-    from anabranch.engine.store.postgresql import hints as postgresql_hints
+    from anabranch.engine.store.postgresql import notify_line as postgresql_hints
+    from anabranch.engine.store.postgresql import postgresql_dialect as postgresql
 else:
-    postgresql = deferred("anabranch.engine.store.postgresql.dialect")
-    postgresql_hints = deferred("anabranch.engine.store.postgresql.hints")
+    postgresql = deferred("anabranch.engine.store.postgresql.postgresql_dialect")
+    postgresql_hints = deferred("anabranch.engine.store.postgresql.notify_line")
 
 # 30 s, as the setting has it: for whoever opens a store without holding any runs.
 LEASE_MS_DEFAULT = 30_000

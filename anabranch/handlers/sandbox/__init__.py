@@ -1,6 +1,6 @@
 """The isolated processes behind javascript and python nodes."""
 
-from anabranch.handlers.sandbox.jobs import (
+from anabranch.handlers.sandbox.code_jobs import (
     LANGUAGES,
     CodeJob,
     CodeProblem,

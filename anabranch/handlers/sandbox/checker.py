@@ -13,9 +13,9 @@ import socket
 import threading
 from collections import OrderedDict
 
-from anabranch.handlers.sandbox.inside import wire
-from anabranch.handlers.sandbox.jobs import CodeProblem
-from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
+from anabranch.handlers.sandbox.code_jobs import CodeProblem
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
+from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
 
 # 2 seconds and 512 MB of address space for compiling 256 KiB at most.
 _SECONDS_MAX = 2

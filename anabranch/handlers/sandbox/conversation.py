@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from anabranch.errors import AnabranchError, NodeFailure
-from anabranch.handlers.sandbox.inside import wire
-from anabranch.handlers.sandbox.jobs import Fetcher, LogLine
+from anabranch.handlers.sandbox.code_jobs import Fetcher, LogLine
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
 
 # Requests of one execution at once.
 FETCHES_AT_ONCE_MAX = 8

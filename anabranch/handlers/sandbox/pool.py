@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.handlers.sandbox.process import ChildProcess, ForkServer, ForkServerLost
+from anabranch.handlers.sandbox.sealed_process import ChildProcess, ForkServer, ForkServerLost
 
 logger = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ import orjson
 
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox.checker import Checker
+from anabranch.handlers.sandbox.code_jobs import CodeJob, CodeProblem, Fetcher, LogLine, unavailable
 from anabranch.handlers.sandbox.concurrency_limiter import ConcurrencyLimiter
 from anabranch.handlers.sandbox.conversation import ChildBroke, ChildEnded, Conversation, ValueUnfit
-from anabranch.handlers.sandbox.inside import wire
-from anabranch.handlers.sandbox.jobs import CodeJob, CodeProblem, Fetcher, LogLine, unavailable
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.sandbox.pool import Child, Death, Pool
-from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
+from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
 
 logger = logging.getLogger(__name__)
 

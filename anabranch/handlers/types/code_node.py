@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.handlers.fields import Duration, x_ui
+from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.sandbox import CodeJob, CodeRunner
-from anabranch.handlers.sandbox.inside.wire import CODE_BYTES_MAX
+from anabranch.handlers.sandbox.inside.sealed_wire import CODE_BYTES_MAX
 from anabranch.handlers.spec import NodeConfig, Problem
 
 # 30 seconds, as for every type that names no other bound of one execution.

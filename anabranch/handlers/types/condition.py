@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.events import ELSE_HANDLE
 from anabranch.engine.rules.graph.node_types import DynamicHandles
-from anabranch.handlers.expression import expect_expression
-from anabranch.handlers.fields import x_ui
+from anabranch.handlers.condition_fields import expect_expression
+from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 # The schema says nothing of the kind, so that the problem reads EXPRESSION_EXPECTED whatever was written.

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.errors import NonRetryable
-from anabranch.handlers.fields import x_ui
+from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 

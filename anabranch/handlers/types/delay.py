@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.duration import ACCEPTED, DURATION_MS_MAX
 from anabranch.errors import NonRetryable
-from anabranch.handlers.fields import Duration, Instant, x_ui
+from anabranch.handlers.config_fields import Duration, Instant, x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 

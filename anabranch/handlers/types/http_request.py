@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.errors import NodeFailure
-from anabranch.handlers.fields import x_ui
+from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
 from anabranch.handlers.types.http_answer import body_of, excerpt, reason_of, retry_after_ms
 from anabranch.handlers.types.http_port import HttpAnswer

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.handlers.fields import x_ui
+from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.sandbox import CodeRunner
 from anabranch.handlers.spec import HandlerSpec
 from anabranch.handlers.types.code_node import CODE_FIELDS, CodeConfig, MemoryMB, code_field, code_problems, run_code

@@ -11,8 +11,8 @@ from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.loop_config import ITERATIONS_MAX_FOR_EACH, is_while
 from anabranch.errors import NonRetryable
-from anabranch.handlers.expression import expect_expression
-from anabranch.handlers.fields import x_ui
+from anabranch.handlers.condition_fields import expect_expression
+from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 # 10,000 iterations open at once is what one instance's memory is dimensioned for.

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.handlers.fields import x_ui
+from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.stimuli import AwaitsSignal
 from anabranch.engine.rules.values import Payload
-from anabranch.handlers.fields import Duration, x_ui
+from anabranch.handlers.config_fields import Duration, x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 # 255 characters, as for every key that comes from outside.

@@ -10,7 +10,7 @@ from pydantic import Field
 from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.stimuli import AwaitsChild
 from anabranch.engine.rules.waits.child_ids import WORKFLOW_TYPE
-from anabranch.handlers.fields import x_ui
+from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 # 64 characters, as a name may have; ids are shorter.

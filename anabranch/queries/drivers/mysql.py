@@ -23,8 +23,8 @@ from anabranch.queries.drivers.memory import Memory
 from anabranch.queries.drivers.orders import Order, Target
 from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
-from anabranch.queries.faults import failed, not_allowed, source_refused, timed_out, too_powerful, unreachable
 from anabranch.queries.parameters import Bound, Document
+from anabranch.queries.query_faults import failed, not_allowed, source_refused, timed_out, too_powerful, unreachable
 
 try:
     import pymysql

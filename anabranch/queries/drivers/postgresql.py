@@ -27,7 +27,8 @@ from anabranch.queries.drivers.memory import Memory
 from anabranch.queries.drivers.orders import Order, Target
 from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
-from anabranch.queries.faults import (
+from anabranch.queries.parameters import Bound, Document
+from anabranch.queries.query_faults import (
     failed,
     not_allowed,
     source_refused,
@@ -36,7 +37,6 @@ from anabranch.queries.faults import (
     too_powerful,
     unreachable,
 )
-from anabranch.queries.parameters import Bound, Document
 
 # 2 s for the server to notice that nobody listens any more, should its own timeout not end a query first.
 _CLIENT_CHECK_MS = 2_000

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import orjson
 
 from anabranch.errors import NodeFailure
+from anabranch.queries.drivers.driver_wire import HEAD, Kind, frame
 from anabranch.queries.drivers.memory import ProcessMemory
 from anabranch.queries.drivers.orders import Order, Target, value_of_json
-from anabranch.queries.drivers.wire import HEAD, Kind, frame
-from anabranch.queries.faults import failed, failure_as_json, out_of_memory
+from anabranch.queries.query_faults import failed, failure_as_json, out_of_memory
 
 # 1 MiB that is let go when memory runs out, so that there is some to say so with.
 _RESERVE_BYTES = 1 << 20

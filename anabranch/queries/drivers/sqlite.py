@@ -23,8 +23,8 @@ from anabranch.queries.drivers.memory import TEMPORARY_FILE_BYTES, Memory, limit
 from anabranch.queries.drivers.orders import Order, Target
 from anabranch.queries.drivers.own import OWN_DATABASE, OWN_TABLES
 from anabranch.queries.drivers.serve import Send, Started
-from anabranch.queries.faults import failed, not_allowed, source_refused, timed_out, too_large, unreachable
 from anabranch.queries.parameters import Bound, Document
+from anabranch.queries.query_faults import failed, not_allowed, source_refused, timed_out, too_large, unreachable
 
 # 1,000 steps of SQLite's machine take well below a millisecond: so late a timeout is noticed.
 _STEPS_BETWEEN_LOOKS = 1_000

@@ -16,10 +16,10 @@ from typing import Any
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.errors import NodeFailure, NotFound, QueryFailed, SourceTooPowerful
 from anabranch.queries.engine import QueryEngine
-from anabranch.queries.faults import TooPowerful
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import STATEMENT_TIMEOUT_MS, STATEMENT_TIMEOUT_MS_MAX
 from anabranch.queries.parameters import ParametersRefused, declaration_of, read_parameters
+from anabranch.queries.query_faults import TooPowerful
 from anabranch.queries.saved.saved_queries import DataQuery, DataSource, SavedQueries, SavedSource
 from anabranch.queries.sources import Places, ReadyUrl, ServerSource, SqliteSource, read_source
 from anabranch.queries.statement import StatementRefused, read_statement

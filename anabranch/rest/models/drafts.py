@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field, RootModel
 
 from anabranch.request_checks import WHOLE_NUMBER_MAX
 from anabranch.rest.models.base import Answer, Request
-from anabranch.rest.models.workflows import SavedWorkflow
+from anabranch.rest.models.workflow_forms import SavedWorkflow
 
 
 class SaveDraft(Request):

@@ -8,9 +8,9 @@ from anabranch.audit import audit_routes
 from anabranch.drafts import draft_routes
 from anabranch.keys import key_routes
 from anabranch.queries.saved import query_routes
-from anabranch.rest.routes import runs as run_routes
-from anabranch.rest.routes import system as system_routes
-from anabranch.rest.routes import workflows as workflow_routes
+from anabranch.rest.routes import run_routes as run_routes
+from anabranch.rest.routes import system_routes as system_routes
+from anabranch.rest.routes import workflow_routes as workflow_routes
 from anabranch.rest.routes.route import Route
 from anabranch.secrets import secret_routes
 from anabranch.triggers.schedules import schedule_routes

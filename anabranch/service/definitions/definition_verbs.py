@@ -14,7 +14,7 @@ from typing import Any
 from anabranch.engine.housekeeping import cancel_runs_of_deleted_workflows
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import NewVersion, WorkflowVersion
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.validate import Report, validate

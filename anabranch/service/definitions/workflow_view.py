@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engine.ports import WorkflowEntry, WorkflowVersion
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.graph.validate import Report
 from anabranch.engine.rules.instants import to_iso

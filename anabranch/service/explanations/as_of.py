@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from anabranch.engine.rules.drawn.state import Context, InstanceState
+from anabranch.engine.rules.drawn.drawn_state import Context, InstanceState
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.graph.document import GraphEdge

@@ -12,7 +12,7 @@ from anabranch.deferred import deferred
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Store
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.graph.document import GraphEdge, parse
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import Activation

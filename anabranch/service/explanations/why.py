@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.engine.rules.drawn.state import InstanceState
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.events import ELSE_HANDLE, Status
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.history import Activation, ActivationStatus, loop_of

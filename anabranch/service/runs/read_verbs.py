@@ -11,7 +11,7 @@ from typing import Any
 
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceRow, RunReading
-from anabranch.engine.rules.drawn.state import InstanceHead, merged_ends
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead, merged_ends
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import Activation, ActivationStatus, RunEnd, activations_of, run_end

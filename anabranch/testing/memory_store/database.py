@@ -24,7 +24,7 @@ from anabranch.engine.ports import (
     TenantRooms,
     Transition,
 )
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
@@ -32,9 +32,9 @@ from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, signal_payload
 from anabranch.engine.store.sql.families import cancel_reason, cancelled_children, woken_parents
 from anabranch.errors import TooManySignals
-from anabranch.testing.memory_store.definitions import MemoryDefinitions
+from anabranch.testing.memory_store.memory_definitions import MemoryDefinitions
+from anabranch.testing.memory_store.memory_refusals import ending_key, refusal_of
 from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
-from anabranch.testing.memory_store.refusals import ending_key, refusal_of
 
 
 class MemoryDatabase:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, is_mark, latest_row_before
-from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.testing.memory_store.records import InstanceRecord
 

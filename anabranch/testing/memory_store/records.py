@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType
-from anabranch.testing.memory_store.refusals import unique_key
+from anabranch.testing.memory_store.memory_refusals import unique_key
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
 _SIGNAL_RECEIVED, _NODE_WAITING = EventType.SIGNAL_RECEIVED, EventType.NODE_WAITING

@@ -13,7 +13,7 @@ from anabranch.request_checks import KEY_CHARACTERS_MAX
 from anabranch.rest.bodies import checked
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import Answer, DayOrInstant, Form, Name, Page, Request
-from anabranch.rest.models.runs import StartedRun
+from anabranch.rest.models.run_forms import StartedRun
 from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
 from anabranch.triggers.schedules.schedule_documents import backfill_as_json, schedule_as_json
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.queries.answers import Answer
-from anabranch.queries.execution import THREADS_MAX, Executions
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import Limits
-from anabranch.queries.session import Work
+from anabranch.queries.query_execution import THREADS_MAX, Executions
+from anabranch.queries.query_session import Work
 from anabranch.queries.statement import read_statement
 
 LIMITS = Limits(connect_timeout_ms=0, stop_wait_ms=50)

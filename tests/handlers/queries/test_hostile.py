@@ -115,9 +115,9 @@ async def test_a_source_is_not_saved_forever(bench: Bench, play: Callable[[str],
 def test_driver_processes_end_with_the_service(play: Callable[[str], str]) -> None:
     url = play("a drip")
     program = (
-        "from anabranch.queries.process import DriverProcess\n"
+        "from anabranch.queries.driver_process import DriverProcess\n"
         "from anabranch.queries.drivers.orders import Target\n"
-        "from anabranch.queries.faults import Mask\n"
+        "from anabranch.queries.query_faults import Mask\n"
         "from anabranch.queries.lexing import SourceKind\n"
         f"port = {url.rpartition(':')[2].split('/')[0]}\n"
         "target = Target(host='h', addresses=['127.0.0.1'], port=port, user='u', password='p', database='x',\n"
@@ -192,7 +192,7 @@ def _drivers() -> list[int]:
     for task in Path("/proc/self/task").iterdir():
         for pid in (task / "children").read_text().split():
             with contextlib.suppress(OSError):
-                if b"drivers/start.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"drivers/start_driver.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     found.append(int(pid))
     return found
 

@@ -10,8 +10,8 @@ import pytest
 
 from anabranch.errors import NodeFailure
 from anabranch.queries.answers import column_names, json_form
-from anabranch.queries.faults import Mask
 from anabranch.queries.parameters import Document, ParametersRefused, bind, read_parameters
+from anabranch.queries.query_faults import Mask
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from anabranch.errors import NodeFailure
+from anabranch.queries.driver_process import DriverProcess
 from anabranch.queries.drivers.orders import Target
-from anabranch.queries.faults import Mask
 from anabranch.queries.lexing import SourceKind
 from anabranch.queries.limits import Limits
-from anabranch.queries.process import DriverProcess
-from anabranch.queries.session import Work
+from anabranch.queries.query_faults import Mask
+from anabranch.queries.query_session import Work
 from anabranch.queries.statement import read_statement
 from tests import tools
 from tests.servers import running_postgresql

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.handlers.sandbox import checker as checking
-from anabranch.handlers.sandbox import process
+from anabranch.handlers.sandbox import sealed_process as process
 from anabranch.handlers.sandbox.checker import Checker
-from anabranch.handlers.sandbox.jobs import CodeProblem
+from anabranch.handlers.sandbox.code_jobs import CodeProblem
 from tests.handlers.sandbox.running import LANGUAGES, children_of
 
-START = Path(process.__file__).parent / "inside" / "start.py"
+START = Path(process.__file__).parent / "inside" / "start_sealed.py"
 NO_SECCOMP = "import_module('anabranch.handlers.sandbox.inside.hardening').seal = (\n"
 NO_SECCOMP += "            lambda report, **limits: report.update(seccomp='no (Invalid argument)'))\n        "
 

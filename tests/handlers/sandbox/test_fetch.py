@@ -10,10 +10,10 @@ from typing import Any
 
 from aiohttp import web
 
-from anabranch.egress.client import FetchResponse
+from anabranch.egress.guarded_client import FetchResponse
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox.conversation import FETCHED_BYTES_MAX, FETCHES_AT_ONCE_MAX
-from anabranch.handlers.sandbox.inside.wire import FETCHES_MAX, REQUEST_BYTES_MAX
+from anabranch.handlers.sandbox.inside.sealed_wire import FETCHES_MAX, REQUEST_BYTES_MAX
 from tests.egress.servers import client_allowed, serving
 from tests.handlers.sandbox.running import coding
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from anabranch.handlers.sandbox.inside import wire
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from tests.handlers.sandbox.running import LANGUAGES, PATIENCE_S, SPIN, Coding
 
 

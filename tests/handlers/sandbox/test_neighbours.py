@@ -11,7 +11,7 @@ from anabranch.app import build
 from anabranch.app_services import AppServices
 from anabranch.engine.rules.events import Status
 from anabranch.handlers.sandbox import pool
-from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
+from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
 from anabranch.settings import Settings
 from tests.handlers.sandbox.running import ONE, PATIENCE_S, SPIN
 

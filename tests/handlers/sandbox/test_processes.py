@@ -15,8 +15,8 @@ import pytest
 
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox import Sandbox
-from anabranch.handlers.sandbox.inside import wire
-from anabranch.handlers.sandbox.process import ForkServer, ForkServerLost
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
+from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
 from tests.handlers.sandbox.running import (
     LANGUAGES,
     ONE,

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from anabranch.handlers.sandbox.inside.wire import is_deeper
+from anabranch.handlers.sandbox.inside.sealed_wire import is_deeper
 
 
 def nested(levels: int, *, mixed: bool = False) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.rules.decision import DrawnDecisionBuilder, error_about
-from anabranch.engine.rules.drawn.state import Activation, LoopRun, Scope, error_of
+from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, Scope, error_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
 from anabranch.engine.rules.instants import to_iso

@@ -6,7 +6,7 @@ not be read. Folds with the functions that the state of a run is folded with.
 
 from __future__ import annotations
 
-from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.payloads import read_signal
 from anabranch.engine.rules.run_state import OpenActivation, RunState

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from anabranch.audit.audit_recording import record_audit_event
 from anabranch.engine.ports import NewVersion, WorkflowEntry, WorkflowVersion
-from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.rules.graph.source_texts import parse_document
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import SqlComponent

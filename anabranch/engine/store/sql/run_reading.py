@@ -17,8 +17,8 @@ import orjson
 from sqlalchemy import Connection, TextClause, text
 
 from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.names import latest_row_before
-from anabranch.engine.rules.coded.plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.store.schema import IS_ENDING
 from anabranch.engine.store.sql.component import SqlComponent

@@ -13,7 +13,7 @@ from functools import cache
 
 from sqlalchemy import TextClause, text
 
-from anabranch.engine.rules.coded.plan import CODED_TENANT_ID
+from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
 from anabranch.engine.store.schema import IS_OPEN
 
 # A test run is nobody's statistics.

@@ -15,7 +15,8 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from anabranch.handlers.sandbox.inside import hardening, wire
+from anabranch.handlers.sandbox.inside import hardening
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.sandbox.inside.languages import Engine, Failure, Language
 
 # 1 MB that is let go when memory runs out, so that there is some to say so with.

@@ -1,6 +1,6 @@
 """The fork server of one language: a process without secrets that makes children and buries them.
 
-Started by `start.py`, told what to do over one socket (`wire.ORDER`), which it answers with frames:
+Started by `start_sealed.py`, told what to do over one socket (`wire.ORDER`), which it answers with frames:
 `{"hello": …}` once it is ready, `{"died": slot, "status": …}` for each child. It ends when the
 socket does, and takes its children along. It loads whatever a child may need: a child can open nothing.
 """
@@ -16,7 +16,8 @@ import socket
 import struct
 import sys
 
-from anabranch.handlers.sandbox.inside import child, hardening, wire
+from anabranch.handlers.sandbox.inside import child, hardening
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.sandbox.inside.languages import Language, load_language
 
 # The probe answers within a few milliseconds; one that hangs is a machine where nothing will work.

@@ -26,7 +26,8 @@ from RestrictedPython.Guards import (
 )
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
-from anabranch.handlers.sandbox.inside import python_modules, wire
+from anabranch.handlers.sandbox.inside import python_modules
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.sandbox.inside.languages import Failure, Host, Problem
 
 _FILE = "<code>"

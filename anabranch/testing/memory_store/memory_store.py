@@ -35,8 +35,8 @@ from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.errors import NotFound, RunIsOpen
+from anabranch.testing.memory_store import memory_upkeep as memory_upkeep
 from anabranch.testing.memory_store import reading as memory_reading
-from anabranch.testing.memory_store import upkeep as memory_upkeep
 from anabranch.testing.memory_store.database import MemoryDatabase
 from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
 

@@ -1,6 +1,6 @@
 """The program of a fork server: run by path, by a bare interpreter, with an empty environment.
 
-    python -I -S -B start.py SOCKET LANGUAGE REQUIRED|UNSAFE FOLDER...
+    python -I -S -B start_sealed.py SOCKET LANGUAGE REQUIRED|UNSAFE FOLDER...
 
 The folders are those of the language packages. The parents of this package are entered as empty
 shells, so that what they import (the whole service) is not loaded here.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.cli.options import AsJson
-from anabranch.cli.version_command import print_version
+from anabranch.cli.version_answer import print_version
 
 
 def version(*, as_json: AsJson = False) -> None:

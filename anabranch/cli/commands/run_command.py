@@ -38,12 +38,12 @@ from anabranch.json_input import read_workflow_file
 
 if TYPE_CHECKING:
     from anabranch import app
-    from anabranch.cli import progress as on_screen
+    from anabranch.cli import run_display as on_screen
     from anabranch.engine.rules.graph import document as graph
     from anabranch.service import WorkflowService
 else:
     app = deferred("anabranch.app")
-    on_screen = deferred("anabranch.cli.progress")
+    on_screen = deferred("anabranch.cli.run_display")
     graph = deferred("anabranch.engine.rules.graph.document")
 
 # As shells count: 130 after Ctrl-C, 143 after SIGTERM.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.handlers.sandbox.inside import wire
+from anabranch.handlers.sandbox.inside import sealed_wire as wire
 
 # 10 seconds: it takes a tenth of one on a quiet machine.
 _LAUNCH_SECONDS_MAX = 10.0
@@ -25,7 +25,7 @@ _LAUNCH_SECONDS_MAX = 10.0
 # 2 seconds: it ends as soon as its socket does.
 _CLOSE_SECONDS_MAX = 2.0
 
-_START = Path(__file__).parent / "inside" / "start.py"
+_START = Path(__file__).parent / "inside" / "start_sealed.py"
 
 # The top names of the packages that the languages need; their folders are all that is added to the path.
 _PACKAGES = ("RestrictedPython", "_quickjs")

@@ -20,11 +20,11 @@ from typing import Any
 import orjson
 
 from anabranch.queries.answers import Answer
+from anabranch.queries.drivers.driver_wire import HEAD, Kind, frame
 from anabranch.queries.drivers.orders import Target, value_as_json
-from anabranch.queries.drivers.wire import HEAD, Kind, frame
-from anabranch.queries.faults import Mask, driver_ended, failure_of_json, timed_out, unreachable
 from anabranch.queries.lexing import SourceKind
-from anabranch.queries.session import Work
+from anabranch.queries.query_faults import Mask, driver_ended, failure_of_json, timed_out, unreachable
+from anabranch.queries.query_session import Work
 
 # 500 ms beyond the time to connect, 1 s beyond that of a query: for the process to say so itself.
 _CONNECT_GRACE_MS = 500
@@ -36,7 +36,7 @@ _BESIDE_ROWS_BYTES = 2 << 20
 # 5 s for a killed process to be gone: it takes a millisecond, unless its disk hangs.
 _GONE_SECONDS_MAX = 5.0
 
-_START = Path(__file__).parent / "drivers" / "start.py"
+_START = Path(__file__).parent / "drivers" / "start_driver.py"
 _PACKAGE_FOLDER = str(Path(__file__).resolve().parents[2])
 
 # Where certificates, and the user's own for libpq, are found; where SQLite puts temporary files. Nothing else of

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, StepKind, read_mark
 from anabranch.engine.rules.coded.replaying import loop_note
-from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decision import NOTHING, Decision, DecisionBuilder
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX

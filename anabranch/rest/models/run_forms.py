@@ -21,7 +21,7 @@ from anabranch.rest.models.base import (
     Request,
     Waiting,
 )
-from anabranch.rest.models.workflows import Graph
+from anabranch.rest.models.workflow_forms import Graph
 
 
 def _upper(value: Any) -> Any:

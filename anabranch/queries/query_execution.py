@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from anabranch.queries.answers import Answer
-from anabranch.queries.faults import timed_out
 from anabranch.queries.limits import Limits
-from anabranch.queries.session import Session, Work
+from anabranch.queries.query_faults import timed_out
+from anabranch.queries.query_session import Session, Work
 
 # 32 queries at once in one process: half of what a worker executes at once; threads wait, they do not work.
 THREADS_MAX = 32

@@ -14,7 +14,7 @@ from anabranch.keys.access import Role
 from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import AnyDocument
-from anabranch.rest.models.workflows import (
+from anabranch.rest.models.workflow_forms import (
     ChangedWorkflow,
     DrawnWorkflow,
     Forced,

@@ -42,7 +42,7 @@ from anabranch.engine.store.sql.rows import (
     values_of_new_runs,
     values_of_transitions,
 )
-from anabranch.engine.store.sqlite import statements
+from anabranch.engine.store.sqlite import sqlite_statements as statements
 
 # 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
 # somebody forgot (a shell with an open transaction), and should be told.

@@ -15,7 +15,7 @@ from functools import cache
 from sqlalchemy import TextClause, text
 
 from anabranch.engine.ports import CODE_GRACE_MS
-from anabranch.engine.rules.coded.plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
 from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS

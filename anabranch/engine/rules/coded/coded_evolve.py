@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID
-from anabranch.engine.rules.coded.state import Body, CodedState, Step
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.shared_events import (

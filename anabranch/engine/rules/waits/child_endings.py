@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from anabranch.engine.rules.commands import AwaitChild
 from anabranch.engine.rules.decision import DrawnDecisionBuilder, error_about
+from anabranch.engine.rules.drawn.drawn_state import Activation
 from anabranch.engine.rules.drawn.outcomes import complete, fail
-from anabranch.engine.rules.drawn.state import Activation
 from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
 from anabranch.engine.rules.shared_decisions import child_result
 from anabranch.engine.rules.stimuli import AwaitsChild, ChildEnded

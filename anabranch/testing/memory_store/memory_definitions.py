@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.ports import NewVersion, WorkflowVersion
-from anabranch.engine.rules.coded.plan import CODED_KIND, CODED_TENANT_ID
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CODED_TENANT_ID
 from anabranch.engine.rules.graph.source_texts import parse_document
 from anabranch.errors import NameTaken, NotFound, VersionMismatch, WorkflowHasRuns
 

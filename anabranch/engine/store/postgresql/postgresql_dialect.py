@@ -24,8 +24,8 @@ from sqlalchemy.pool import NullPool
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import WantedInput
-from anabranch.engine.store.postgresql import statements
-from anabranch.engine.store.postgresql.connections import BoundedConnection
+from anabranch.engine.store.postgresql import postgresql_statements as statements
+from anabranch.engine.store.postgresql.postgresql_connections import BoundedConnection
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata
 from anabranch.engine.store.sql.component import transaction

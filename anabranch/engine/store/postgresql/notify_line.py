@@ -17,8 +17,8 @@ import psycopg
 from psycopg import sql
 
 from anabranch.engine.hints.hint_line import Channel, Heard
-from anabranch.engine.store.postgresql.connections import BoundedAsyncConnection
-from anabranch.engine.store.postgresql.dialect import PostgresqlDialect
+from anabranch.engine.store.postgresql.postgresql_connections import BoundedAsyncConnection
+from anabranch.engine.store.postgresql.postgresql_dialect import PostgresqlDialect
 from anabranch.errors import StoreUnavailable
 
 # PostgreSQL takes payloads of less than 8,000 bytes: some two hundred ids.

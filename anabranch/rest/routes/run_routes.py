@@ -28,10 +28,10 @@ from anabranch.json_input import parse_json
 from anabranch.keys.access import Role
 from anabranch.request_checks import KEY_CHARACTERS_MAX
 from anabranch.rest.bodies import checked, one_problem
-from anabranch.rest.failures import RETRY_AFTER_S
+from anabranch.rest.error_responses import RETRY_AFTER_S
 from anabranch.rest.lists import page_of
 from anabranch.rest.models.base import Waiting
-from anabranch.rest.models.runs import (
+from anabranch.rest.models.run_forms import (
     AsOf,
     CancelRun,
     Deletion,

@@ -1,8 +1,8 @@
-"""The picture of the layers, and the rules that hold it up.
+"""The layers, and the rules that hold them up.
 
-A room may import only what stands behind its name in `MAY_IMPORT`; a room that is not listed is
-refused until somebody decides where it stands. Change the picture here and in
-`docs/architecture.md`, together and with the reason.
+A component may import only what stands behind its name in `MAY_IMPORT`; a component that is not listed is
+refused until somebody decides where it stands, and so is a permission that nobody uses. After a change here,
+`python -m tests.architecture.picture` draws the picture in `docs/architecture.md` anew.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "service",
         "settings",
         "triggers",
-        "version",
     ),
     "cli": (
         "app",
@@ -143,7 +142,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rest.lists": ("rest.models", "service"),
     "rest.models": ("engine.rules", "keys", "request_checks", "service"),
     "pages": (),
-    "sockets": ("app_services", "engine", "engine.ports", "engine.rules", "errors", "keys", "service"),
+    "sockets": ("engine", "engine.ports", "engine.rules", "errors", "keys", "service"),
     "app_services": (
         "audit",
         "drafts",
@@ -252,6 +251,59 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "grace": (),
 }
 
+# The components from the outside inwards, as the picture groups them.
+LAYERS: dict[str, tuple[str, ...]] = {
+    "programs": ("__main__", "cli.entry", "commands", "cli", "process", "testing"),
+    "for programs that import us": (
+        "",
+        "durable.worker",
+        "durable.local",
+        "durable.remote",
+        "durable.sync_client",
+        "durable.client",
+        "durable.transport",
+        "remote",
+    ),
+    "composition root and APIs": (
+        "app",
+        "rest",
+        "rest.etags",
+        "routes of side concerns",
+        "rest.bodies",
+        "rest.routes.route",
+        "rest.lists",
+        "rest.models",
+        "pages",
+        "sockets",
+        "app_services",
+    ),
+    "side concerns": (
+        "audit",
+        "drafts",
+        "keys",
+        "secrets",
+        "queries.saved",
+        "queries",
+        "triggers",
+        "tables of side concerns",
+        "audit.audit_recording",
+        "schema of side concerns",
+        "ports of side concerns",
+    ),
+    "workflows and runs": ("service", "durable", "durable.step_error", "request_checks"),
+    "node types": ("handlers", "handlers.sandbox.inside", "egress", "json_input"),
+    "engine": ("telemetry", "engine", "engine.queues", "engine.telemetry", "engine.handling", "engine.threads"),
+    "database": (
+        "migrations",
+        "migrations.versions",
+        "engine.store",
+        "engine.store.schema",
+        "engine.store.columns",
+        "engine.hints.hint_line",
+    ),
+    "core": ("settings", "engine.ports", "engine.rules", "errors", "version", "deferred", "grace"),
+}
+
 # Components that are files of several folders.
 GROUPS: dict[str, tuple[str, ...]] = {
     "commands": (
@@ -308,7 +360,7 @@ _COMPONENT_OF = {name: name for name in MAY_IMPORT if name not in GROUPS} | {
 }
 
 _DATABASE_MODULES = ("sqlalchemy", "sqlite3", "psycopg", "alembic", "pymysql", "aiosqlite", "asyncpg")
-_DATABASE_ROOMS = (
+_DATABASE_COMPONENTS = (
     "audit.audit_recording",
     "engine.store",
     "engine.store.schema",
@@ -337,8 +389,8 @@ def judge(source: Source, known_modules: frozenset[str] = frozenset()) -> list[s
     return [f"{source.module}:{line}: {what}" for rule in RULES for line, what in rule(source, known_modules)]
 
 
-def room_of(module: str) -> str | None:
-    """The room a module of ours lives in: the longest listed name that it begins with. None: not listed."""
+def component_of(module: str) -> str | None:
+    """The component that a module of ours belongs to: the longest listed name that it begins with. None: not listed."""
     inside = module.removeprefix("anabranch").removeprefix(".")
     parts = inside.split(".") if inside else []
     prefixes = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
@@ -346,22 +398,23 @@ def room_of(module: str) -> str | None:
 
 
 def _nothing_imports_upward(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
-    room = room_of(source.module)
-    if room is None:
-        yield 1, "a room that the picture does not show: list it in MAY_IMPORT of tests/architecture/layers.py"
+    component = component_of(source.module)
+    if component is None:
+        yield 1, "a component that the picture does not show: list it in MAY_IMPORT of tests/architecture/layers.py"
         return
     for used in source.imports(known_modules):
         if used.module.startswith("."):
             yield used.line, "a relative import: write the whole name, so that a reader sees which layer it is"
         elif used.module.split(".")[0] == "anabranch":
-            target = room_of(used.module)
-            if target not in (room, "deferred", *MAY_IMPORT[room]):
-                allowed = ", ".join(MAY_IMPORT[room]) or "nothing of ours"
+            target = component_of(used.module)
+            if target not in (component, "deferred", *MAY_IMPORT[component]):
+                allowed = ", ".join(MAY_IMPORT[component]) or "nothing of ours"
                 yield (
                     used.line,
                     (
-                        f"layers: {room or 'anabranch/__init__'} may not import {used.module}; it may import {allowed}."
-                        " Move the code to the lower module, or let app.py hand it in through a Protocol of ports.py"
+                        f"layers: {component or 'anabranch/__init__'} may not import {used.module}; it may import"
+                        f" {allowed}. Move the code to the lower module, or let app.py hand it in"
+                        " through a Protocol of ports.py"
                     ),
                 )
 
@@ -372,8 +425,8 @@ def _no_import_hides_in_a_function(source: Source, known_modules: frozenset[str]
             yield used.line, f"local import of {used.module}: it belongs at the top; if that is a cycle, move the code"
 
 
-def _sql_stays_in_its_room(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
-    if room_of(source.module) in _DATABASE_ROOMS:
+def _sql_stays_in_the_stores(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
+    if component_of(source.module) in _DATABASE_COMPONENTS:
         return
     where = "statements belong in engine/store/sql/statements.py (or migrations), behind a method of the Store port"
     for used in source.imports(known_modules):
@@ -385,7 +438,7 @@ def _sql_stays_in_its_room(source: Source, known_modules: frozenset[str]) -> Ite
 
 
 def _rules_are_pure(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
-    if room_of(source.module) != "engine.rules":
+    if component_of(source.module) != "engine.rules":
         return
     where = "time, ids, dice and I/O are arguments; the doing belongs in the shell (engine/)"
     for used in source.imports(known_modules):
@@ -410,7 +463,7 @@ def _nothing_is_unpickled(source: Source, known_modules: frozenset[str]) -> Iter
 RULES: tuple[Rule, ...] = (
     _nothing_imports_upward,
     _no_import_hides_in_a_function,
-    _sql_stays_in_its_room,
+    _sql_stays_in_the_stores,
     _rules_are_pure,
     _nothing_is_unpickled,
 )

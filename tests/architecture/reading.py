@@ -13,13 +13,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One module that a file imports."""
+    """One module that a file imports, when it runs or for type checkers alone."""
 
     module: str
     line: int
     inside_function: bool
-    for_types_only: bool
-    """Inside `if TYPE_CHECKING:`: it never runs, so it makes no cycle; layers it crosses all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Source:
         """Every import, `from package import module` counted as an import of that module."""
         found = self._imports_by_known.get(id(known_modules))  # five rules ask, of a tree of thousands of nodes
         if found is None:
-            found = list(_imports(self.tree, known_modules, inside_function=False, for_types_only=False))
+            found = list(_imports(self.tree, known_modules, inside_function=False))
             self._imports_by_known[id(known_modules)] = found
         return found
 
@@ -75,16 +73,13 @@ def _module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imports(
-    node: ast.AST, known_modules: frozenset[str], *, inside_function: bool, for_types_only: bool
-) -> Iterator[Import]:
+def _imports(node: ast.AST, known_modules: frozenset[str], *, inside_function: bool) -> Iterator[Import]:
     for module in _modules_named_by(node, known_modules):
         hides = inside_function or (isinstance(node, ast.Call) and not _is_deferral(node))
-        yield Import(module, getattr(node, "lineno", 1), hides, for_types_only)
+        yield Import(module, getattr(node, "lineno", 1), hides)
     inside_function = inside_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-    for_types_only = for_types_only or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
     for child in ast.iter_child_nodes(node):
-        yield from _imports(child, known_modules, inside_function=inside_function, for_types_only=for_types_only)
+        yield from _imports(child, known_modules, inside_function=inside_function)
 
 
 def _modules_named_by(node: ast.AST, known_modules: frozenset[str]) -> list[str]:

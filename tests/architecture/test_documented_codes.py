@@ -22,7 +22,7 @@ NO_CODES = {
     "SSL_CERT_FILE",
 }
 
-# Rooms that answer nobody: their texts are names of tables and of what they export.
+# Components that answer nobody: their texts are names of tables and of what they export.
 SILENT = ("anabranch.migrations", "anabranch.engine.store.schema")
 
 # What the code of a node sees in its own exceptions; explained in the text of that page.

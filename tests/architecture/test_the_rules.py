@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.architecture.layers import judge, room_of
+from tests.architecture.layers import component_of, judge
 from tests.architecture.reading import Source
 
 KNOWN = frozenset({"anabranch.app", "anabranch.engine.orchestrator", "anabranch.engine.store.memory"})
@@ -42,7 +42,7 @@ BAD = [
         "if TYPE_CHECKING:\n    from anabranch.app import App",
         "layers: engine may not import",
     ),
-    ("anabranch.basement.boiler", "x = 1", "a room that the picture does not show"),
+    ("anabranch.basement.boiler", "x = 1", "a component that the picture does not show"),
     ("anabranch.engine.ownership.leases", "from . import orchestrator", "a relative import"),
     ("anabranch.app", "def build():\n    from anabranch.engine import ports", "local import of anabranch.engine"),
     ("anabranch.app", "class A:\n    def f(self):\n        import json", "local import of json"),
@@ -100,8 +100,8 @@ def test_what_the_picture_allows_is_allowed(module: str, text: str) -> None:
     assert judge(Source.of(module, text), KNOWN) == []
 
 
-def test_the_innermost_room_counts() -> None:
-    assert room_of("anabranch.engine.store.schema") == "engine.store.schema"
-    assert room_of("anabranch.engine.store.sql.statements") == "engine.store"
-    assert room_of("anabranch.engine.lifecycle") == "engine"
-    assert room_of("anabranch") == ""
+def test_the_innermost_component_counts() -> None:
+    assert component_of("anabranch.engine.store.schema") == "engine.store.schema"
+    assert component_of("anabranch.engine.store.sql.statements") == "engine.store"
+    assert component_of("anabranch.engine.lifecycle") == "engine"
+    assert component_of("anabranch") == ""

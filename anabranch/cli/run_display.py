@@ -104,13 +104,14 @@ class Progress:
             if isinstance(change, SignalReceived) or change.status is not ActivationStatus.WAITING:
                 continue
             wait = change.waits_for
-            if not isinstance(wait, SignalAwaited) or wait.names_event or wait.taken is not None:
+            if not isinstance(wait, SignalAwaited) or wait.taken is not None or arrived & wait.events.keys():
                 continue
-            (name,) = wait.events
-            if name not in arrived | self._awaited and self._instance_id is not None:
-                self._awaited.add(name)
-                how = command(["runs", "signal", self._instance_id, name, *self._place])
-                self._say(f"{shown_name(*change.place)} waits for a signal; to send it: {how}")
+            for name in wait.events:
+                if name not in self._awaited and self._instance_id is not None:
+                    self._awaited.add(name)
+                    how = command(["runs", "signal", self._instance_id, name, *self._place])
+                    said = "a signal; to send it" if len(wait.events) == 1 else f"several signals; to send {name}"
+                    self._say(f"{shown_name(*change.place)} waits for {said}: {how}")
 
     def _say(self, text: str) -> None:
         """A line of its own, above the table where there is one; never wrapped, so that it can be copied."""

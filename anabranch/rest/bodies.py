@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from anabranch.engine.rules.graph.known_fields import did_you_mean
+from anabranch.engine.rules.graph.validate import is_n8n_export
 from anabranch.errors import BadJson, EncodingRefused, InvalidRequest, MediaTypeRefused, RequestTimeout, TooLarge
 from anabranch.json_input import TEXT_BYTES_MAX, parse_json, parse_workflow
 from anabranch.rest.routes.route import AnyJson, Body, Checked
@@ -50,6 +51,8 @@ async def read_body(
     value = parse_workflow(raw, what="the body") if is_workflow else parse_json(raw, what="the body")
     if isinstance(body, AnyJson):
         return value, raw
+    if is_workflow and is_n8n_export(value):
+        return value, raw  # n8n exports lists, too: the service says what it is
     if not isinstance(value, dict):
         raise one_problem("the body is a JSON object", "")
     return (value if isinstance(body, Checked) else checked(value, body)), raw

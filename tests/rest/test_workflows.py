@@ -79,6 +79,20 @@ RICH = {
 }
 
 
+async def test_a_list_that_n8n_exports_is_recognised(served: Served):
+    await served.save(echo("triage"))
+    node = {"parameters": {}, "id": "1", "name": "Set", "type": "n8n-nodes-base.set", "position": [0, 0]}
+    exported = [{"name": "Mine", "nodes": [node], "connections": {}}]
+    verdict = await served.ask("POST", "/v1/validate", json=exported)
+    assert (verdict.status, [each["code"] for each in verdict.json["errors"]]) == (200, ["N8N_WORKFLOW"])
+    for method, path in (("POST", "/v1/workflows"), ("PUT", "/v1/workflows/triage")):
+        refused = await served.ask(method, path, json=exported)
+        assert (refused.status, refused.code) == (422, "INVALID_WORKFLOW")
+        assert [each["code"] for each in refused.json["error"]["details"]] == ["N8N_WORKFLOW"]
+        other = await served.ask(method, path, json=[1])
+        assert (other.status, other.code) == (422, "INVALID_REQUEST")
+
+
 async def test_a_change_of_the_graph_keeps_every_other_field(served: Served):
     await served.save(RICH)
     other = echo("rich")

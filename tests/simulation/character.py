@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass
 
 from anabranch.engine.lifecycle import EngineOptions
+from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from tests.simulation.cases import RANDOM_CASES, SimulatedCase, drawn_cases, probe_case, random_case_of
 from tests.simulation.coded_cases import (
     RANDOM_PROGRAMS,
@@ -22,6 +23,10 @@ from tests.simulation.family_cases import caller_case, child_cases, parent_cases
 
 # In a third of the worlds some runs start others; the other worlds are left to what runs do alone.
 WITH_FAMILIES = 1 / 3
+
+
+# In a sixth of the worlds logs are so small that some runs end because theirs is full.
+WITH_SMALL_LOGS = 1 / 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class Character:
     """A slot that takes requests and runs nothing."""
     cases: tuple[SimulatedCase | CodedCase, ...]
     """What the clients start."""
+    log_limit: LogLimit
+    """How large a log may become: in most worlds larger than any does."""
 
     @property
     def drawn_cases(self) -> tuple[SimulatedCase, ...]:
@@ -71,6 +78,7 @@ class Character:
             recoveries_max=self.recoveries_max,
             batch_transitions_max=self.batch_transitions_max,
             works=slot != self.idle_slot,
+            log_limit=self.log_limit,
             watches_loop=False,
         )
 
@@ -95,7 +103,14 @@ def draw_character(rng: random.Random, *, coded: bool) -> Character:
         drift=rng.choice((0.005, 0.05)),
         idle_slot=slots - 1 if slots > 1 and rng.random() < 0.2 else None,
         cases=_draw_coded_cases(rng) if coded else _draw_cases(rng),
+        log_limit=_draw_log_limit(rng),
     )
+
+
+def _draw_log_limit(rng: random.Random) -> LogLimit:
+    if rng.random() >= WITH_SMALL_LOGS:
+        return LOG_LIMIT
+    return LogLimit(bytes_max=rng.choice((4_000, 12_000, LOG_LIMIT.bytes_max)), rows_max=rng.choice((20, 40, 100)))
 
 
 def _draw_cases(rng: random.Random) -> tuple[SimulatedCase, ...]:

@@ -21,7 +21,7 @@ _OF_A_TRY = ENDINGS | {EventType.NODE_ATTEMPT_FAILED, EventType.NODE_WAITING}
 _FAILURES = {EventType.NODE_FAILED, EventType.NODE_ATTEMPT_FAILED}
 
 # Errors that the engine gives a run, not its body.
-_NOT_OF_THE_BODY = {"RECOVERY_LIMIT", "DEADLINE_EXCEEDED"}
+_NOT_OF_THE_BODY = {"RECOVERY_LIMIT", "DEADLINE_EXCEEDED", "LOG_TOO_LARGE"}
 
 
 # -- each row, against the rows before it ------------------------------------------------------
@@ -165,6 +165,7 @@ CODED_ROW_LAWS: tuple[Callable[[CodedFacts, Event, Commit], Iterator[str]], ...]
     a_body_fits_its_log,
     no_timer_is_early,
     a_run_is_given_up_in_time,
+    invariants.a_log_keeps_its_limit,
 )
 
 CODED_COMMIT_LAWS: tuple[Callable[[CodedFacts, Commit], Iterator[str]], ...] = (

@@ -13,14 +13,21 @@ from dataclasses import dataclass
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Wake
-from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import outstanding
 from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.log_limit import LOG_TOO_LARGE, LogLimit
 from anabranch.engine.rules.states import AnyState
 from tests.simulation.facts import Facts, RunFacts, Verdict, loop_of
 from tests.simulation.network import THIEF, Sender
 from tests.simulation.nodes import Effects
 from tests.simulation.program_bodies import StepLedger
+
+# No payload of a simulated run is larger: a message and a traceback of 4,096 characters at most, and little else.
+PAYLOAD_BYTES_MAX = 9_000
+
+# Its creation and its first row are bounded by themselves.
+ROWS_OF_EVERY_RUN = 2
 
 _OUTCOMES = {
     EventType.NODE_COMPLETED,
@@ -48,6 +55,7 @@ class Commit:
     memory: AnyState | None
     """What the owner has in memory, if it made this transition and has not given up on it."""
     recoveries_max: int
+    log_limit: LogLimit
     effects: Callable[[str, str], Effects | None]
     """What the world has seen of an activation (node id, scope)."""
     steps: StepLedger
@@ -199,10 +207,23 @@ def a_run_fails_for_its_own_reasons(run: Facts, row: Event, commit: Commit) -> I
     code = error["code"]
     if code == "RECOVERY_LIMIT":
         yield from given_up_too_soon(run, commit)
-    elif code != "DEADLINE_EXCEEDED":
+    elif code not in ("DEADLINE_EXCEEDED", LOG_TOO_LARGE):
         failures = [each for each in run.endings.values() if each.type is EventType.NODE_FAILED]
         if not any(each.next_handle is None and each.payload.value["error"] == error for each in failures):
             yield f"the run fails with {error}, which is no unhandled failure of a node"
+
+
+def a_log_keeps_its_limit(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
+    """A log holds no row beyond its limit but the one that ends the run, and no run ends so while there is room."""
+    size, limit = sum(len(each.payload.raw) for each in run.log), commit.log_limit
+    if row.type not in TERMINALS:
+        is_passed = size + len(row.payload.raw) > limit.bytes_max or row.seq > limit.rows_max
+        if is_passed and row.seq > ROWS_OF_EVERY_RUN:
+            yield f"{row.type} is row {row.seq}, after {size} bytes; the limit is {limit}"
+        return
+    is_full = row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == LOG_TOO_LARGE
+    if is_full and len(run.log) < limit.rows_max and size + PAYLOAD_BYTES_MAX <= limit.bytes_max:
+        yield f"ended for its log, which has {len(run.log)} rows and {size} bytes; the limit is {limit}"
 
 
 def given_up_too_soon(run: RunFacts, commit: Commit) -> Iterator[str]:
@@ -343,6 +364,7 @@ ROW_LAWS: tuple[Callable[[Facts, Event, Commit], Iterator[str]], ...] = (
     a_signal_key_is_delivered_once,
     a_step_signals_once,
     a_run_fails_for_its_own_reasons,
+    a_log_keeps_its_limit,
 )
 
 COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (

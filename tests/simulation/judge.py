@@ -19,6 +19,7 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
+from anabranch.engine.rules.log_limit import LogLimit
 from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus
 from anabranch.testing.memory_store.records import Change, Transaction
@@ -83,6 +84,7 @@ class Judge:
         rarities: Counter[str],
         recoveries_max: int,
         lease_ms: int,
+        log_limit: LogLimit,
         loop: SimulatedLoop,
         seed: int,
     ) -> None:
@@ -102,6 +104,7 @@ class Judge:
         self._cases = cases
         self._recoveries_max = recoveries_max
         self._lease_s = lease_ms / 1000
+        self._log_limit = log_limit
         self._guard_s = self._lease_s * GUARD_SHARE
         self._loop = loop
         self._runs: dict[str, _Watched] = {}
@@ -214,7 +217,9 @@ class Judge:
         if watched is None:
             case = self._cases[after.head.workflow_name, after.head.workflow_version]
             facts = CodedFacts(case=case) if isinstance(case, CodedCase) else Facts(case=case)
-            watched = self._runs[instance_id] = _Watched(facts, new_state(case.plan, after.head))
+            watched = self._runs[instance_id] = _Watched(
+                facts, new_state(case.plan, after.head, log_limit=self._log_limit)
+            )
         watched.version = after.version
         run, sender = watched.facts, SENDER.get()
         if transaction.operation == "claim" and change.before is not None:
@@ -229,6 +234,7 @@ class Judge:
             folded=watched.folded,
             memory=None if change.by_family else self._memory_of(instance_id, transaction),
             recoveries_max=self._recoveries_max,
+            log_limit=self._log_limit,
             effects=lambda node_id, scope: self.ledger.effects.get((instance_id, node_id, scope)),
             steps=self.steps,
         )

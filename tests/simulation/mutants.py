@@ -255,6 +255,11 @@ MUTANTS = (
         ("rules.transitions:_is_idle", " or leased.unchecked", ""),
     ),
     mutant(
+        "log-beyond-its-limit",
+        "a row is written for which the log has no room",
+        ("rules.decision_builder:Notes.append", "seq > limit.rows_max)", "seq > limit.rows_max + 1)"),
+    ),
+    mutant(
         "children-left-behind",
         "children run on although their parent has failed, or the activation that awaits them was skipped",
         (f"{_DATABASE}.commit", "cancelled_children(transitions, won)", "[]"),

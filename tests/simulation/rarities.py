@@ -74,6 +74,7 @@ EXPECTED = (
     "recovery limit reached",
     "result lost with its process",
     "retry after restart",
+    "run ended by a full log",
     "run created pending",
     "run matched the oracle",
     "signal against timeout",
@@ -104,6 +105,10 @@ def count_commit(rarities: Counter[str], commit: Commit) -> None:
         rarities["run created pending"] += 1
     if commit.operation == "external" and before is not None and before.worker_id is not None:
         rarities["external signal to a held run"] += commit.rows[0].type is EventType.SIGNAL_RECEIVED
+    for row in commit.rows:
+        if row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] == "LOG_TOO_LARGE":
+            rarities["run ended by a full log"] += 1
+            rarities["run ended by a signal for which its log had no room"] += commit.operation == "external"
     if commit.operation == "release":
         rarities["handed over at a stop"] += 1
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, product
 
+from anabranch.engine.ports import WorkflowDraft
 from anabranch.handlers import Services, builtin_types
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
@@ -111,6 +112,7 @@ class _World:
             rarities=self._rarities,
             recoveries_max=character.recoveries_max,
             lease_ms=character.lease_ms,
+            log_limit=character.log_limit,
             loop=self._loop,
             seed=seed,
         )
@@ -168,15 +170,8 @@ class _World:
             )
         tenants = {f"tenant{number}": Known() for number in range(self._character.tenants)}
         for tenant_id, case in product(tenants, self._character.drawn_cases):
-            self._database.definitions.save(
-                tenant_id=tenant_id,
-                name=case.name,
-                title=case.name,
-                definition=case.document,
-                kind=case.kind,
-                workflow_id=None,
-                expected_version=None,
-            )
+            draft = WorkflowDraft(name=case.name, title=case.name, definition=case.document, kind=case.kind)
+            self._database.definitions.save(draft, tenant_id=tenant_id)
         self._machines.start()
         for number, tenant_id in zip(range(self._character.clients), cycle(tenants), strict=False):
             client = Client(

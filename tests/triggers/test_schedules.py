@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from anabranch.audit.audit_table import AuditTable
+from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import InvalidRequest, LimitReached, NameTaken, NotFound
 from anabranch.triggers.schedules.schedule_documents import schedule_as_json
 from anabranch.triggers.schedules.schedule_table import ScheduleTable
@@ -145,6 +148,25 @@ async def test_a_schedule_is_triggered_beside_its_occurrences(office: Office, ti
     assert shown == schedule, "what is due, and what was started last, stays as it is"
     with pytest.raises(NotFound):
         await office.schedules.trigger_now("hourly", tenant_id="other")
+
+
+async def test_who_triggers_and_backfills_is_on_record(office: Office, time: HandTime) -> None:
+    schedule = await create(office, HOURLY)
+    await office.schedules.trigger_now("hourly", tenant_id=TENANT, actor="key_1")
+    time.now = MIDNIGHT + 3 * HOUR
+    since = MIDNIGHT + MINUTE
+    await office.schedules.backfill("hourly", tenant_id=TENANT, since=since, until=time.now, actor="key_1")
+    await office.schedules.trigger_now("hourly", tenant_id=TENANT)  # nobody's
+    rows = list(reversed(await AuditTable(office.store).list_rows(tenant_id=TENANT, limit=10, before=None)))
+    assert [(row.actor, row.action, row.target, json.loads(row.details)) for row in rows] == [
+        ("key_1", "schedule.triggered", schedule["scheduleID"], {"name": "hourly"}),
+        (
+            "key_1",
+            "schedule.backfilled",
+            schedule["scheduleID"],
+            {"name": "hourly", "from": to_iso(since), "to": to_iso(time.now), "occurrences": 2},
+        ),
+    ]
 
 
 async def test_a_backfill_gives_each_occurrence_its_one_run(office: Office, time: HandTime) -> None:

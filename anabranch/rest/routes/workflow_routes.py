@@ -206,7 +206,7 @@ ROUTES = (
         "Check a graph without saving it.",
         Role.VIEWER,
         {200: Verdict},
-        body=Checked(AnyDocument),
+        body=Checked(AnyDocument, is_workflow=True),
         tag="workflows",
     ),
 )

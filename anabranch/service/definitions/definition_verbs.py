@@ -17,7 +17,7 @@ from anabranch.engine.ports import NewVersion, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.graph.node_types import NodeTypes
-from anabranch.engine.rules.graph.validate import Report, validate
+from anabranch.engine.rules.graph.validate import Report, is_n8n_export, validate
 from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
@@ -129,6 +129,8 @@ class DefinitionVerbs:
     ) -> tuple[WorkflowVersion, Report]:
         known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         _refuse_code(known)
+        if is_n8n_export(document):  # perhaps a list
+            await self._refuse_invalid(document, tenant_id)
         check_identity(document, workflow_id=known.workflow_id, kind=known.kind)
         given = without_server_fields(document)
         wanted = given if replace else updated(known.definition, given)

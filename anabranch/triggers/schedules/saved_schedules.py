@@ -6,7 +6,7 @@ store's clock. A new field begins here; the other files of this folder are the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,6 +61,11 @@ class SavedSchedules(Protocol):
 
     async def delete_schedule(self, schedule_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
         """Remove it; False if there was none."""
+
+    async def record_use(
+        self, schedule: Schedule, action: str, details: Mapping[str, Any], *, actor: str | None
+    ) -> None:
+        """Put on record that somebody starts runs of it; what runs it by the clock is not."""
 
     async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
         """Enabled ones of all tenants with `next_at` ≤ now, by (next_at, schedule_id), those behind `after`."""

@@ -109,7 +109,9 @@ def trigger(
     """Start a run now, beside the occurrences; a worker advances it."""
     session = open_session(database_url=database_url, tenant=tenant)
     started = session.ask_house(
-        lambda services: services.schedules.trigger_now(schedule, tenant_id=session.tenant, idempotency_key=key)
+        lambda services: services.schedules.trigger_now(
+            schedule, tenant_id=session.tenant, idempotency_key=key, actor=CLI_ACTOR
+        )
     )
     if as_json:
         print_document({"instanceID": started.instance_id, "status": started.status})
@@ -133,7 +135,9 @@ def backfill(
     assert first is not None and end is not None, "both are required"
     session = open_session(database_url=database_url, tenant=tenant)
     started = session.ask_house(
-        lambda services: services.schedules.backfill(schedule, tenant_id=session.tenant, since=first, until=end)
+        lambda services: services.schedules.backfill(
+            schedule, tenant_id=session.tenant, since=first, until=end, actor=CLI_ACTOR
+        )
     )
     document = schedule_documents.backfill_as_json(started)
     if as_json:

@@ -118,7 +118,10 @@ async def trigger_schedule(call: Call) -> Reply:
     """Beside its occurrences, which stay as they are; also while it is disabled. 200 where the key was used before."""
     call.services.readiness.refuse_if_stopping()
     started = await call.services.schedules.trigger_now(
-        call.path["schedule"], tenant_id=call.tenant_id, idempotency_key=call.headers.get("Idempotency-Key")
+        call.path["schedule"],
+        tenant_id=call.tenant_id,
+        idempotency_key=call.headers.get("Idempotency-Key"),
+        actor=call.actor,
     )
     return Reply(
         {"instanceID": started.instance_id, "status": started.status.value},
@@ -133,7 +136,7 @@ async def backfill_schedule(call: Call) -> Reply:
     schedule = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
     asked = checked(call.body, Backfill)
     started = await call.services.schedules.backfill(
-        schedule.schedule_id, tenant_id=call.tenant_id, since=asked.since, until=asked.until
+        schedule.schedule_id, tenant_id=call.tenant_id, since=asked.since, until=asked.until, actor=call.actor
     )
     return Reply(backfill_as_json(started))
 

@@ -97,23 +97,29 @@ class ScheduleService:
         known = await self.get_schedule(key, tenant_id=tenant_id)
         await self._saved.delete_schedule(known.schedule_id, tenant_id=tenant_id, actor=actor)
 
-    async def trigger_now(self, key: str, *, tenant_id: str, idempotency_key: str | None = None) -> StartedRun:
+    async def trigger_now(
+        self, key: str, *, tenant_id: str, idempotency_key: str | None = None, actor: str | None = None
+    ) -> StartedRun:
         """Start a run of a schedule now, beside its occurrences, which stay as they are; also while it is disabled.
 
-        A repeated `idempotency_key` gives the first run. Raises what a start raises.
+        A repeated `idempotency_key` gives the first run. On record before the start, so that no run is without a
+        row. Raises what a start raises.
         """
         if idempotency_key is not None:
             check_key(idempotency_key, "an idempotency key")
         schedule = await self.get_schedule(key, tenant_id=tenant_id)
+        await self._saved.record_use(schedule, "schedule.triggered", {}, actor=actor)
         once = str(uuid.uuid4()) if idempotency_key is None else idempotency_key
         return await self._start(schedule, trigger_key(schedule.schedule_id, once))
 
-    async def backfill(self, key: str, *, tenant_id: str, since: int, until: int) -> list[tuple[int, StartedRun]]:
+    async def backfill(
+        self, key: str, *, tenant_id: str, since: int, until: int, actor: str | None = None
+    ) -> list[tuple[int, StartedRun]]:
         """Start the runs of the occurrences with since ≤ t < until that have none: each with its time and its run.
 
-        They have the keys that the scheduler gives them, so that none has two runs, whoever starts it and
-        however often. Raises InvalidRequest for a range that is empty, reaches into the future or holds
-        more than `BACKFILL_MAX` occurrences; and what a start raises: the same call then goes on.
+        On record before the first start. They have the keys that the scheduler gives them, so that none has two
+        runs, whoever starts it and however often. Raises InvalidRequest for a range that is empty, reaches into the
+        future or holds more than `BACKFILL_MAX` occurrences; and what a start raises: the same call then goes on.
         """
         schedule = await self.get_schedule(key, tenant_id=tenant_id)
         _check_range(since, until, now=await self._store_now())
@@ -127,6 +133,8 @@ class ScheduleService:
             raise refused(
                 [("TOO_MANY_OCCURRENCES", "/to", text)], hint=f"Backfill up to {last}, then go on from there."
             )
+        told = {"from": to_iso(since), "to": to_iso(until), "occurrences": len(occurrences)}
+        await self._saved.record_use(schedule, "schedule.backfilled", told, actor=actor)
         places = asyncio.Semaphore(STARTS_AT_ONCE_MAX)
 
         async def start(occurrence: int) -> tuple[int, StartedRun]:

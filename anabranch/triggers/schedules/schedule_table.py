@@ -6,7 +6,7 @@ that it is built on. What is hot is one look at the due ones, twice a second and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -93,6 +93,27 @@ class ScheduleTable:
                 return True
 
         return is_uuid(schedule_id) and await self._store.write(remove)
+
+    async def record_use(
+        self, schedule: Schedule, action: str, details: Mapping[str, Any], *, actor: str | None
+    ) -> None:
+        """See `SavedSchedules.record_use`."""
+
+        def record(connection: Connection) -> None:
+            with self._store.dialect.transaction(connection):
+                now = self._store.dialect.now(connection)
+                record_audit_event(
+                    connection,
+                    actor,
+                    action,
+                    tenant_id=schedule.tenant_id,
+                    target=schedule.schedule_id,
+                    details={"name": schedule.name, **details},
+                    now=now,
+                )
+
+        if actor is not None:
+            await self._store.write(record)
 
     async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
         """See `SavedSchedules.due_schedules`. Uses ix_schedule_due."""

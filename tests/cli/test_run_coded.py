@@ -69,3 +69,26 @@ def test_without_the_code_nothing_is_resumed(anabranch: Command) -> None:
 
     assert (without.code, "UNKNOWN_WORKFLOW" in without.err) == (2, True)
     assert (with_code.code, with_code.document["output"]) == (0, "HO")
+
+
+DECIDES = """\
+from anabranch import workflow
+
+@workflow(name="decides")
+async def decides(ctx, input):
+    return await ctx.step.wait_for_any("decision", {"approve": None, "reject": None}, timeout="1s")
+"""
+
+
+def test_a_wait_for_several_signals_is_told_with_the_command_for_each(anabranch: Command) -> None:
+    Path("app.py").write_text(DECIDES)
+
+    printed = anabranch("run", "decides", "--import", "app.py", "--watch")
+
+    assert printed.code == 0
+    told = printed.out + printed.err
+    run_id = told.partition("runs signal ")[2].split()[0]
+    for event in ("approve", "reject"):
+        line = f"decision waits for several signals; to send {event}: "
+        assert told.count(line) == 1, told
+        assert f"runs signal {run_id} {event}" in told

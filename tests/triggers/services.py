@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.store.opening import open_store
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.handlers.registry import load_types
@@ -73,7 +74,7 @@ class Office:
 
     async def runs(self, *, tenant_id: str = TENANT, workflow: str | None = None) -> list[dict[str, Any]]:
         """All runs that the database has, newest first."""
-        return await self.workflows.list_runs(tenant_id=tenant_id, limit=5_000, workflow=workflow)
+        return await self.workflows.list_runs(RunFilter(workflow=workflow), tenant_id=tenant_id, limit=5_000)
 
     async def keys(self) -> list[str]:
         """The idempotency keys of all runs, sorted."""

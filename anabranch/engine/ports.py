@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
@@ -78,7 +79,7 @@ class Loaded:
 class ActivationPage:
     """Activations of one run, in the order in which they began: the first row of each and its latest.
 
-    Payloads are those of errors, and of outputs where they were asked for; every other one is empty.
+    Payloads are those of errors and waits, and of outputs where they were asked for; every other one is empty.
     """
 
     events: Sequence[Event]
@@ -87,6 +88,8 @@ class ActivationPage:
     """When the rows were written that steps of a coded run followed, by seq."""
     next_seq: int | None
     """The next page has the activations that began after this; None: there is none."""
+    iterated: frozenset[tuple[str, str]] = frozenset()
+    """Loops among them that opened an iteration."""
 
 
 NO_ACTIVATIONS = ActivationPage((), {}, None)
@@ -343,12 +346,22 @@ class Store(Protocol):
     async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
         """What is shown of a run, with its first activations; none of their outputs is read."""
 
-    async def read_activations(
-        self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
-    ) -> tuple[InstanceRow, ActivationPage] | None:
-        """A row with a page of activations that began after a seq, with their outputs.
+    async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+        """At most `limit` events in seq order, with no payloads but those of errors and of what is waited for."""
 
-        No further activation once the outputs have `bytes_max`.
+    async def read_activations(
+        self,
+        instance_id: str,
+        *,
+        after_seq: int,
+        limit: int,
+        bytes_max: int = 0,
+        only: ActivationFilter = ALL_ACTIVATIONS,
+    ) -> tuple[InstanceRow, ActivationPage] | None:
+        """A row with a page of activations that began after a seq; with `bytes_max` with their outputs.
+
+        No further activation once the outputs have so many bytes. Of open activations, `only` tells apart where they
+        are, not how they are.
         """
 
     async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:

@@ -418,3 +418,65 @@ async def test_the_keys_of_schedules_and_topics_are_reserved(served: Served, key
     assert (problem["code"], problem["pointer"]) == ("RESERVED_KEY", "/idempotencyKey")
     started = await served.ask("POST", "/v1/workflows/echo/runs", json={"idempotencyKey": f"my-{key}"})
     assert started.status == 201
+
+
+def over_items(name: str) -> dict[str, Any]:
+    """A loop of which the item 0 fails, collected."""
+    config = {"source": "{{ctx.input}}", "onItemError": "collect", "concurrency": 2}
+    return {
+        "name": name,
+        "nodes": [
+            {"id": "start", "type": "start"},
+            {"id": "each", "type": "loop", "config": config},
+            {"id": "part", "type": "set", "config": {"values": {"share": "{{12 / ctx.item}}"}}},
+            {"id": "end", "type": "end"},
+        ],
+        "edges": [
+            {"upstreamNodeID": "start", "downstreamNodeID": "each"},
+            {"upstreamNodeID": "each", "downstreamNodeID": "part", "sourceHandle": "loop"},
+            {"upstreamNodeID": "each", "downstreamNodeID": "end", "sourceHandle": "done"},
+        ],
+    }
+
+
+async def test_a_run_with_a_loop_has_totals_iterations_and_filtered_steps(served: Served):
+    await served.save(over_items("shares"))
+    run = f"/v1/runs/{await served.start('shares', input=[1, 2, 0, 4])}"
+    await served.until(run, lambda shown: shown["status"] == "COMPLETED")
+    summary = (await served.ask("GET", f"{run}/summary")).json
+    part = next(node for node in summary["nodes"] if node["nodeID"] == "part")
+    assert part["counts"] == {"success": 3, "error": 1} and part["firstError"]["scope"] == "each[2]"
+    assert summary["loops"] == [{"nodeID": "each", "scope": "", "iterations": 4, "failed": 1}]
+    path = f"{run}/iterations?nodeID=each"
+    found = await all_pages(served, path, limit=3)
+    assert [each["status"] for each in found] == ["success", "success", "error", "success"]
+    failed = (await served.ask("GET", f"{path}&status=error")).json["items"]
+    assert [(each["index"], each["error"]["nodeID"]) for each in failed] == [(2, "part")]
+    steps = (await served.ask("GET", f"{run}/steps?within=each&status=error&status=skipped&outputs=false")).json[
+        "items"
+    ]
+    assert [(step["nodeID"], step["scope"]) for step in steps] == [("part", "each[2]")] and "output" not in steps[0]
+    entries = (await served.ask("GET", f"{run}/log?payload=false&limit=1000")).json["items"]
+    assert [entry["seq"] for entry in entries] == list(range(1, summary["seq"] + 1))
+    assert not any("payload" in entry for entry in entries)
+    nodes = {node["nodeID"]: node for node in (await served.ask("GET", run)).json["nodes"]}
+    assert nodes["each"]["handles"] == ["loop", "done"] and nodes["start"]["handles"] == ["default"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["steps?status=done", "steps?nodeID=", "iterations", "iterations?nodeID=each&cursor=x", "log?payload=perhaps"],
+)
+async def test_a_question_about_a_run_that_makes_no_sense_is_refused(served: Served, query: str):
+    await served.save(echo())
+    instance_id = await served.start("echo")
+    assert (await served.ask("GET", f"/v1/runs/{instance_id}/{query}")).status == 422
+
+
+async def test_iterations_of_what_is_no_loop_are_none(served: Served):
+    await served.save(echo())
+    instance_id = await served.start("echo")
+    await served.ended(instance_id)
+    for node in ("start", "nowhere"):
+        answered = await served.ask("GET", f"/v1/runs/{instance_id}/iterations?nodeID={node}")
+        assert answered.json == {"items": [], "nextCursor": None}

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import fold
-from anabranch.sockets.progress import CONTEXT_BYTES_MAX, RunProgress
+from anabranch.engine.rules.values import EMPTY, Payload
+from anabranch.sockets.progress import CONTEXT_BYTES_MAX, ITERATION_NODES_MAX, RunProgress
 from tests.engine.conftest import MakeProcess, Process, fresh_nodes, make_process, process
 from tests.engine.drawing import drawn, node
 from tests.engine.nodes import open_gate
@@ -89,3 +90,54 @@ async def test_a_takeover_is_told_as_a_status_update_that_says_how_often(make_pr
 def told(events: Any, status: Status) -> list[dict[str, Any]]:
     """All that a watcher from the beginning is told."""
     return [each.data for each in RunProgress(RUN).take(events, status)]
+
+
+def row(seq: int, type_: EventType, node: str, scope: str = "", payload: Any = None, **changes: Any) -> Event:
+    content = EMPTY if payload is None else Payload.of(payload)
+    return Event(seq, type_, node, scope, 1, content, 1_700_000_000_000 + seq, **changes)
+
+
+def test_an_early_failure_among_many_iterations_is_listed_and_all_are_counted() -> None:
+    iterations, failing = ITERATION_NODES_MAX + 500, 3
+    error = {"error": {"code": "E", "type": "E", "message": "no", "attempt": 1}}
+    events = [row(1, EventType.NODE_DISPATCHED, "each")]
+    for index in range(iterations):
+        scope = f"each[{index}]"
+        events.append(row(len(events) + 1, EventType.NODE_DISPATCHED, "part", scope))
+        end = EventType.NODE_FAILED if index == failing else EventType.NODE_COMPLETED
+        events.append(row(len(events) + 1, end, "part", scope, error if index == failing else 1))
+    progress = RunProgress(RUN)
+    progress.take(events, Status.RUNNING)
+    snapshot = progress.snapshot()
+    assert snapshot["counts"] == {"each": {"running": 1}, "part": {"success": iterations - 1, "error": 1}}
+    assert snapshot["nodesOmitted"] == 499
+    assert [node["scope"] for node in snapshot["nodes"] if node["status"] == "error"] == [f"each[{failing}]"]
+    assert snapshot["nodes"][1]["scope"] == f"each[{failing}]", "in the order in which they were reached"
+
+
+WAITS = [
+    ({"dueAt": "2030-01-01T00:00:00.000+00:00"}, {"kind": "timer", "dueAt": "2030-01-01T00:00:00.000+00:00"}),
+    ({"event": "go"}, {"kind": "signal", "event": "go"}),
+    (
+        {"event": "go", "match": {"a": 1}, "dueAt": "2030-01-01T00:00:00.000+00:00"},
+        {"kind": "signal", "event": "go", "match": {"a": 1}, "dueAt": "2030-01-01T00:00:00.000+00:00"},
+    ),
+    ({"events": {"a": None, "b": {"n": 1}}}, {"kind": "signal", "events": {"a": None, "b": {"n": 1}}}),
+    ({"childID": "child"}, {"kind": "child", "childID": "child"}),
+]
+
+
+@pytest.mark.parametrize(("stored", "told"), WAITS)
+def test_an_update_says_what_its_node_waits_for_and_which_exits_are_live(
+    stored: dict[str, Any], told: dict[str, Any]
+) -> None:
+    events = [
+        row(1, EventType.NODE_DISPATCHED, "ask"),
+        row(2, EventType.NODE_WAITING, "ask", payload=stored),
+        row(3, EventType.NODE_COMPLETED, "ask", payload=1, next_handle="timeout"),
+        row(4, EventType.NODE_SKIPPED, "other"),
+    ]
+    updates = [each.data for each in RunProgress(RUN).take(events, None) if each.event == "workflow_node_update"]
+    assert [each["waitsFor"] for each in updates] == [None, told, None, None]
+    assert [each["handles"] for each in updates] == [None, None, ["timeout"], []]
+    assert [each["at"] for each in updates] == [f"2023-11-14T22:13:20.00{seq}+00:00" for seq in (1, 2, 3, 4)]

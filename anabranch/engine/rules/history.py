@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind, is_mark, read_mark
-from anabranch.engine.rules.events import ERROR_HANDLE, LOOP_HANDLE, TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -131,6 +131,11 @@ class Activation:
         return self.status in ENDED
 
     @property
+    def is_unhandled(self) -> bool:
+        """It failed, and no exit takes that: its iteration, or its run, fails with it."""
+        return self.status is _ERROR and self.next_handle is None
+
+    @property
     def handles(self) -> list[str]:
         """Its live exits, once it has ended: none of a skipped one. A loop with iterations has left by `loop`, too."""
         taken = [] if self.next_handle is None else [self.next_handle]
@@ -188,10 +193,12 @@ Change: TypeAlias = Activation | RunCreated | SignalReceived | RunRecovered | Ru
 class History:
     """The activations of one run that are open, and its status, after the events that were taken."""
 
-    __slots__ = ("_latest_scope", "_times", "left_open", "open", "status")
+    __slots__ = ("_iterated", "_latest_scope", "_times", "left_open", "open", "status")
 
-    def __init__(self, *, times: Mapping[int, int] | None = None) -> None:
-        """`times`: when rows that are not taken were written, by seq."""
+    def __init__(
+        self, *, times: Mapping[int, int] | None = None, iterated: frozenset[tuple[str, str]] = frozenset()
+    ) -> None:
+        """`times`: when rows that are not taken were written, by seq; `iterated`: loops that opened an iteration."""
         self.open: dict[tuple[str, str], Activation] = {}
         self.status = _PENDING
         """As the log has it: whether a run is parked, only its row knows."""
@@ -200,6 +207,7 @@ class History:
         self._times = dict(times or {})
         """When the rows were written that a step of a coded run may follow: its beginning has no row of its own."""
         self._latest_scope = ""
+        self._iterated = iterated
 
     def take(self, event: Event) -> Change | None:
         """What the next event changes: its activation as it is from now on, or the run. None: nothing that is shown."""
@@ -209,11 +217,11 @@ class History:
         if type_ is _FAILED or type_ is _ATTEMPT_FAILED or type_ is _LOOP_OPENED:
             return self._moved(event, type_)
         if type_ is _SIGNAL:
-            return read_signal(event.payload)
+            return read_signal(event.payload) if event.payload.value else None  # its payload was not read
         if type_ is _INPUT_SET:
-            return RunCreated(read_input(event.payload))
+            return RunCreated(read_input(event.payload)) if event.payload.value else None
         if type_ is _RECOVERED:
-            return RunRecovered(read_recoveries(event.payload))
+            return RunRecovered(read_recoveries(event.payload)) if event.payload.value else None
         end = run_end(event)
         if end is not None:
             self.end(end.status, event.seq, event.created_at)
@@ -266,6 +274,7 @@ class History:
             self._note_iteration(event.scope)
         activation = Activation(event.node_id, event.scope, event.seq, began_at, mark)
         activation.attempt_began_at = event.created_at if type_ is _WAITING else began_at
+        activation.has_iterated = activation.place in self._iterated if self._iterated else False
         return activation
 
     def _note_iteration(self, scope: str) -> None:
@@ -306,13 +315,17 @@ class History:
 
 
 def activations_of(
-    events: Iterable[Event], *, times: Mapping[int, int] | None = None, end: tuple[Status, int, int] | None = None
+    events: Iterable[Event],
+    *,
+    times: Mapping[int, int] | None = None,
+    iterated: frozenset[tuple[str, str]] = frozenset(),
+    end: tuple[Status, int, int] | None = None,
 ) -> list[Activation]:
     """The activations in some rows of a log, in the order of their first ones.
 
     `end`: the status of an ended run, the row that ended it, and when.
     """
-    history = History(times=times)
+    history = History(times=times, iterated=iterated)
     found: dict[tuple[str, str], Activation] = {}
     for event in events:
         change = history.take(event)
@@ -360,5 +373,51 @@ def value_left(activation: Activation) -> Any:
 
 def loop_of(scope: str) -> tuple[str, str]:
     """Node id and scope of the loop that an iteration belongs to: of `a[1]/b[2]` it is `b` in `a[1]`."""
+    return iteration_of(scope)[:2]
+
+
+def iteration_of(scope: str) -> tuple[str, str, int]:
+    """Of a scope that is an iteration: the loop's node id and scope, and the index. Of `a[1]/b[2]`: `b`, `a[1]`, 2."""
     outer, _, name = scope.rpartition("/")
-    return name.rpartition("[")[0], outer
+    node_id, _, index = name[:-1].rpartition("[")
+    return node_id, outer, int(index)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationFilter:
+    """Which activations of a run are asked for."""
+
+    node_id: str | None = None
+    scope: str | None = None
+    """In this scope only."""
+    within: str | None = None
+    """In this scope or below it: `each[3]`, or all iterations of a loop, `each`."""
+    statuses: frozenset[ActivationStatus] = frozenset()
+    """With one of these; empty: with any."""
+
+    @property
+    def ended_by(self) -> frozenset[EventType]:
+        """The types of the rows that end activations with these statuses."""
+        return frozenset(type_ for type_ in ENDINGS if _SHOWS[type_] in self.statuses)
+
+    @property
+    def takes_open(self) -> bool:
+        """Are activations asked for that have no such row?"""
+        return bool(self.statuses - {_SUCCESS, _ERROR, ActivationStatus.SKIPPED})
+
+    def may_take(self, node_id: str, scope: str, ending: EventType | None) -> bool:
+        """Is it asked for, as far as its place and the row that ended it (None: it is open) can tell?"""
+        within = self.within
+        return (
+            self.node_id in (None, node_id)
+            and self.scope in (None, scope)
+            and (within is None or scope == within or scope.startswith((within + "/", within + "[")))
+            and (not self.statuses or (self.takes_open if ending is None else ending in self.ended_by))
+        )
+
+    def takes(self, activation: Activation) -> bool:
+        """Has it one of these statuses?"""
+        return not self.statuses or activation.status in self.statuses
+
+
+ALL_ACTIVATIONS = ActivationFilter()

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.graph.document import NODE_ID_LENGTH_MAX
+from anabranch.engine.rules.history import ActivationStatus
 from anabranch.request_checks import WHOLE_NUMBER_MAX
 from anabranch.rest.models.base import (
     LIMIT_DEFAULT,
@@ -23,9 +25,17 @@ from anabranch.rest.models.base import (
 )
 from anabranch.rest.models.workflow_forms import Graph
 
+# 1,024 characters: dozens of loops within each other, and three of them fit into the 8 KB of a request's first line,
+# percent-encoded too.
+SCOPE_CHARACTERS_MAX = 1_024
+
 
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
 AnyCaseStatus = Annotated[
@@ -59,6 +69,39 @@ class SeqPage(Page):
 
     limit: int = Field(LIMIT_DEFAULT, ge=1, le=ROWS_LIMIT_MAX, description="How many items at most.")
     after: int = Field(0, ge=0, le=2**53, description="Only what has a larger `seq`; a cursor says it by itself.")
+
+
+class LogQuery(SeqPage):
+    """A page of a log."""
+
+    payload: bool = Field(True, description="`false` leaves the payloads out.")
+
+
+NodeStatus = Annotated[ActivationStatus, BeforeValidator(_lower)]
+
+_Scope = Annotated[str, Field(max_length=SCOPE_CHARACTERS_MAX)]
+_NodeId = Annotated[str, Field(min_length=1, max_length=NODE_ID_LENGTH_MAX)]
+
+
+class StepQuery(SeqPage):
+    """A page of activations."""
+
+    nodeID: _NodeId | None = Field(None, description="Only those of this node, or step.")
+    scope: _Scope | None = Field(None, description="Only those in this scope; empty: outside of loops.")
+    within: _Scope | None = Field(
+        None, min_length=1, description="Only those in this scope or below: `each[3]`, or `each` for all iterations."
+    )
+    status: list[NodeStatus] = Field(default_factory=list, description="Only these; may be repeated.")
+    outputs: bool = Field(True, description="`false` leaves the outputs out.")
+
+
+class IterationQuery(Page):
+    """A page of the iterations of one loop."""
+
+    limit: int = Field(LIMIT_DEFAULT, ge=1, le=ROWS_LIMIT_MAX, description="How many items at most.")
+    nodeID: _NodeId = Field(description="The loop.")
+    scope: _Scope = Field("", description="The iteration that the loop is in; empty: none.")
+    status: list[NodeStatus] = Field(default_factory=list, description="Only these; may be repeated.")
 
 
 class WidgetQuery(Waiting):
@@ -161,10 +204,63 @@ class NodeState(Answer):
 
 
 class Step(NodeState):
-    """An activation with its output."""
+    """An activation with its output, unless these were left out."""
 
-    output: Any
+    output: Any = None
     seq: int
+
+
+class FirstError(Answer):
+    """The first failure of a node."""
+
+    scope: str
+    seq: int
+
+
+class NodeTotals(Answer):
+    """What the activations of a node came to."""
+
+    nodeID: str
+    counts: dict[str, int] = Field(description="How many activations are in each status.")
+    firstError: FirstError | None
+    busyMs: int = Field(description="How long its attempts executed, together; what executes now is not counted yet.")
+
+
+class LoopTotals(Answer):
+    """How a loop went."""
+
+    nodeID: str
+    scope: str
+    iterations: int
+    failed: int
+
+
+class Totals(RunState):
+    """The first screen of a run, however large it is."""
+
+    seq: int = Field(description="As of this event.")
+    nodes: list[NodeTotals]
+    loops: list[LoopTotals] = Field(description="The first 1,000; loops in iterations are one for each.")
+    loopsOmitted: bool
+
+
+class Iteration(Answer):
+    """One iteration of a loop."""
+
+    index: int
+    scope: str
+    status: NodeStatus
+    startedAt: AwareDatetime | None
+    endedAt: AwareDatetime | None
+    activations: int
+    error: Any
+
+
+class IterationPage(Answer):
+    """A page of iterations, by index."""
+
+    items: list[Iteration]
+    nextCursor: str | None
 
 
 class TracedNode(Answer):
@@ -212,7 +308,7 @@ class LogEntry(Answer):
     nextHandle: str | None
     outputVariable: str | None
     nodeAttempt: int
-    payload: Any
+    payload: Any = None
     errorMessage: str | None
     createdAt: AwareDatetime
 

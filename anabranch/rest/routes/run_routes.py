@@ -7,6 +7,7 @@ from typing import Any
 
 from multidict import MultiDictProxy
 
+from anabranch.engine.rules.history import ActivationFilter
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import (
     BadJson,
@@ -37,7 +38,10 @@ from anabranch.rest.models.run_forms import (
     Deletion,
     Delivered,
     InScope,
+    IterationPage,
+    IterationQuery,
     LogPage,
+    LogQuery,
     Run,
     RunAsOf,
     RunList,
@@ -49,6 +53,8 @@ from anabranch.rest.models.run_forms import (
     StartRun,
     StartTestRun,
     StepPage,
+    StepQuery,
+    Totals,
     Why,
     WhyNode,
     Widget,
@@ -56,6 +62,7 @@ from anabranch.rest.models.run_forms import (
 )
 from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
+from anabranch.service.runs.iterations import Place
 
 _INPUT_PREFIX = "input."
 
@@ -133,19 +140,29 @@ async def get_run(call: Call) -> Reply:
 
 
 async def get_log(call: Call) -> Reply:
-    """The events in log order."""
+    """The events in log order, perhaps without their payloads."""
     instance_id, page = await _run_id(call), call.query
     events, next_seq = await call.services.workflows.get_log_page(
-        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "log")
+        instance_id,
+        tenant_id=call.tenant_id,
+        limit=page.limit,
+        after_seq=_after_seq(page, "log"),
+        payload=page.payload,
     )
     return Reply(page_of(events, None if next_seq is None else make_cursor("log", next_seq)))
 
 
 async def get_steps(call: Call) -> Reply:
-    """Every activation, in the order of its first event."""
-    instance_id, page = await _run_id(call), call.query
+    """Every activation that is asked for, in the order of its first event."""
+    instance_id = await _run_id(call)
+    page: StepQuery = call.query
     steps, next_seq = await call.services.workflows.get_steps_page(
-        instance_id, tenant_id=call.tenant_id, limit=page.limit, after_seq=_after_seq(page, "steps")
+        instance_id,
+        tenant_id=call.tenant_id,
+        limit=page.limit,
+        after_seq=_after_seq(page, "steps"),
+        only=ActivationFilter(page.nodeID, page.scope, page.within, frozenset(page.status)),
+        outputs=page.outputs,
     )
     return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
 
@@ -173,6 +190,31 @@ async def get_why_node(call: Call) -> Reply:
         await _run_id(call), call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
     )
     return Reply(found)
+
+
+async def get_totals(call: Call) -> Reply:
+    """What the activations of each node came to, and how each loop went, as of `seq`."""
+    return Reply(await call.services.workflows.get_totals(await _run_id(call), tenant_id=call.tenant_id))
+
+
+async def get_iterations(call: Call) -> Reply:
+    """The iterations of one loop, by index."""
+    instance_id = await _run_id(call)
+    page: IterationQuery = call.query
+    after = None
+    if page.cursor is not None:
+        index, seq = map(read_number, read_cursor("iterations", page.cursor, parts=2))
+        after = Place(index, seq)
+    items, place = await call.services.workflows.get_iterations(
+        instance_id,
+        page.nodeID,
+        tenant_id=call.tenant_id,
+        limit=page.limit,
+        scope=page.scope,
+        statuses=page.status,
+        after=after,
+    )
+    return Reply(page_of(items, None if place is None else make_cursor("iterations", place.index, place.seq)))
 
 
 async def cancel_run(call: Call) -> Reply:
@@ -329,9 +371,19 @@ ROUTES = (
         open_query=_INPUT_PREFIX,
     ),
     _about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=Waiting),
-    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=SeqPage),
+    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),
     _about_run(
-        "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=SeqPage
+        "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=StepQuery
+    ),
+    _about_run("GET", "/summary", get_totals, "Read the totals of a run.", Role.VIEWER, {200: Totals}),
+    _about_run(
+        "GET",
+        "/iterations",
+        get_iterations,
+        "Read the iterations of a loop of a run.",
+        Role.VIEWER,
+        {200: IterationPage},
+        query=IterationQuery,
     ),
     _about_run(
         "GET",

@@ -5,19 +5,25 @@ The middle floor of the façade, on top of `definition_verbs`; `run_verbs` stand
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from anabranch.engine.lifecycle import Engine
 from anabranch.engine.log_pages import log_pages
-from anabranch.engine.ports import InstanceRow, RunReading
+from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead, merged_ends
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, ActivationStatus
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.definitions.definition_verbs import DefinitionVerbs
+from anabranch.service.definitions.references import References
 from anabranch.service.runs.input_checks import check_input_filters, is_run_id
+from anabranch.service.runs.iterations import Place, iterations_page
+from anabranch.service.runs.run_totals import RunTotals
 from anabranch.service.runs.run_view import (
     NODES_SHOWN_MAX,
     activations_in,
@@ -37,6 +43,10 @@ _STEPS_PAGE = 1_000
 
 class ReadVerbs(DefinitionVerbs):
     """Runs as they are read."""
+
+    def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
+        super().__init__(engine=engine, node_types=node_types, references=references)
+        self._totals = RunTotals(engine.store)
 
     async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""
@@ -81,15 +91,20 @@ class ReadVerbs(DefinitionVerbs):
         ]
 
     async def get_log_page(
-        self, instance_id: str, *, tenant_id: str, limit: int, after_seq: int = 0
+        self, instance_id: str, *, tenant_id: str, limit: int, after_seq: int = 0, payload: bool = True
     ) -> tuple[list[dict[str, Any]], int | None]:
         """At most `limit` events after `after_seq`, and the seq to go on after; None: there are no more now.
 
         Reads no more of the log than that, and ends early once their payloads have `PAGE_BYTES_MAX`. Raises NotFound.
         """
         await self.get_run_status(instance_id, tenant_id=tenant_id)
-        events = await self._store.read_log(instance_id, after_seq=after_seq, limit=limit + 1, bytes_max=PAGE_BYTES_MAX)
-        page = [log_entry(event) for event in events[:limit]]
+        if payload:
+            events = await self._store.read_log(
+                instance_id, after_seq=after_seq, limit=limit + 1, bytes_max=PAGE_BYTES_MAX
+            )
+        else:
+            events = await self._store.read_rows(instance_id, after_seq=after_seq, limit=limit + 1)
+        page = [log_entry(event, payload=payload) for event in events[:limit]]
         is_last = len(events) <= limit and sum(len(event.payload.raw) for event in events) < PAGE_BYTES_MAX
         return page, None if is_last else page[-1]["seq"]
 
@@ -111,21 +126,61 @@ class ReadVerbs(DefinitionVerbs):
         return steps
 
     async def get_steps_page(
-        self, instance_id: str, *, tenant_id: str, limit: int, after_seq: int = 0
+        self,
+        instance_id: str,
+        *,
+        tenant_id: str,
+        limit: int,
+        after_seq: int = 0,
+        only: ActivationFilter = ALL_ACTIVATIONS,
+        outputs: bool = True,
     ) -> tuple[list[dict[str, Any]], int | None]:
         """At most `limit` activations whose first event is after `after_seq`, and where to go on after; None: the end.
 
         Ends early once their outputs have `PAGE_BYTES_MAX`. Raises NotFound.
         """
-        found = (
-            await self._store.read_activations(instance_id, after_seq=after_seq, limit=limit, bytes_max=PAGE_BYTES_MAX)
-            if is_run_id(instance_id)
-            else None
+        bytes_max = PAGE_BYTES_MAX if outputs else 0
+        steps: list[dict[str, Any]] = []
+        next_seq: int | None = after_seq
+        while not steps and next_seq is not None:
+            row, page = await self._read_activations(
+                instance_id, tenant_id, after_seq=next_seq, limit=limit, bytes_max=bytes_max, only=only
+            )
+            found = filter(only.takes, activations_in(page, row))
+            steps, next_seq = [step(activation, output=outputs) for activation in found], page.next_seq
+        return steps, next_seq
+
+    async def get_totals(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """How many activations of each node of a run came to what, and how its loops went. Raises NotFound."""
+        return await self._totals.of(await self.get_run_status(instance_id, tenant_id=tenant_id))
+
+    async def get_iterations(
+        self,
+        instance_id: str,
+        node_id: str,
+        *,
+        tenant_id: str,
+        limit: int,
+        scope: str = "",
+        statuses: Collection[ActivationStatus] = (),
+        after: Place | None = None,
+    ) -> tuple[list[dict[str, Any]], Place | None]:
+        """At most `limit` iterations of a loop by index, and where to go on; None: there are no more now.
+
+        Of a node that is no loop, or was not reached, there are none. Raises NotFound.
+        """
+        loop = ActivationFilter(node_id=node_id, scope=scope)
+        row, page = await self._read_activations(instance_id, tenant_id, after_seq=0, limit=1, only=loop)
+        if not page.events:
+            return [], None
+        return await iterations_page(
+            self._store,
+            row,
+            loop=(node_id, scope),
+            statuses=statuses,
+            after=after or Place(seq=page.events[0].seq),
+            limit=limit,
         )
-        if found is None or found[0].head.tenant_id != tenant_id:
-            raise no_run(instance_id)
-        row, page = found
-        return [step(activation) for activation in activations_in(page, row)], page.next_seq
 
     async def get_run_status_for_widget(
         self, instance_id: str, widget_type: str, widget_config: Mapping[str, Any] | None, *, tenant_id: str
@@ -141,6 +196,27 @@ class ReadVerbs(DefinitionVerbs):
         return shape(run, widget_type, widget_config)
 
     # -- within ---------------------------------------------------------------------------
+    async def _read_activations(
+        self,
+        instance_id: str,
+        tenant_id: str,
+        *,
+        after_seq: int,
+        limit: int,
+        bytes_max: int = 0,
+        only: ActivationFilter = ALL_ACTIVATIONS,
+    ) -> tuple[InstanceRow, ActivationPage]:
+        found = (
+            await self._store.read_activations(
+                instance_id, after_seq=after_seq, limit=limit, bytes_max=bytes_max, only=only
+            )
+            if is_run_id(instance_id)
+            else None
+        )
+        if found is None or found[0].head.tenant_id != tenant_id:
+            raise no_run(instance_id)
+        return found
+
     async def _read(self, instance_id: str, tenant_id: str, *, activations_max: int) -> RunReading:
         found = (
             await self._store.read_run(instance_id, activations_max=activations_max) if is_run_id(instance_id) else None

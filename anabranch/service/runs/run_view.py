@@ -87,7 +87,7 @@ def run_details(run: RunReading) -> dict[str, Any]:
 def activations_in(page: ActivationPage, row: InstanceRow) -> list[Activation]:
     """The activations of a page, in the order of their first events."""
     end = (row.status, row.last_seq, row.completed_at or 0) if row.status.is_terminal else None
-    return activations_of(page.events, times=page.times, end=end)
+    return activations_of(page.events, times=page.times, iterated=page.iterated, end=end)
 
 
 def node_state(activation: Activation) -> dict[str, Any]:
@@ -136,14 +136,14 @@ def shown(payload: Payload) -> Any:
     return payload.value if size <= SHOWN_BYTES_MAX else {"truncated": True, "bytes": size}
 
 
-def step(activation: Activation) -> dict[str, Any]:
-    """An activation as `/steps` lists it: with its output, as far as it was read."""
-    output = None if activation.output is None else activation.output.value
-    return {**node_state(activation), "output": output, "seq": activation.first_seq}
+def step(activation: Activation, *, output: bool = True) -> dict[str, Any]:
+    """An activation as `/steps` lists it, perhaps without its output."""
+    value = None if activation.output is None else activation.output.value
+    return {**node_state(activation), **({"output": value} if output else {}), "seq": activation.first_seq}
 
 
-def log_entry(event: Event) -> dict[str, Any]:
-    """An event as the log shows it."""
+def log_entry(event: Event, *, payload: bool = True) -> dict[str, Any]:
+    """An event as the log shows it, perhaps without its payload."""
     return {
         "seq": event.seq,
         "nodeID": event.node_id,
@@ -153,7 +153,7 @@ def log_entry(event: Event) -> dict[str, Any]:
         "nextHandle": event.next_handle,
         "outputVariable": event.output_variable,
         "nodeAttempt": event.attempt,
-        "payload": event.payload.value,
+        **({"payload": event.payload.value} if payload else {}),
         "errorMessage": event.error_message,
         "createdAt": to_iso(event.created_at),
     }

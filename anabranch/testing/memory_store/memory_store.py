@@ -30,6 +30,7 @@ from anabranch.engine.ports import (
     WorkflowVersion,
 )
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.input_filters import matches, read_filters
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
@@ -232,15 +233,25 @@ class MemoryStore:
         record = self.database.instances.get(instance_id)
         return None if record is None else memory_reading.run_of(record, activations_max=activations_max)
 
+    async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+        """See `ports.Store.read_rows`; payloads are all there, since they cost nothing."""
+        return await self.read_log(instance_id, after_seq=after_seq, limit=limit)
+
     async def read_activations(
-        self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+        self,
+        instance_id: str,
+        *,
+        after_seq: int,
+        limit: int,
+        bytes_max: int = 0,
+        only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage] | None:
         """See `ports.Store.read_activations`."""
         await self.faults.before("read_activations")
         record = self.database.instances.get(instance_id)
         if record is None:
             return None
-        page = memory_reading.activations_of(record, after_seq=after_seq, limit=limit, bytes_max=bytes_max)
+        page = memory_reading.activations_of(record, after_seq=after_seq, limit=limit, bytes_max=bytes_max, only=only)
         return record.row, page
 
     async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:

@@ -11,6 +11,7 @@ from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, is_mark, latest_row_before
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.testing.memory_store.records import InstanceRecord
 
 _NAMES_SIGNALS = ("event", "events")
@@ -27,7 +28,14 @@ def run_of(record: InstanceRecord, *, activations_max: int) -> RunReading:
     return RunReading(row, events[0], end, None if end is not None else _note(row, events), page)
 
 
-def activations_of(record: InstanceRecord, *, after_seq: int, limit: int, bytes_max: int) -> ActivationPage:
+def activations_of(
+    record: InstanceRecord,
+    *,
+    after_seq: int,
+    limit: int,
+    bytes_max: int,
+    only: ActivationFilter = ALL_ACTIVATIONS,
+) -> ActivationPage:
     """See `ports.Store.read_activations`; payloads are all there, since they cost nothing."""
     firsts: dict[tuple[str, str], Event] = {}
     latest: dict[tuple[str, str], Event] = {}
@@ -35,11 +43,16 @@ def activations_of(record: InstanceRecord, *, after_seq: int, limit: int, bytes_
         if event.node_id != FUNCTION_NODE_ID:
             firsts.setdefault((event.node_id, event.scope), event)
             latest[event.node_id, event.scope] = event
-    after = [place for place, event in firsts.items() if event.seq > after_seq]
+    after = [
+        place
+        for place, event in firsts.items()
+        if event.seq > after_seq
+        and only.may_take(*place, latest[place].type if latest[place].type in ENDINGS else None)
+    ]
     page: list[tuple[str, str]] = []
     size = 0
     for place in after[:limit]:
-        if size >= bytes_max:
+        if bytes_max and size >= bytes_max:
             break
         page.append(place)
         if latest[place].type is EventType.NODE_COMPLETED:
@@ -48,7 +61,8 @@ def activations_of(record: InstanceRecord, *, after_seq: int, limit: int, bytes_
     rows = {latest_row_before(firsts[place].output_variable) for place in page}
     times = {row: record.events[row - 1].created_at for row in rows if row is not None}
     next_seq = firsts[page[-1]].seq if len(page) < len(after) else None
-    return ActivationPage([events[seq] for seq in sorted(events)], times, next_seq)
+    iterated = frozenset(loop_of(scope) for _, scope in firsts if scope.endswith("]"))
+    return ActivationPage([events[seq] for seq in sorted(events)], times, next_seq, iterated)
 
 
 def signal_rows(events: Sequence[Event], *, after_seq: int, open_waits: Sequence[tuple[str, str]]) -> list[Event]:

@@ -19,7 +19,8 @@ from sqlalchemy import Connection, TextClause, text
 from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.names import latest_row_before
-from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.events import DONE_HANDLE, Event, EventType
+from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.store.schema import IS_ENDING
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.dialect import Dialect
@@ -43,15 +44,21 @@ _FROM_LOG = "FROM workflow_instance_logs AS l WHERE l.instance_id = :instance_id
 FIRST_ROWS_OF_NODES = f"""
     {_FROM_LOG} AND l.seq > :after_seq
       AND (l.event_type = 'NODE_DISPATCHED' AND l.node_attempt = 1
-           OR l.event_type = 'NODE_SKIPPED' AND l.node_attempt = 0)
+           OR l.event_type = 'NODE_SKIPPED' AND l.node_attempt = 0){{only}}
     ORDER BY l.seq LIMIT :limit"""
 """The row that an activation of a drawn run began with, or was skipped by. Uses the primary key, up to the limit."""
 
 FIRST_ROWS_OF_STEPS = f"""
-    {_FROM_LOG} AND l.seq IN (
+    {_FROM_LOG} AND l.seq > :after_seq AND l.seq IN (
         SELECT min(seq) FROM workflow_instance_logs WHERE instance_id = :instance_id AND node_id <> ''
-        GROUP BY node_id, scope HAVING min(seq) > :after_seq ORDER BY min(seq) LIMIT :limit)"""
+        GROUP BY node_id, scope){{only}}
+    ORDER BY l.seq LIMIT :limit"""
 """The first row of a step of a coded run, of which there are 10,000 at most. Uses the primary key."""
+
+ENDING_OF_ACTIVATION = f"""
+    SELECT 1 FROM workflow_instance_logs AS e
+    WHERE e.instance_id = l.instance_id AND e.node_id = l.node_id AND e.scope = l.scope AND e.{IS_ENDING}"""
+"""The row that ended the activation whose first row is `l`. Uses ux_log_ending."""
 
 BY_SEQ = """
     FROM {given} CROSS JOIN workflow_instance_logs AS l
@@ -62,6 +69,19 @@ ENDINGS_AT = f"""
     FROM {{given}} CROSS JOIN workflow_instance_logs AS l
     WHERE l.instance_id = :instance_id AND l.node_id = p.value ->> 0 AND l.scope = p.value ->> 1 AND l.{IS_ENDING}"""
 """How the activations at some places ended, those that have. Uses ux_log_ending."""
+
+FIRST_ITERATIONS = """
+    FROM {given} CROSS JOIN workflow_instance_logs AS l
+    WHERE l.instance_id = :instance_id AND l.seq = (
+        SELECT x.seq FROM workflow_instance_logs AS x
+        WHERE x.instance_id = :instance_id AND x.scope = p.value ->> 0
+          AND x.seq > CAST(p.value ->> 1 AS integer) AND x.seq < CAST(p.value ->> 2 AS integer)
+        ORDER BY x.seq LIMIT 1)"""
+"""The first row of some scopes, each looked for between two rows. Uses the primary key, up to that row."""
+
+ROWS_AFTER = f"""
+    {_FROM_LOG} AND l.seq > :after_seq ORDER BY l.seq LIMIT :limit"""
+"""A page of a log. Uses the primary key."""
 
 LATEST_AT = f"""
     {_FROM_LOG} AND l.seq IN (
@@ -99,10 +119,23 @@ class RunReader(SqlComponent):
 
         return await self.read(read)
 
+    async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
+        """A page of a log, with no payloads but those of errors and of what is waited for."""
+        if not is_uuid(instance_id):
+            return []
+        page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit}
+        return await self.read(lambda connection: _events(self.dialect, connection, ROWS_AFTER, Payloads.SHOWN, page))
+
     async def read_activations(
-        self, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
+        self,
+        instance_id: str,
+        *,
+        after_seq: int,
+        limit: int,
+        bytes_max: int = 0,
+        only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage] | None:
-        """A row with a page of its activations, with their outputs."""
+        """A row with a page of its activations, perhaps with their outputs."""
         if not is_uuid(instance_id):
             return None
 
@@ -112,7 +145,7 @@ class RunReader(SqlComponent):
                 if row is None:
                     return None
                 reader = _Reader(self.dialect, connection, row)
-                return row, reader.activations(after_seq=after_seq, limit=limit, bytes_max=bytes_max)
+                return row, reader.activations(after_seq=after_seq, limit=limit, bytes_max=bytes_max, only=only)
 
         return await self.read(read)
 
@@ -174,10 +207,13 @@ class _Reader:
         found = self.select(NOTES_OF_BODY, Payloads.ALL) if self._is_coded else []
         return found[0] if found and found[0].type is EventType.SYSTEM_SET else None
 
-    def activations(self, *, after_seq: int, limit: int, bytes_max: int = 0) -> ActivationPage:
+    def activations(
+        self, *, after_seq: int, limit: int, bytes_max: int = 0, only: ActivationFilter = ALL_ACTIVATIONS
+    ) -> ActivationPage:
         """A page of activations; with `bytes_max` with their outputs, and no further one once these have so many."""
-        first_rows = FIRST_ROWS_OF_STEPS if self._is_coded else FIRST_ROWS_OF_NODES
-        found = self.select(first_rows, Payloads.SHOWN, after_seq=after_seq, limit=limit + 1)
+        condition, parameters = _condition(only)
+        first_rows = (FIRST_ROWS_OF_STEPS if self._is_coded else FIRST_ROWS_OF_NODES).replace("{only}", condition)
+        found = self.select(first_rows, Payloads.SHOWN, after_seq=after_seq, limit=limit + 1, **parameters)
         firsts = found[:limit]
         latest = self._latest_rows(firsts)
         if bytes_max:
@@ -185,7 +221,19 @@ class _Reader:
         events = {event.seq: event for event in firsts}
         events.update((event.seq, event) for event in map(latest.__getitem__, map(_place, firsts)))
         next_seq = firsts[-1].seq if len(firsts) < len(found) else None
-        return ActivationPage(sorted(events.values(), key=_seq), self._times(firsts), next_seq)
+        iterated = self._iterated(firsts, latest)
+        return ActivationPage(sorted(events.values(), key=_seq), self._times(firsts), next_seq, iterated)
+
+    def _iterated(self, firsts: Sequence[Event], latest: Mapping[tuple[str, str], Event]) -> frozenset[tuple[str, str]]:
+        """Those of these activations that are loops and opened an iteration, as far as they have ended."""
+        asked = []
+        for first in () if self._is_coded else firsts:
+            last = latest[_place(first)]
+            if last.next_handle == DONE_HANDLE or last.type is EventType.NODE_FAILED:
+                prefix = f"{first.scope}/{first.node_id}" if first.scope else first.node_id
+                asked.append((f"{prefix}[0]", first.seq, last.seq))
+        found = self.select(FIRST_ITERATIONS, Payloads.SHOWN, given=_encoded(asked)) if asked else []
+        return frozenset(loop_of(event.scope) for event in found)
 
     def _latest_rows(self, firsts: Sequence[Event]) -> dict[tuple[str, str], Event]:
         latest = {_place(event): event for event in firsts}
@@ -245,6 +293,24 @@ def _events(
 ) -> list[Event]:
     notes, joined = connection.execute(_event_list(dialect, rows, payloads), parameters).one()
     return [] if joined is None else events_from(orjson.loads(notes), joined)
+
+
+def _condition(only: ActivationFilter) -> tuple[str, dict[str, Any]]:
+    """What the first rows of the activations that are asked for must fulfil, with its parameters."""
+    parts, parameters = [], {}
+    for column, value in (("node_id", only.node_id), ("scope", only.scope)):
+        if value is not None:
+            parts.append(f"l.{column} = :only_{column}")
+            parameters[f"only_{column}"] = value
+    if only.within is not None:
+        parts.append("(l.scope = :within OR substr(l.scope, 1, length(:within) + 1) IN (:within_scope, :within_loop))")
+        parameters |= {"within": only.within, "within_scope": only.within + "/", "within_loop": only.within + "["}
+    if only.statuses:
+        types = ", ".join(f"'{type_}'" for type_ in sorted(only.ended_by))
+        ways = [f"EXISTS ({ENDING_OF_ACTIVATION} AND e.event_type IN ({types}))"] if types else []
+        ways += [f"NOT EXISTS ({ENDING_OF_ACTIVATION})"] if only.takes_open else []
+        parts.append(f"({' OR '.join(ways)})")
+    return "".join(f" AND {part}" for part in parts), parameters
 
 
 def _event_list(dialect: Dialect, rows: str, payloads: Payloads) -> TextClause:

@@ -1,0 +1,158 @@
+"""The iterations of one loop of a run, page by page, each as one line.
+
+Called by the façade. A page reads the log from where its first iteration began, without outputs, until its iterations
+are over or the log is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.history import Activation, ActivationStatus, History
+from anabranch.engine.rules.instants import to_iso
+
+# 1,024 rows are folded in some milliseconds; then the event loop has its turn.
+PAGE_ROWS = 1_024
+
+_ENDED_WORST_FIRST = (ActivationStatus.CANCELLED, ActivationStatus.SUCCESS, ActivationStatus.SKIPPED)
+_OPEN_BUSIEST_FIRST = (ActivationStatus.RUNNING, ActivationStatus.RETRYING, ActivationStatus.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page begins: after this iteration, whose successors all began after this row."""
+
+    index: int = -1
+    seq: int = 0
+
+
+@dataclass(slots=True)
+class _Iteration:
+    index: int
+    scope: str
+    first_seq: int
+    began_at: int | None
+    activations: int = 0
+    open: dict[tuple[str, str], Activation] = field(default_factory=dict)
+    seen: set[ActivationStatus] = field(default_factory=set)
+    error: dict[str, Any] | None = None
+    last_at: int = 0
+
+    def take(self, activation: Activation) -> None:
+        self.last_at = activation.at
+        if activation.first_seq == activation.seq:
+            self.activations += 1
+        if activation.has_ended:
+            self.open.pop(activation.place, None)
+            self.seen.add(activation.status)
+            if activation.scope == self.scope and activation.is_unhandled:
+                self.error = self.error or activation.error
+        else:
+            self.open[activation.place] = activation
+
+    @property
+    def status(self) -> ActivationStatus:
+        if self.error is not None:
+            return ActivationStatus.ERROR
+        open_now = {activation.status for activation in self.open.values()}
+        for status in _OPEN_BUSIEST_FIRST:
+            if status in open_now:
+                return status
+        return next((status for status in _ENDED_WORST_FIRST if status in self.seen), ActivationStatus.SUCCESS)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "index": self.index,
+            "scope": self.scope,
+            "status": self.status.value,
+            "startedAt": None if self.began_at is None else to_iso(self.began_at),
+            "endedAt": None if self.open or self.status is ActivationStatus.CANCELLED else to_iso(self.last_at),
+            "activations": self.activations,
+            "error": self.error,
+        }
+
+
+async def iterations_page(
+    store: Store,
+    row: InstanceRow,
+    *,
+    loop: tuple[str, str],
+    statuses: Collection[ActivationStatus],
+    after: Place,
+    limit: int,
+) -> tuple[list[dict[str, Any]], Place | None]:
+    """At most `limit` iterations of a loop (node id, scope) by index, and where to go on; None: there are no more."""
+    page = _Page(loop, after.index)
+    found: list[dict[str, Any]] = []
+    seq, is_last = after.seq, False
+    while not is_last:
+        rows = await store.read_rows(row.head.instance_id, after_seq=seq, limit=PAGE_ROWS)
+        is_last = not rows or rows[-1].seq >= row.last_seq
+        for event in rows:
+            page.take(event)
+            seq = event.seq
+        while (iteration := page.next_finished(any_state=is_last)) is not None:
+            if statuses and iteration.status not in statuses:
+                continue
+            found.append(iteration.as_json())
+            if len(found) == limit:
+                following = page.first_pending()
+                if following is None and is_last:
+                    return found, None
+                return found, Place(iteration.index, seq if following is None else following - 1)
+    return found, None
+
+
+class _Page:
+    """The iterations of a loop that rows from some place on are about."""
+
+    def __init__(self, loop: tuple[str, str], after: int) -> None:
+        node_id, outer = loop
+        self._prefix = f"{outer}/{node_id}[" if outer else f"{node_id}["
+        self._next = after + 1
+        self._history = History()
+        self._pending: dict[int, _Iteration] = {}
+        """By index, in which order they begin."""
+        self._now = 0
+
+    def take(self, event: Event) -> None:
+        """The next row."""
+        self._now = event.created_at
+        change = self._history.take(event)
+        if isinstance(change, Activation):
+            self._take(change)
+        elif change is not None:
+            for activation in self._history.left_open:
+                self._take(activation)
+
+    def next_finished(self, *, any_state: bool) -> _Iteration | None:
+        """The next iteration by index if it is over, or as it is. What follows from a row is written with its time."""
+        iteration = self._pending.get(self._next)
+        if iteration is None or not (any_state or (not iteration.open and iteration.last_at < self._now)):
+            return None
+        self._next += 1
+        return self._pending.pop(iteration.index)
+
+    def first_pending(self) -> int | None:
+        """The row that the next iteration began with, if it has begun."""
+        iteration = self._pending.get(self._next)
+        return None if iteration is None else iteration.first_seq
+
+    def _take(self, activation: Activation) -> None:
+        scope = activation.scope
+        if not scope.startswith(self._prefix):
+            return
+        end = scope.index("]", len(self._prefix))
+        index = int(scope[len(self._prefix) : end])
+        if index < self._next:
+            return
+        iteration = self._pending.get(index)
+        if iteration is None:
+            iteration = self._pending[index] = _Iteration(
+                index, scope[: end + 1], activation.first_seq, activation.began_at
+            )
+        iteration.take(activation)

@@ -1,0 +1,148 @@
+"""The totals of one run, however large: how many activations of each node came to what, and how its loops went.
+
+Called by the façade for the first screen of a run. Rows are read without outputs, page by page, and those that were
+counted once are not read again as long as the run is among the ones that were asked for last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.history import Activation, ActivationStatus, History, RunEnd, iteration_of
+
+# 16 runs, as many as people look at in a moment: each takes what it has open, and a few hundred bytes for each node.
+RUNS_MAX = 16
+
+# 1,024 rows are folded in some milliseconds; then the event loop has its turn.
+PAGE_ROWS = 1_024
+
+# 1,000 loops of a run are listed, the first ones: loops in iterations are as many as those.
+LOOPS_LISTED_MAX = 1_000
+
+_RUNNING, _ERROR = ActivationStatus.RUNNING, ActivationStatus.ERROR
+
+
+@dataclass(slots=True)
+class _NodeTotals:
+    ended: Counter[str] = field(default_factory=Counter)
+    first_error: dict[str, Any] | None = None
+    busy_ms: int = 0
+
+
+@dataclass(slots=True)
+class _LoopTotals:
+    iterations: int = 0
+    failed: int = 0
+
+
+class _Totals:
+    """What one run came to, after the rows that were taken."""
+
+    def __init__(self) -> None:
+        self.reading = asyncio.Lock()
+        self.seq = 0
+        self._history = History()
+        self._nodes: dict[str, _NodeTotals] = {}
+        self._loops: dict[tuple[str, str], _LoopTotals] = {}
+        self._busy_since: dict[tuple[str, str], int] = {}
+        """When the attempts began that run now."""
+        self._loops_omitted = False
+
+    def take(self, event: Event) -> None:
+        """Count the next row."""
+        self.seq = event.seq
+        change = self._history.take(event)
+        if isinstance(change, Activation):
+            self._count(change, is_first=change.first_seq == event.seq)
+        elif isinstance(change, RunEnd):
+            for activation in self._history.left_open:
+                self._count(activation, is_first=False)
+
+    def as_json(self, row: InstanceRow) -> dict[str, Any]:
+        """As REST shows it."""
+        open_now: dict[str, Counter[str]] = {}
+        for activation in self._history.open.values():
+            open_now.setdefault(activation.node_id, Counter())[activation.status.value] += 1
+        return {
+            "instanceID": row.head.instance_id,
+            "status": row.status.value,
+            "seq": self.seq,
+            "nodes": [
+                {
+                    "nodeID": node_id,
+                    "counts": {**totals.ended, **open_now.get(node_id, {})},
+                    "firstError": totals.first_error,
+                    "busyMs": totals.busy_ms,
+                }
+                for node_id, totals in self._nodes.items()
+            ],
+            "loops": [
+                {"nodeID": node_id, "scope": scope, "iterations": totals.iterations, "failed": totals.failed}
+                for (node_id, scope), totals in self._loops.items()
+            ],
+            "loopsOmitted": self._loops_omitted,
+        }
+
+    def _count(self, activation: Activation, *, is_first: bool) -> None:
+        totals = self._nodes.setdefault(activation.node_id, _NodeTotals())
+        self._count_time(activation, totals, is_first=is_first)
+        loop = self._loop_around(activation.scope) if is_first or activation.status is _ERROR else None
+        if loop is not None and is_first:
+            _, _, index = iteration_of(activation.scope)
+            loop.iterations = max(loop.iterations, index + 1)
+        if activation.has_ended:
+            totals.ended[activation.status.value] += 1
+        if activation.ended_at is not None and activation.status is _ERROR:
+            totals.first_error = totals.first_error or {"scope": activation.scope, "seq": activation.seq}
+            if loop is not None and activation.is_unhandled:
+                loop.failed += 1  # an iteration is given up with its first unhandled error
+
+    def _count_time(self, activation: Activation, totals: _NodeTotals, *, is_first: bool) -> None:
+        """Time is counted while an attempt executes: not while it waits, nor while a loop has iterations."""
+        if activation.status is _RUNNING and not activation.is_loop:
+            self._busy_since[activation.place] = activation.at
+            return
+        since = self._busy_since.pop(activation.place, activation.attempt_began_at if is_first else None)
+        if since is not None:
+            totals.busy_ms += max(activation.at - since, 0)
+
+    def _loop_around(self, scope: str) -> _LoopTotals | None:
+        if not scope.endswith("]"):
+            return None
+        node_id, outer, _ = iteration_of(scope)
+        loop = self._loops.get((node_id, outer))
+        if loop is None:
+            if len(self._loops) >= LOOPS_LISTED_MAX:
+                self._loops_omitted = True
+                return None
+            loop = self._loops[node_id, outer] = _LoopTotals()
+        return loop
+
+
+class RunTotals:
+    """The totals of the runs that were asked for last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: OrderedDict[str, _Totals] = OrderedDict()
+
+    async def of(self, row: InstanceRow) -> dict[str, Any]:
+        """The totals of a run as of its row, or a little later."""
+        instance_id = row.head.instance_id
+        totals = self._known.setdefault(instance_id, _Totals())
+        self._known.move_to_end(instance_id)
+        if len(self._known) > RUNS_MAX:
+            self._known.popitem(last=False)
+        async with totals.reading:
+            while totals.seq < row.last_seq:
+                rows = await self._store.read_rows(instance_id, after_seq=totals.seq, limit=PAGE_ROWS)
+                if not rows:
+                    break
+                for event in rows:
+                    totals.take(event)
+            return totals.as_json(row)

@@ -11,8 +11,8 @@ from typing import Any
 
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Store
-from anabranch.engine.rules.coded.state import Body, CodedState, Step
-from anabranch.engine.rules.drawn.state import Activation, InstanceState
+from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
+from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.run_state import OpenActivation
 from anabranch.engine.store.opening import open_store

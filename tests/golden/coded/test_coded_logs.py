@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.coded.plan import coded_plan
-from anabranch.engine.rules.drawn.state import InstanceHead
+from anabranch.engine.rules.coded.coded_plan import coded_plan
+from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.instants import from_iso

@@ -26,5 +26,6 @@ export default defineConfig({
       "/socket.io": { target: server, changeOrigin: true, ws: true },
     },
   },
-  test: { include: ["src/**/*.test.{ts,tsx}"], environment: "node" },
+  // A minute: property tests of hundreds of documents share the machine with other tests.
+  test: { include: ["src/**/*.test.{ts,tsx}"], environment: "node", testTimeout: 60_000 },
 });

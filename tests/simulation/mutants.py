@@ -257,7 +257,7 @@ MUTANTS = (
     mutant(
         "log-beyond-its-limit",
         "a row is written for which the log has no room",
-        ("rules.decision_builder:Notes.append", "seq > limit.rows_max)", "seq > limit.rows_max + 1)"),
+        ("rules.decision:DecisionBuilder.append", "seq > limit.rows_max)", "seq > limit.rows_max + 1)"),
     ),
     mutant(
         "children-left-behind",

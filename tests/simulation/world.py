@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, product
 
-from anabranch.engine.ports import WorkflowDraft
+from anabranch.engine.ports import NewVersion
 from anabranch.handlers import Services, builtin_types
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.aftermath import last_look, look_how_soon, replay_completed, written_log
@@ -170,8 +170,8 @@ class _World:
             )
         tenants = {f"tenant{number}": Known() for number in range(self._character.tenants)}
         for tenant_id, case in product(tenants, self._character.drawn_cases):
-            draft = WorkflowDraft(name=case.name, title=case.name, definition=case.document, kind=case.kind)
-            self._database.definitions.save(draft, tenant_id=tenant_id)
+            version = NewVersion(name=case.name, title=case.name, definition=case.document, kind=case.kind)
+            self._database.definitions.save(version, tenant_id=tenant_id)
         self._machines.start()
         for number, tenant_id in zip(range(self._character.clients), cycle(tenants), strict=False):
             client = Client(

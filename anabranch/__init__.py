@@ -11,22 +11,22 @@ from anabranch.deferred import exported_from
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
-    from anabranch.durable.client import Client
+    from anabranch.client.client import Client
+    from anabranch.client.sync_client import SyncClient
     from anabranch.durable.definition import workflow
     from anabranch.durable.step_error import StepError
-    from anabranch.durable.sync_client import SyncClient
-    from anabranch.durable.worker import Worker
     from anabranch.engine.handling import HandlerResult, Helpers
     from anabranch.errors import NonRetryable
     from anabranch.handlers.declare import node_type
+    from anabranch.worker import Worker
 else:
     __getattr__ = exported_from(
         __name__,
         {
-            "Client": "anabranch.durable.client",
+            "Client": "anabranch.client.client",
             "StepError": "anabranch.durable.step_error",
-            "SyncClient": "anabranch.durable.sync_client",
-            "Worker": "anabranch.durable.worker",
+            "SyncClient": "anabranch.client.sync_client",
+            "Worker": "anabranch.worker",
             "workflow": "anabranch.durable.definition",
             "HandlerResult": "anabranch.engine.handling",
             "Helpers": "anabranch.engine.handling",

@@ -23,6 +23,7 @@ from anabranch.engine.ports import Clock, NewVersion, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import builtin_types
+from anabranch.run_requests import StartOptions
 from anabranch.service import ChildRuns, StepSignals, WorkflowService
 from benchmarks.workloads import Load
 
@@ -122,7 +123,7 @@ class Bench:
         await asyncio.gather(*(client() for _ in range(min(count, STARTS_AT_ONCE))))
 
     async def _start(self, workflow: str, input_: Any, available_at: int | None) -> None:
-        await self.service.execute_workflow(workflow, input_, tenant_id=TENANT, available_at=available_at)
+        await self.service.execute_workflow(workflow, input_, StartOptions(available_at=available_at), tenant_id=TENANT)
 
 
 @asynccontextmanager

@@ -10,92 +10,43 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.cli.options import DEFAULT_TENANT, same_place
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, same_place
 from anabranch.cli.session import Session, open_session
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
-from anabranch.engine.rules.events import Status
 from anabranch.errors import InvalidRequest
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
-    from anabranch import app, remote
-    from anabranch.cli import local
+    from anabranch import app
+    from anabranch.client import local, remote
+    from anabranch.client.gateway import Gateway
     from anabranch.engine.rules.graph import validate
 else:
     app = deferred("anabranch.app")
-    remote = deferred("anabranch.remote")
-    local = deferred("anabranch.cli.local")
+    remote = deferred("anabranch.client.remote")
+    local = deferred("anabranch.client.local")
     validate = deferred("anabranch.engine.rules.graph.validate")
 
 T = TypeVar("T")
-
-
-class StartedRun(Protocol):
-    """A start's answer."""
-
-    @property
-    def instance_id(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def created(self) -> bool: ...
-
-
-class RunsAndWorkflows(Protocol):
-    """What commands ask for; everything is in the form of REST. See `RemoteService` for what each verb promises."""
-
-    async def list_workflows(self) -> list[dict[str, Any]]: ...
-    async def get_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]: ...
-    async def export_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]: ...
-    async def save_workflow(self, document: dict[str, Any]) -> dict[str, Any]: ...
-    async def delete_workflow(self, workflow: str, *, force: bool = False) -> None: ...
-    async def validate(self, document: Any) -> dict[str, Any]: ...
-    async def start_run(
-        self,
-        workflow: str,
-        input_: Any,
-        *,
-        version: int | None = None,
-        idempotency_key: str | None = None,
-        retention_days: int | None = None,
-        available_at: int | None = None,
-        deadline_at: int | None = None,
-    ) -> StartedRun: ...
-    async def list_runs(
-        self,
-        *,
-        limit: int,
-        cursor: str | None = None,
-        workflow: str | None = None,
-        statuses: Sequence[Status] = (),
-        since: int | None = None,
-        until: int | None = None,
-        version: int | None = None,
-    ) -> dict[str, Any]: ...
-    async def get_run(self, instance_id: str) -> dict[str, Any]: ...
-    async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]: ...
-    def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]: ...
-    async def cancel_run(self, instance_id: str, *, reason: str) -> str: ...
-    async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """A database or a server."""
 
-    opened: Callable[[], AbstractAsyncContextManager[RunsAndWorkflows]]
+    opened: Callable[[], AbstractAsyncContextManager[Gateway]]
     flags: Sequence[str]
     """With which a further command finds the same place."""
 
-    def ask(self, verb: Callable[[RunsAndWorkflows], Awaitable[T]]) -> T:
+    def ask(self, verb: Callable[[Gateway], Awaitable[T]]) -> T:
         """The answer to one question, or the deed of one verb; no nodes run here."""
 
         async def asked() -> T:
-            async with self.opened() as service:
-                return await verb(service)
+            async with self.opened() as gateway:
+                return await verb(gateway)
 
         return asyncio.run(asked())
 
@@ -127,7 +78,7 @@ def find_validator(
     """What tells everything wrong with a document: a server, or the rules themselves, which need no database."""
     server = _server(url=url, token=token, database_url=None, tenant=DEFAULT_TENANT, imports=imports)
     if server is not None:
-        return lambda document: server.ask(lambda service: service.validate(document))
+        return lambda document: server.ask(lambda gateway: gateway.validate(document))
     for name in imports or ():
         import_user_code(name)
     node_types = app.build(Settings()).node_types
@@ -158,11 +109,11 @@ def _server(
             "a server wants an API key",
             hint="Give it as --token, ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE; `anabranch keys create` makes one.",
         )
-    service = remote.RemoteService(settings.url, settings.token.get_secret_value())
-    return Target(lambda: service, [] if url is None else ["--url", url])
+    gateway = remote.RemoteGateway(settings.url, settings.token.get_secret_value())
+    return Target(lambda: gateway, [] if url is None else ["--url", url])
 
 
 @asynccontextmanager
-async def _opened(session: Session) -> AsyncIterator[RunsAndWorkflows]:
-    async with app.build(session.settings).opened(works=False) as (_, service):
-        yield local.LocalService(service, session.tenant)
+async def _opened(session: Session) -> AsyncIterator[Gateway]:
+    async with app.build(session.settings).open_services(works=False) as services:
+        yield local.LocalGateway(services, session.tenant, actor=CLI_ACTOR)

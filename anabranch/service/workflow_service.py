@@ -7,10 +7,7 @@ four floors, a file each: definitions, then inquiries, then what moves runs, the
 
 from __future__ import annotations
 
-from anabranch.service.runs.run_verbs import StartedRun
 from anabranch.service.runs.testing_verbs import TestingVerbs
-
-__all__ = ["StartedRun", "WorkflowService"]
 
 
 class WorkflowService(TestingVerbs):

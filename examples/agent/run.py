@@ -8,7 +8,7 @@ import tempfile
 from agent import agent
 
 from anabranch import Client, Worker
-from anabranch.durable.client import RunHandle
+from anabranch.client.client import RunHandle
 
 DECISIONS = {"approve-send-refund": True, "approve-close-account": False}
 

@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "app_services",
         "audit",
         "cli",
+        "client",
         "engine.rules",
         "errors",
         "json_input",
@@ -30,6 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "ports of side concerns",
         "process",
         "rest",
+        "run_requests",
         "secrets",
         "service",
         "settings",
@@ -44,7 +46,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "keys",
         "migrations",
         "queries.saved",
-        "remote",
+        "client",
+        "client.local",
         "secrets",
         "service",
         "settings",
@@ -54,26 +57,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "process": ("app", "app_services", "errors", "grace", "rest", "service", "sockets"),
     # the public API: what users of the library import
     "": (
+        "client.client",
+        "client.sync_client",
         "durable",
-        "durable.client",
         "durable.step_error",
-        "durable.sync_client",
-        "durable.worker",
         "engine.handling",
         "errors",
         "handlers",
         "version",
+        "worker",
     ),
-    "durable.worker": ("app", "app_services", "durable", "grace", "settings"),
     # the embedded process: `app` with a handle to it, for programs that import us
-    "durable.local": ("app", "durable.transport", "engine.rules", "errors", "service", "settings"),
-    "durable.remote": ("durable.transport", "errors", "remote", "settings"),
-    # a client needs nothing of what workers need: what opens a database is imported when one is opened
-    "durable.sync_client": ("durable.client", "errors"),
-    "durable.client": ("durable.transport", "errors", "request_checks"),
-    "durable.transport": (),
-    # for programs that call a server: no engine, no database
-    "remote": ("engine.rules", "errors"),
+    "worker": ("app", "app_services", "durable", "grace", "settings"),
+    # a client of a server needs no engine and no database; what opens a database is imported when one is opened
+    "client.sync_client": ("client.client", "errors"),
+    "client.client": ("client", "client.local", "engine.rules", "errors", "run_requests"),
+    "client.local": ("app", "app_services", "client", "engine.rules", "errors", "run_requests", "service", "settings"),
+    "client": ("engine.rules", "errors", "run_requests", "settings"),
     # for tests of node types and programs: a handler alone, as the engine would run it; a store without a database
     "testing": ("engine.handling", "engine.ports", "engine.rules", "engine.store", "errors", "handlers"),
     # -- the composition root, and the APIs -----------------------------------------------
@@ -109,7 +109,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "json_input",
         "keys",
         "pages",
-        "request_checks",
+        "run_requests",
         "rest.bodies",
         "rest.etags",
         "rest.lists",
@@ -126,7 +126,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "keys",
         "ports of side concerns",
-        "request_checks",
+        "run_requests",
         "rest.bodies",
         "rest.etags",
         "rest.lists",
@@ -140,7 +140,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rest.bodies": ("engine.rules", "errors", "json_input", "rest.routes.route"),
     "rest.routes.route": ("app_services", "errors", "keys", "rest.models"),
     "rest.lists": ("rest.models", "service"),
-    "rest.models": ("engine.rules", "keys", "request_checks", "service"),
+    "rest.models": ("engine.rules", "keys", "run_requests", "service"),
     "pages": (),
     "sockets": ("engine", "engine.ports", "engine.rules", "errors", "keys", "service"),
     "app_services": (
@@ -164,7 +164,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # SQL is judged before it is saved, with the eyes of what will run it
     "queries.saved": ("engine.rules", "errors", "ports of side concerns", "queries", "service"),
     "queries": ("errors", "ports of side concerns"),
-    "triggers": ("engine.ports", "engine.rules", "errors", "ports of side concerns", "request_checks", "service"),
+    "triggers": ("engine.ports", "engine.rules", "errors", "ports of side concerns", "run_requests", "service"),
     "tables of side concerns": (
         "audit.audit_recording",
         "engine.ports",
@@ -186,10 +186,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.store",
         "errors",
         "ports of side concerns",
-        "request_checks",
+        "run_requests",
     ),
-    # what a run may be asked for is judged alike by clients and by the façade
-    "request_checks": ("errors",),
+    # what is asked about runs: the same for clients and for the service
+    "run_requests": ("engine.rules", "errors"),
     "durable": (
         "durable.step_error",
         "engine",
@@ -256,13 +256,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "programs": ("__main__", "cli.entry", "commands", "cli", "process", "testing"),
     "for programs that import us": (
         "",
-        "durable.worker",
-        "durable.local",
-        "durable.remote",
-        "durable.sync_client",
-        "durable.client",
-        "durable.transport",
-        "remote",
+        "worker",
+        "client.sync_client",
+        "client.client",
+        "client.local",
+        "client",
     ),
     "composition root and APIs": (
         "app",
@@ -290,7 +288,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "schema of side concerns",
         "ports of side concerns",
     ),
-    "workflows and runs": ("service", "durable", "durable.step_error", "request_checks"),
+    "workflows and runs": ("service", "durable", "durable.step_error", "run_requests"),
     "node types": ("handlers", "handlers.sandbox.inside", "egress", "json_input"),
     "engine": ("telemetry", "engine", "engine.queues", "engine.telemetry", "engine.handling", "engine.threads"),
     "database": (

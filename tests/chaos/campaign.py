@@ -18,6 +18,7 @@ from anabranch.engine.rules.waits.child_ids import child_id
 from anabranch.engine.store.opening import open_store
 from anabranch.errors import AnabranchError, NotFound, RunIsTerminal, StoreUnavailable
 from anabranch.handlers.registry import load_types
+from anabranch.run_requests import StartOptions
 from anabranch.service import WorkflowService
 from tests.chaos import nodes
 from tests.chaos.ledger import Ledger
@@ -220,7 +221,7 @@ class _Door:
             shape = SHAPES[number % len(SHAPES)]
             run_id = await self._persist(
                 lambda number=number, shape=shape: self.service.execute_workflow(
-                    shape()["name"], {"n": number}, tenant_id=TENANT, idempotency_key=f"start-{number}"
+                    shape()["name"], {"n": number}, StartOptions(idempotency_key=f"start-{number}"), tenant_id=TENANT
                 )
             )
             self.started[run_id.instance_id] = number
@@ -245,7 +246,7 @@ class _Door:
             n = (EXTRA_FIRST + FAMILIES_MAX * pause + number) * len(SHAPES) + SHAPES.index(family)
             run = await self._persist(
                 lambda n=n: self.service.execute_workflow(
-                    "chaos-family", {"n": n}, tenant_id=TENANT, idempotency_key=f"start-{n}"
+                    "chaos-family", {"n": n}, StartOptions(idempotency_key=f"start-{n}"), tenant_id=TENANT
                 )
             )
             self.started[run.instance_id] = n

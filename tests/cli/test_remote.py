@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.cli.conftest import GREETING, WAITING, Command, Printed
-from tests.remote.serving import Server, in_a_thread, proxied, served
+from tests.client.serving import Server, in_a_thread, proxied, served
 
 Write = Callable[[str, Any], Path]
 NOBODY = "00000000-0000-7000-8000-000000000000"

@@ -19,6 +19,7 @@ from anabranch.engine.ports import Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import builtin_types
+from anabranch.run_requests import StartOptions
 from anabranch.service import WorkflowService
 
 GRAPHS = [json.loads(line) for line in (Path(__file__).parent / "real_graphs.jsonl").read_text().splitlines()]
@@ -85,7 +86,7 @@ async def _start(service: WorkflowService, graphs: Sequence[dict[str, Any]]) -> 
     async def start(graph: dict[str, Any], number: int, case: Any) -> tuple[str, tuple[str, Any]]:
         name = f"{graph['id']}-{number}"
         started = await service.execute_workflow(
-            graph["id"], case["input"], tenant_id=TENANT, idempotency_key=f"case-{number}"
+            graph["id"], case["input"], StartOptions(idempotency_key=f"case-{number}"), tenant_id=TENANT
         )
         return started.instance_id, (name, case)
 

@@ -15,6 +15,7 @@ from anabranch.durable import calls
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.events import Event, Status
+from anabranch.run_requests import StartOptions
 from anabranch.settings import Settings
 
 TENANT = "default"
@@ -45,7 +46,9 @@ class Place:
 
     async def start(self, workflow: str, input_: Any = None, **options: Any) -> str:
         """Start a run; its id."""
-        started = await self.services.workflows.execute_workflow(workflow, input_, tenant_id=TENANT, **options)
+        started = await self.services.workflows.execute_workflow(
+            workflow, input_, StartOptions(**options), tenant_id=TENANT
+        )
         return started.instance_id
 
     async def run_of(self, run_id: str) -> dict[str, Any]:

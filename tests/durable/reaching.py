@@ -12,7 +12,7 @@ from anabranch.app import build
 from anabranch.keys.access import Role
 from anabranch.rest.application import build_application
 from anabranch.settings import Settings
-from tests.remote.serving import listening
+from tests.client.serving import listening
 
 TENANTS = ("default", "another")
 

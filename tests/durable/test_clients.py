@@ -17,8 +17,8 @@ import pytest
 
 import anabranch
 from anabranch import Client, SyncClient, Worker, workflow
-from anabranch.durable.client import RunHandle
-from anabranch.durable.sync_client import SyncRunHandle
+from anabranch.client.client import RunHandle
+from anabranch.client.sync_client import SyncRunHandle
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -326,8 +326,8 @@ def test_a_client_of_a_server_needs_no_database_and_only_the_rules_of_values() -
         "    async with anabranch.Client('http://127.0.0.1:1', key='k'): pass\n"
         "asyncio.run(main())\n"
         "ours = [name for name in sys.modules if name.startswith('anabranch.')]\n"
-        "rooms = ('anabranch.engine.rules', 'anabranch.durable', 'anabranch.remote')\n"
-        "known = ('request_checks', 'deferred', 'engine', 'errors', 'settings', 'version')\n"
+        "rooms = ('anabranch.engine.rules', 'anabranch.client')\n"
+        "known = ('run_requests', 'deferred', 'engine', 'errors', 'settings', 'version')\n"
         "print([name for name in ours if not name.startswith(rooms) and name[10:] not in known])\n"
         "print('sqlalchemy' in sys.modules)"
     )

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from anabranch.durable.worker import Worker
 
 from anabranch.durable.body import FunctionRun
 from anabranch.durable.definition import Workflow, workflow
 from anabranch.durable.step_error import StepError
-from anabranch.durable.worker import Worker
 from anabranch.engine.rules.coded import coded_decide as decide
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.errors import InvalidDefinition, NameTaken, WorkflowIsCoded

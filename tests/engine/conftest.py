@@ -15,6 +15,7 @@ from anabranch.engine.store.opening import open_hint_line, open_store
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
+from anabranch.run_requests import StartOptions
 from anabranch.service import ChildRuns, WorkflowService
 from tests.engine import nodes
 
@@ -70,7 +71,7 @@ class Process:
     async def run(self, document: dict[str, Any], input_: Any = None, **options: Any) -> str:
         """Save and start; the run's id."""
         saved, _ = await self.service.save_workflow(document, tenant_id=TENANT)
-        started = await self.service.execute_workflow(saved.name, input_, tenant_id=TENANT, **options)
+        started = await self.service.execute_workflow(saved.name, input_, StartOptions(**options), tenant_id=TENANT)
         return started.instance_id
 
     async def ended(self, instance_id: str) -> dict[str, Any]:

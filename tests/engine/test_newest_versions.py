@@ -10,6 +10,7 @@ import pytest
 from anabranch.engine.rules.stimuli import Started
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, NotFound, StoreUnavailable, TooManyPending
+from anabranch.run_requests import StartOptions
 from tests.engine import nodes
 from tests.engine.conftest import TENANT, MakeProcess, Process, until
 from tests.engine.drawing import drawn, node
@@ -28,7 +29,9 @@ async def save(process: Process, document: dict[str, Any], workflow: str | None 
 
 
 async def started(process: Process, workflow: str = "greeting", input_: Any = None, **options: Any) -> str:
-    return (await process.service.execute_workflow(workflow, input_, tenant_id=TENANT, **options)).instance_id
+    return (
+        await process.service.execute_workflow(workflow, input_, StartOptions(**options), tenant_id=TENANT)
+    ).instance_id
 
 
 async def version_of(process: Process, instance_id: str) -> int:

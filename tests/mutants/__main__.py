@@ -55,7 +55,7 @@ HUNTERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("anabranch/secrets", ("tests/secrets",)),
     ("anabranch/sockets", ("tests/sockets",)),
     ("anabranch/telemetry", ("tests/telemetry",)),
-    ("anabranch/remote", ("tests/remote",)),
+    ("anabranch/client", ("tests/client", "tests/durable")),
     ("anabranch/rest", ("tests/rest",)),
     ("anabranch/process", ("tests/rest/test_connections.py", "tests/processes")),
     ("anabranch/cli", ("tests/cli",)),

@@ -15,6 +15,7 @@ from typing import Any
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.instants import from_iso
 from anabranch.errors import NotFound, RunIsTerminal, StoreUnavailable
+from anabranch.run_requests import StartOptions
 from anabranch.service.workflow_service import StartedRun, WorkflowService
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.cases import SimulatedCase
@@ -91,7 +92,9 @@ class Client:
         """Start a run; its id."""
         input_ = case.input_beside(self._known.runs[-1] if self._known.runs else None)
         started: StartedRun = await self._call(
-            lambda s: s.execute_workflow(case.name, input_, tenant_id=self.tenant_id, version=case.version, **options)
+            lambda s: s.execute_workflow(
+                case.name, input_, StartOptions(version=case.version, **options), tenant_id=self.tenant_id
+            )
         )
         run = started.instance_id
         self._expect(run in self._database.instances, "an acknowledged call is durable: the started run is absent", run)
@@ -146,7 +149,7 @@ class Client:
         first = self._known.keys[key]
         name = self._database.instances[first].row.head.workflow_name
         started: StartedRun = await self._call(
-            lambda s: s.execute_workflow(name, {}, tenant_id=self.tenant_id, idempotency_key=key)
+            lambda s: s.execute_workflow(name, {}, StartOptions(idempotency_key=key), tenant_id=self.tenant_id)
         )
         self._judge.rarities["start repeated with its key"] += 1
         same = started.instance_id == first and not started.created

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch import json_input as intake
-from anabranch import request_checks as asked
+from anabranch import run_requests as asked
 from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules import values
 from anabranch.engine.rules.coded import coded_decide as coded

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.errors import StoreUnavailable
+from anabranch.run_requests import StartOptions
 from anabranch.telemetry import meters
 from anabranch.telemetry.feed import FedRun
 from anabranch.telemetry.meters import DRAWN, OTHER, Histogram, Meters, Names
@@ -139,7 +140,7 @@ async def test_runs_in_flight_have_started_and_not_ended_whoever_holds_them(open
     await worker.evict(waiting)
     later = (
         await worker.services.workflows.execute_workflow(
-            "long", {}, tenant_id="default", available_at=worker.services.engine.clock.now() + 3_600_000
+            "long", {}, StartOptions(available_at=worker.services.engine.clock.now() + 3_600_000), tenant_id="default"
         )
     ).instance_id
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,15 +31,15 @@ from anabranch.cli.output import print_document, print_note, problem_line
 from anabranch.cli.own_name import command
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
-from anabranch.engine.rules.events import Event, Status
-from anabranch.errors import InvalidRequest, StoreUnavailable
+from anabranch.errors import InvalidRequest
 from anabranch.json_input import read_workflow_file
+from anabranch.run_requests import StartOptions
 
 if TYPE_CHECKING:
     from anabranch import app
     from anabranch.cli import run_display as on_screen
     from anabranch.engine.rules.graph import document as graph
-    from anabranch.service import WorkflowService
+    from anabranch.service import RunWaits, WorkflowService
 else:
     app = deferred("anabranch.app")
     on_screen = deferred("anabranch.cli.run_display")
@@ -48,9 +47,6 @@ else:
 
 # As shells count: 130 after Ctrl-C, 143 after SIGTERM.
 EXIT_SIGNAL_BASE = 128
-
-# Should another worker take the run from us, its end is committed elsewhere: once a second we ask the database.
-ENDED_POLL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -67,12 +63,6 @@ class _Assignment:
     progress: on_screen.Progress | None
     instance_id: str | None = None
     stopped_by: signal.Signals = signal.SIGINT
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        """Notice the end of our run; before its id is known, of any: the ends of its children are looked into too."""
-        if status.is_terminal and self.instance_id in (None, instance_id):
-            self.ended.set()
 
 
 def run(
@@ -142,8 +132,8 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
     """The document of the run, once it has ended."""
     session = assignment.session
     # `only=[]`: other runs of the database are other workers' business.
-    async with app.build(session.settings).opened(works=True, only=[]) as (engine, service):
-        engine.observers.add(assignment)
+    async with app.build(session.settings).open_services(works=True, only=[]) as services:
+        engine, service = services.engine, services.workflows
         if assignment.progress is not None:
             engine.observers.add(assignment.progress)
         if assignment.resume is not None:
@@ -154,7 +144,7 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
         else:
             assignment.instance_id = await _start(assignment, service)
             engine.recovery.restrict([assignment.instance_id])
-        await _end(assignment, service)
+        await _end(assignment, services.waits)
         return await service.get_run(assignment.instance_id, tenant_id=session.tenant)
 
 
@@ -169,7 +159,8 @@ async def _start(assignment: _Assignment, service: WorkflowService) -> str:
     found = await service.get_workflow_by_id(target, tenant_id=tenant_id)
     service.check_can_run(kind=found.kind, workflow=found.name, version=found.version)
     # The version that was looked at: another worker may register the next one meanwhile.
-    started = await service.execute_workflow(target, assignment.input_, tenant_id=tenant_id, version=found.version)
+    options = StartOptions(version=found.version)
+    started = await service.execute_workflow(target, assignment.input_, options, tenant_id=tenant_id)
     return started.instance_id
 
 
@@ -209,35 +200,21 @@ def _name_in(document: Any) -> str:
     return str(document.get("name") or graph.derive_name(str(document.get("title") or "")))
 
 
-async def _end(assignment: _Assignment, service: WorkflowService) -> None:
+async def _end(assignment: _Assignment, waits: RunWaits) -> None:
     """Return once the run has ended, here or elsewhere; what it does meanwhile is on the screen."""
-    progress = assignment.progress
+    progress, instance_id = assignment.progress, assignment.instance_id
+    assert instance_id is not None
+    ended = waits.ended(instance_id, tenant_id=assignment.session.tenant)
     if progress is None:
-        await _ended(assignment, service)
+        await ended
         return
     with progress.on_screen():
         drawing = asyncio.create_task(progress.keep_drawing())
         try:
-            await _ended(assignment, service)
+            await ended
         finally:
             drawing.cancel()
             await asyncio.gather(drawing, return_exceptions=True)
-
-
-async def _ended(assignment: _Assignment, service: WorkflowService) -> None:
-    instance_id, tenant_id = assignment.instance_id, assignment.session.tenant
-    assert instance_id is not None
-    while True:
-        assignment.ended.clear()  # before asking: what is heard of after that is not in the answer
-        try:
-            row = await service.get_run_status(instance_id, tenant_id=tenant_id)
-        except StoreUnavailable:
-            await asyncio.sleep(ENDED_POLL_S)  # the engine goes on by itself when the database is back
-            continue
-        if row.status.is_terminal:
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(assignment.ended.wait(), ENDED_POLL_S)
 
 
 def _how_to_resume(

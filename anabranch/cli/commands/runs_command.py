@@ -24,12 +24,14 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
-from anabranch.cli.target import RunsAndWorkflows, open_target
+from anabranch.cli.target import open_target
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.history import ends_run
+from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.run_requests import StartOptions
 
 if TYPE_CHECKING:
+    from anabranch.client.gateway import Gateway
     from anabranch.service.runs import run_view
 else:
     run_view = deferred("anabranch.service.runs.run_view")
@@ -66,14 +68,10 @@ def list_runs(
     first, end = read_instant(since, option="--since"), read_instant(until, option="--until")
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
     page = target.ask(
-        lambda service: service.list_runs(
+        lambda gateway: gateway.list_runs(
+            RunFilter(workflow=workflow, statuses=status or (), since=first, until=end, version=version),
             limit=limit,
             cursor=cursor,
-            workflow=workflow,
-            statuses=status or (),
-            since=first,
-            until=end,
-            version=version,
         )
     )
     if as_json:
@@ -98,7 +96,7 @@ def show(
     """One run: input, outcome, and its nodes."""
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
     table = ActivationTable()
-    run = target.ask(lambda service: _read_run(service, instance_id, None if as_json else table))
+    run = target.ask(lambda gateway: _read_run(gateway, instance_id, None if as_json else table))
     if as_json:
         print_document(run)
         return
@@ -112,15 +110,15 @@ def show(
     table.print_out()
 
 
-async def _read_run(service: RunsAndWorkflows, instance_id: str, table: ActivationTable | None) -> dict[str, Any]:
+async def _read_run(gateway: Gateway, instance_id: str, table: ActivationTable | None) -> dict[str, Any]:
     """A run, and all its activations in the table."""
-    run = await service.get_run(instance_id)
+    run = await gateway.get_run(instance_id)
     if table is None:
         return run
     if len(run["nodes"]) < run_view.NODES_SHOWN_MAX:
         table.add(run["nodes"])
         return run
-    async for page in service.step_pages(instance_id):
+    async for page in gateway.step_pages(instance_id):
         table.add(page)
     return run
 
@@ -138,7 +136,7 @@ def log(
 ) -> None:
     """The events of a run, in log order."""
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
-    events = target.ask(lambda service: service.get_log(instance_id, after_seq=after))
+    events = target.ask(lambda gateway: gateway.get_log(instance_id, after_seq=after))
     if as_json:
         print_document({"items": events, "nextCursor": None})
         return
@@ -168,22 +166,15 @@ def start(
 ) -> None:
     """Start a run and return at once; a worker advances it."""
     value = read_value(input_, what="--input", default={})
-    begins, ends = (
-        read_instant(available_at, option="--available-at"),
-        read_instant(deadline_at, option="--deadline-at"),
+    options = StartOptions(
+        version=version,
+        idempotency_key=key,
+        retention_days=retention_days,
+        available_at=read_instant(available_at, option="--available-at"),
+        deadline_at=read_instant(deadline_at, option="--deadline-at"),
     )
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
-    started = target.ask(
-        lambda service: service.start_run(
-            workflow,
-            value,
-            version=version,
-            idempotency_key=key,
-            retention_days=retention_days,
-            available_at=begins,
-            deadline_at=ends,
-        )
-    )
+    started = target.ask(lambda gateway: gateway.start_run(workflow, value, options))
     if as_json:
         print_document({"instanceID": started.instance_id, "status": started.status})
     else:
@@ -205,7 +196,7 @@ def cancel(
 ) -> None:
     """Cancel a run; returns once that is committed."""
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
-    status = target.ask(lambda service: service.cancel_run(instance_id, reason=reason))
+    status = target.ask(lambda gateway: gateway.cancel_run(instance_id, reason=reason))
     if as_json:
         print_document({"instanceID": instance_id, "status": status})
     else:
@@ -228,7 +219,7 @@ def signal(
     """Send a signal to a run; it is kept until something waits for it."""
     value = read_value(payload, what="--payload", default=None)
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
-    delivered = target.ask(lambda service: service.send_signal(instance_id, event, value, key=key))
+    delivered = target.ask(lambda gateway: gateway.send_signal(instance_id, event, value, key=key))
     if as_json:
         print_document({"delivered": delivered})
     else:
@@ -248,19 +239,26 @@ def watch(
     """Follow a run that another process advances, until it ends. Exits like `run`."""
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
 
-    async def follow(service: RunsAndWorkflows) -> dict[str, Any]:
-        seen = 0
-        while True:
-            has_ended = False
-            for entry in await service.get_log(instance_id, after_seq=seen):
-                seen, has_ended = entry["seq"], has_ended or ends_run(entry["eventType"])
-                line = event_line(entry)
-                if line is not None and not as_json:
-                    print_line(line)
-            if has_ended:
-                return await service.get_run(instance_id)
-            await asyncio.sleep(WATCH_POLL_S)
-
-    outcome = outcome_of(target.ask(follow))
+    outcome = outcome_of(target.ask(lambda gateway: _follow(gateway, instance_id, shows_events=not as_json)))
     print_outcome(outcome, as_json=as_json, place=target.flags)
     raise typer.Exit(outcome.exit_code)
+
+
+async def _follow(gateway: Gateway, instance_id: str, *, shows_events: bool) -> dict[str, Any]:
+    """The run, once it has ended; until then its events are printed as they come, if they are to be shown."""
+    ended = asyncio.create_task(gateway.wait_for_end(instance_id))
+    try:
+        seen = 0
+        while shows_events:
+            has_ended = ended.done()  # before reading: then this page is the last one
+            for entry in await gateway.get_log(instance_id, after_seq=seen):
+                seen = entry["seq"]
+                line = event_line(entry)
+                if line is not None:
+                    print_line(line)
+            if has_ended:
+                break
+            await asyncio.wait([ended], timeout=WATCH_POLL_S)
+        return await ended
+    finally:
+        ended.cancel()

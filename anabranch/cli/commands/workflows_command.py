@@ -9,12 +9,13 @@ import typer
 
 from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Tenant, Token, Url, WorkflowName
 from anabranch.cli.output import print_document, print_line, print_note, print_table, problem_line, write_document
-from anabranch.cli.target import RunsAndWorkflows, open_target
+from anabranch.cli.target import open_target
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidWorkflow
 from anabranch.json_input import read_workflow_file
 
 if TYPE_CHECKING:
+    from anabranch.client.gateway import Gateway
     from anabranch.engine.rules.graph import document as graph
 else:
     graph = deferred("anabranch.engine.rules.graph.document")
@@ -35,7 +36,7 @@ def list_workflows(
 ) -> None:
     """The newest version of every workflow."""
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
-    items = target.ask(lambda service: service.list_workflows())
+    items = target.ask(lambda gateway: gateway.list_workflows())
     if as_json:
         print_document({"items": items, "nextCursor": None})
         return
@@ -56,7 +57,7 @@ def show(
 ) -> None:
     """One workflow with its nodes and edges."""
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
-    found = target.ask(lambda service: service.get_workflow(workflow, version=version))
+    found = target.ask(lambda gateway: gateway.get_workflow(workflow, version=version))
     if as_json:
         print_document(found)
         return
@@ -87,10 +88,10 @@ def import_files(
     documents = [(file, read_workflow_file(file)) for file in files]
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant, creates=True, imports=imports)
 
-    async def save_all(service: RunsAndWorkflows) -> list[dict[str, Any]]:
+    async def save_all(gateway: Gateway) -> list[dict[str, Any]]:
         for file, document in documents:  # all are looked at before one is saved
-            _refuse_invalid(file, await service.validate(document))
-        return [await service.save_workflow(_named(document)) for _, document in documents]
+            _refuse_invalid(file, await gateway.validate(document))
+        return [await gateway.save_workflow(_named(document)) for _, document in documents]
 
     saved = target.ask(save_all)
     if as_json:
@@ -117,10 +118,10 @@ def export(
     """The workflow as a file that `import` and `run` take; printed unless --output names a file."""
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
 
-    async def read(service: RunsAndWorkflows) -> tuple[dict[str, Any], dict[str, Any]]:
-        found = await service.get_workflow(workflow, version=version)
+    async def read(gateway: Gateway) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = await gateway.get_workflow(workflow, version=version)
         # The version that was found: a newer one may have been saved since.
-        return found, await service.export_workflow(found["workflowID"], version=found["version"])
+        return found, await gateway.export_workflow(found["workflowID"], version=found["version"])
 
     found, document = target.ask(read)
     if output is None:
@@ -146,7 +147,7 @@ def delete(
 ) -> None:
     """Delete a workflow with all its versions; its name is free, its ended runs stay. Open runs stand in the way."""
     target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
-    target.ask(lambda service: service.delete_workflow(workflow, force=force))
+    target.ask(lambda gateway: gateway.delete_workflow(workflow, force=force))
     if as_json:
         print_document({"workflow": workflow, "deleted": True})
     else:

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
-from anabranch.request_checks import WHOLE_NUMBER_MAX
 from anabranch.rest.models.base import Answer, Request
 from anabranch.rest.models.workflow_forms import SavedWorkflow
+from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
 class SaveDraft(Request):

@@ -10,7 +10,6 @@ from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.graph.document import NODE_ID_LENGTH_MAX
 from anabranch.engine.rules.history import ActivationStatus
-from anabranch.request_checks import WHOLE_NUMBER_MAX
 from anabranch.rest.models.base import (
     LIMIT_DEFAULT,
     ROWS_LIMIT_MAX,
@@ -24,6 +23,7 @@ from anabranch.rest.models.base import (
     Waiting,
 )
 from anabranch.rest.models.workflow_forms import Graph
+from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 # 1,024 characters: dozens of loops within each other, and three of them fit into the 8 KB of a request's first line,
 # percent-encoded too.

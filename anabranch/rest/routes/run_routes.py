@@ -27,7 +27,6 @@ from anabranch.errors import (
 )
 from anabranch.json_input import parse_json
 from anabranch.keys.access import Role
-from anabranch.request_checks import KEY_CHARACTERS_MAX
 from anabranch.rest.bodies import checked, one_problem
 from anabranch.rest.error_responses import RETRY_AFTER_S
 from anabranch.rest.lists import page_of
@@ -61,6 +60,7 @@ from anabranch.rest.models.run_forms import (
     WidgetQuery,
 )
 from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.run_requests import KEY_CHARACTERS_MAX, StartOptions
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
 from anabranch.service.runs.iterations import Place
 
@@ -95,12 +95,14 @@ async def start_run(call: Call) -> Reply:
         started = await call.services.workflows.execute_workflow(
             workflow,
             asked.input,
+            StartOptions(
+                version=asked.version,
+                idempotency_key=asked.idempotencyKey,
+                retention_days=asked.retentionDays,
+                available_at=asked.availableAt,
+                deadline_at=asked.deadlineAt,
+            ),
             tenant_id=call.tenant_id,
-            version=asked.version,
-            idempotency_key=asked.idempotencyKey,
-            retention_days=asked.retentionDays,
-            available_at=asked.availableAt,
-            deadline_at=asked.deadlineAt,
         )
     run = {"instanceID": started.instance_id, "status": started.status.value}
     headers = {"Location": f"/v1/runs/{started.instance_id}"}

@@ -14,7 +14,7 @@ from anabranch.engine.rules.input_filters import InputFilter
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
-from anabranch.request_checks import check_key
+from anabranch.run_requests import check_key
 from anabranch.service.definitions.checks import Checks
 
 # 8 filters of 32 steps: more than a person asks for; each is looked up in every run that a list

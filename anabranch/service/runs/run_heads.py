@@ -14,6 +14,7 @@ from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.errors import InvalidRequest
+from anabranch.run_requests import StartOptions
 from anabranch.service.runs.input_checks import new_run_id
 
 # A day, whatever the workflow says of runs in earnest: who tries a drawing looks at the run at once, or makes another.
@@ -29,16 +30,14 @@ def root_head(
     found: WorkflowVersion,
     plan: AnyPlan,
     *,
+    options: StartOptions,
     tenant_id: str,
     instance_id: str,
     now: int,
     retention_days_max: int,
-    idempotency_key: str | None,
-    retention_days: int | None,
-    available_at: int | None,
-    deadline_at: int | None,
 ) -> InstanceHead:
     """The head of a run that somebody outside starts. Raises InvalidRequest."""
+    available_at, deadline_at, retention_days = options.available_at, options.deadline_at, options.retention_days
     begins_at = max(now, available_at or now)  # a past availableAt means now
     if deadline_at is not None and available_at is not None and deadline_at <= available_at:
         message = f"deadlineAt ({to_iso(deadline_at)}) is not after availableAt ({to_iso(available_at)})"
@@ -55,7 +54,7 @@ def root_head(
         available_at=begins_at,
         deadline_at=_deadline(plan, begins_at) if deadline_at is None else deadline_at,
         retention_days=min(retention_days, retention_days_max),
-        idempotency_key=idempotency_key,
+        idempotency_key=options.idempotency_key,
         kind=found.kind,
     )
 

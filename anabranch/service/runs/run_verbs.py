@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,7 +29,15 @@ from anabranch.errors import (
     UnknownWorkflow,
     ValueNotStorable,
 )
-from anabranch.request_checks import check_key, check_start, check_start_key, is_reserved
+from anabranch.run_requests import (
+    START_NOW,
+    StartedRun,
+    StartOptions,
+    check_key,
+    check_start,
+    check_start_key,
+    is_reserved,
+)
 from anabranch.service.definitions.references import References
 from anabranch.service.runs.input_checks import checked_payload, input_payload, is_key, is_run_id, new_run_id
 from anabranch.service.runs.newest_versions import NewestVersions
@@ -42,15 +49,6 @@ from anabranch.service.runs.signal_answers import SignalAnswers
 # 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.
 DELETE_TRIES_MAX = 20
 DELETE_PAUSE_MS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class StartedRun:
-    """A start's answer; `created` is False if the idempotency key met an earlier run."""
-
-    instance_id: str
-    status: Status
-    created: bool
 
 
 class RunVerbs(ReadVerbs):
@@ -83,56 +81,26 @@ class RunVerbs(ReadVerbs):
             )
 
     async def execute_workflow(
-        self,
-        workflow: str,
-        input_: Any,
-        *,
-        tenant_id: str,
-        version: int | None = None,
-        idempotency_key: str | None = None,
-        retention_days: int | None = None,
-        available_at: int | None = None,
-        deadline_at: int | None = None,
+        self, workflow: str, input_: Any, options: StartOptions = START_NOW, *, tenant_id: str
     ) -> StartedRun:
-        """Start a run; it is durable when this returns. Times are milliseconds since the epoch.
+        """Start a run; it is durable when this returns.
 
         A key that was used before gives the first run, also where the rest of the request would be refused.
         Raises NotFound, InvalidInput, InvalidRequest (for reserved keys, too), TooManyPending, StoreUnavailable.
         """
-        if idempotency_key is not None:
-            check_start_key(idempotency_key)
-        return await self._start_asked(
-            workflow,
-            input_,
-            tenant_id=tenant_id,
-            version=version,
-            idempotency_key=idempotency_key,
-            retention_days=retention_days,
-            available_at=available_at,
-            deadline_at=deadline_at,
-        )
+        if options.idempotency_key is not None:
+            check_start_key(options.idempotency_key)
+        return await self._start_checked(workflow, input_, options, tenant_id=tenant_id)
 
     async def start_triggered_run(
-        self, workflow: str, input_: Any, *, tenant_id: str, version: int | None = None, idempotency_key: str
+        self, workflow: str, input_: Any, options: StartOptions, *, tenant_id: str
     ) -> StartedRun:
         """The same for schedules and topics, under one of the keys that are reserved for them."""
-        assert is_reserved(idempotency_key), "the key of a trigger is one that nobody else can take"
-        return await self._start_asked(
-            workflow, input_, tenant_id=tenant_id, version=version, idempotency_key=idempotency_key
-        )
+        key = options.idempotency_key
+        assert key is not None and is_reserved(key), "the key of a trigger is one that nobody else can take"
+        return await self._start_checked(workflow, input_, options, tenant_id=tenant_id)
 
-    async def _start_asked(
-        self,
-        workflow: str,
-        input_: Any,
-        *,
-        tenant_id: str,
-        version: int | None,
-        idempotency_key: str | None,
-        retention_days: int | None = None,
-        available_at: int | None = None,
-        deadline_at: int | None = None,
-    ) -> StartedRun:
+    async def _start_checked(self, workflow: str, input_: Any, options: StartOptions, *, tenant_id: str) -> StartedRun:
         now = self._engine.clock.now()
         start = partial(
             self._start,
@@ -140,23 +108,20 @@ class RunVerbs(ReadVerbs):
             input_=input_,
             make_head=partial(
                 root_head,
+                options=options,
                 tenant_id=tenant_id,
                 # One id for both attempts: a first one that is written in spite of its answer is met by the second.
                 instance_id=new_run_id(now),
                 now=now,
                 retention_days_max=self.retention_days_max,
-                idempotency_key=idempotency_key,
-                retention_days=retention_days,
-                available_at=available_at,
-                deadline_at=deadline_at,
             ),
         )
         try:
-            check_start(version=version, retention_days=retention_days)
-            return await self._start_version(workflow, version, start, tenant_id=tenant_id)
+            check_start(version=options.version, retention_days=options.retention_days)
+            return await self._start_version(workflow, options.version, start, tenant_id=tenant_id)
         except (NotFound, InvalidInput, InvalidRequest, TooManyPending):
             # Looked up here and not before: a start with a new key, which is nearly every one, pays nothing for it.
-            first = await self.find_first_run(workflow, idempotency_key, tenant_id=tenant_id)
+            first = await self.find_first_run(workflow, options.idempotency_key, tenant_id=tenant_id)
             if first is None:
                 raise
             return first

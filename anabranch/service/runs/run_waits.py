@@ -1,9 +1,9 @@
 """Waiting for the end of a run: for requests that are answered when it has ended or their time is over.
 
-Called by the REST API (`?wait=30s`). A waiter is woken by what this process commits, by hints of other
-processes, and by a look at the versions of all awaited runs every half second, which is one statement.
-The number of waiters is bounded; a process that stops wakes all of them; one whose client has hung up is
-dropped at the next look.
+Called by the REST API (`?wait=30s`), and by programs and commands that have the database open themselves. A waiter
+is woken by what this process commits, by hints of other processes, and by a look at the versions of all awaited
+runs, which is one statement. The number of requests that wait is bounded; a process that stops wakes all waiters;
+one whose client has hung up is dropped at the next look.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.events import Event, Status
-from anabranch.errors import StoreUnavailable
+from anabranch.errors import ShuttingDown, StoreUnavailable
 
 logger = logging.getLogger("anabranch.service")
 
@@ -28,8 +29,10 @@ WAIT_S_MAX = 60.0
 WAITERS_MAX = 1_000
 WAITERS_OF_TENANT_MAX = 500
 
-# 500 ms, as for everything that another process commits.
+# 500 ms, as for everything that another process commits; where no hints are heard, the first looks come sooner,
+# 50 ms after somebody began to wait and each time twice as late: many runs end at once.
 LOOK_MS = 500
+FIRST_LOOK_MS = 50
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +52,7 @@ class RunWaits:
         """By the id of the run."""
         self._of_tenant: Counter[str] = Counter()
         self._looks: asyncio.Task[None] | None = None
+        self._look_in_ms = FIRST_LOOK_MS
         self._stopping = self._subscribed = False
 
     async def until_ended(
@@ -60,16 +64,16 @@ class RunWaits:
         """
         if self._of_tenant.total() >= WAITERS_MAX or self._of_tenant[tenant_id] >= WAITERS_OF_TENANT_MAX:
             return False
-        waiter = self._enter(instance_id, tenant_id, is_gone)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while not await self._is_over(waiter, instance_id, tenant_id):
-                    await waiter.woken.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._leave(waiter, instance_id, tenant_id)
+                await self._wait(instance_id, tenant_id, is_gone)
         return True
+
+    async def ended(self, instance_id: str, *, tenant_id: str) -> None:
+        """Return when the run has ended or is not there, for a caller in this process. Raises ShuttingDown."""
+        await self._wait(instance_id, tenant_id, lambda: False)
+        if self._stopping:
+            raise ShuttingDown(f"the end of run {instance_id} is not waited for any more", hint="The run goes on.")
 
     def release(self) -> None:
         """Answer everybody who waits, and let nobody wait any more: the process is stopping."""
@@ -116,6 +120,14 @@ class RunWaits:
                     waiter.woken.set()
 
     # -- within ---------------------------------------------------------------------------
+    async def _wait(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> None:
+        waiter = self._enter(instance_id, tenant_id, is_gone)
+        try:
+            while not await self._is_over(waiter, instance_id, tenant_id):
+                await waiter.woken.wait()
+        finally:
+            self._leave(waiter, instance_id, tenant_id)
+
     async def _is_over(self, waiter: _Waiter, instance_id: str, tenant_id: str) -> bool:
         waiter.woken.clear()  # before reading: what happens from here on wakes it again
         if self._stopping or waiter.is_gone():
@@ -134,6 +146,7 @@ class RunWaits:
             self._engine.hints.subscribe(self.changed)
         if self._looks is None and not self._stopping:
             self._looks = asyncio.create_task(self._look_while_somebody_waits(), name="run-waits")
+        self._look_in_ms = FIRST_LOOK_MS
         waiter = _Waiter(is_gone)
         if instance_id not in self._waiters:
             self._engine.hints.watch(instance_id)
@@ -157,7 +170,8 @@ class RunWaits:
 
     async def _look_while_somebody_waits(self) -> None:
         while self._waiters:
-            await self._engine.clock.sleep(LOOK_MS)
+            await self._engine.clock.sleep(LOOK_MS if self._engine.hints.listening else self._look_in_ms)
+            self._look_in_ms = min(2 * self._look_in_ms, LOOK_MS)
             try:
                 await self.look()
             except StoreUnavailable as failure:

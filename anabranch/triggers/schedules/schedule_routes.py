@@ -9,12 +9,12 @@ from pydantic import AwareDatetime, Field
 
 from anabranch.errors import InvalidInput, LimitReached, NameTaken, NotFound, ShuttingDown, TooManyPending
 from anabranch.keys.access import Role
-from anabranch.request_checks import KEY_CHARACTERS_MAX
 from anabranch.rest.bodies import checked
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import Answer, DayOrInstant, Form, Name, Page, Request
 from anabranch.rest.models.run_forms import StartedRun
 from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
+from anabranch.run_requests import KEY_CHARACTERS_MAX
 from anabranch.triggers.schedules.schedule_documents import backfill_as_json, schedule_as_json
 
 

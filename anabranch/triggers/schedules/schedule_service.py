@@ -16,10 +16,9 @@ from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import NotFound
-from anabranch.request_checks import check_key
+from anabranch.run_requests import StartedRun, StartOptions, check_key
 from anabranch.service.documents import refused
 from anabranch.service.runs.input_checks import is_storable
-from anabranch.service.runs.run_verbs import StartedRun
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.triggers.schedules.occurrences import MADE_UP_FOR_MAX, next_after, occurrences_between
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule
@@ -153,9 +152,8 @@ class ScheduleService:
         return await self._workflows.start_triggered_run(
             schedule.workflow,
             schedule.input_,
+            StartOptions(version=schedule.version, idempotency_key=key),
             tenant_id=schedule.tenant_id,
-            version=schedule.version,
-            idempotency_key=key,
         )
 
     async def _read(self, document: Any, tenant_id: str) -> ScheduleWish:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from anabranch.engine.ports import Clock
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import AnabranchError, InvalidRequest, StoreUnavailable
+from anabranch.run_requests import StartOptions
 from anabranch.triggers.schedules.occurrences import BadTiming, Cron, Interval, Missed, Timing, due_occurrences
 from anabranch.triggers.schedules.saved_schedules import SavedSchedules, Schedule
 from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter
@@ -134,9 +135,10 @@ class Scheduler:
             run = await self._starter.start_triggered_run(
                 schedule.workflow,
                 schedule.input_,
+                StartOptions(
+                    version=schedule.version, idempotency_key=occurrence_key(schedule.schedule_id, occurrence)
+                ),
                 tenant_id=schedule.tenant_id,
-                version=schedule.version,
-                idempotency_key=occurrence_key(schedule.schedule_id, occurrence),
             )
         except StoreUnavailable:
             raise

@@ -17,6 +17,7 @@ from typing import Any
 
 from anabranch.engine.ports import Clock
 from anabranch.errors import AnabranchError, StoreUnavailable
+from anabranch.run_requests import StartOptions
 from anabranch.triggers.starting import REFUSED_FOR_GOOD, Starter
 from anabranch.triggers.topics.saved_topics import Delivery, Message, SavedTopics, Subscription
 from anabranch.triggers.topics.topic_patterns import fits, heads_of
@@ -153,8 +154,8 @@ class Publisher:
                 run = await self._starter.start_triggered_run(
                     delivery.workflow,
                     message.payload,
+                    StartOptions(idempotency_key=delivery_key(delivery.subscription_id, message.key)),
                     tenant_id=message.tenant_id,
-                    idempotency_key=delivery_key(delivery.subscription_id, message.key),
                 )
             except REFUSED_FOR_GOOD as refusal:
                 logger.warning(

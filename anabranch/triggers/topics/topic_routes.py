@@ -9,10 +9,10 @@ from pydantic import AwareDatetime, Field
 
 from anabranch.errors import InvalidInput, LimitReached, NotFound, ShuttingDown, TooManyPending
 from anabranch.keys.access import Role
-from anabranch.request_checks import KEY_CHARACTERS_MAX
 from anabranch.rest.lists import page_by_name
 from anabranch.rest.models.base import Answer, Form, Page
 from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
+from anabranch.run_requests import KEY_CHARACTERS_MAX
 from anabranch.triggers.topics.topic_service import message_as_json, subscription_as_json
 
 

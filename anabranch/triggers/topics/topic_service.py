@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import InvalidRequest, NotFound
-from anabranch.request_checks import check_key
+from anabranch.run_requests import check_key
 from anabranch.service.documents import check_fields, refused
 from anabranch.service.runs.input_checks import checked_payload
 from anabranch.service.workflow_service import WorkflowService

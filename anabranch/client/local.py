@@ -1,33 +1,39 @@
-"""The database as a server would answer for it: the façade's verbs for one tenant, as documents.
+"""The gateway to a database: the service of this very process, for one tenant, as documents.
 
-Called through `target` by the commands about runs and workflows, which do not know which of the two
-they ask. Everything that is decided is decided by the façade.
+Imported when a database is opened. Everything that is decided is decided by the service.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-from anabranch.cli.options import CLI_ACTOR
-from anabranch.engine.rules.events import Status
+from anabranch.app import build
+from anabranch.app_services import AppServices
+from anabranch.client.gateway import Gateway
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.service import WorkflowService
+from anabranch.errors import InvalidRequest
+from anabranch.run_requests import START_NOW, StartedRun, StartOptions
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.definitions.workflow_view import saved_summary
 from anabranch.service.runs.run_view import NODES_SHOWN_MAX
-from anabranch.service.workflow_service import StartedRun
+from anabranch.settings import Settings
 
 # 500 workflows a statement: a list is read to its end.
 PAGE_WORKFLOWS = 500
 
 
-class LocalService:
-    """The workflows and runs of one tenant, in the database that the façade stands on."""
+class LocalGateway:
+    """The workflows and runs of one tenant, in the database that the services stand on."""
 
-    def __init__(self, service: WorkflowService, tenant_id: str) -> None:
-        self._service = service
+    def __init__(self, services: AppServices, tenant_id: str, *, actor: str | None = None) -> None:
+        """`actor` is who saves and deletes, for the audit trail."""
+        self._service = services.workflows
+        self._waits = services.waits
         self._tenant_id = tenant_id
+        self._actor = actor
 
     # -- workflows ------------------------------------------------------------------------
     async def list_workflows(self) -> list[dict[str, Any]]:
@@ -51,55 +57,26 @@ class LocalService:
 
     async def save_workflow(self, document: dict[str, Any]) -> dict[str, Any]:
         """Save a file under its name. Raises InvalidWorkflow."""
-        saved, report = await self._service.save_workflow(document, tenant_id=self._tenant_id, actor=CLI_ACTOR)
+        saved, report = await self._service.save_workflow(document, tenant_id=self._tenant_id, actor=self._actor)
         return saved_summary(saved, report)
 
     async def delete_workflow(self, workflow: str, *, force: bool = False) -> None:
         """Delete a workflow; `force` cancels its open runs. Raises NotFound, WorkflowHasRuns."""
-        await self._service.delete_workflow(workflow, tenant_id=self._tenant_id, force=force, actor=CLI_ACTOR)
+        await self._service.delete_workflow(workflow, tenant_id=self._tenant_id, force=force, actor=self._actor)
 
     async def validate(self, document: Any) -> dict[str, Any]:
         """What the validator says of a workflow."""
         return (await self._service.check_workflow(document, tenant_id=self._tenant_id)).as_json()
 
     # -- runs -----------------------------------------------------------------------------
-    async def start_run(
-        self,
-        workflow: str,
-        input_: Any,
-        *,
-        version: int | None = None,
-        idempotency_key: str | None = None,
-        retention_days: int | None = None,
-        available_at: int | None = None,
-        deadline_at: int | None = None,
-    ) -> StartedRun:
-        """Start a run; it is durable when this returns. Times are milliseconds since the epoch."""
-        return await self._service.execute_workflow(
-            workflow,
-            input_,
-            tenant_id=self._tenant_id,
-            version=version,
-            idempotency_key=idempotency_key,
-            retention_days=retention_days,
-            available_at=available_at,
-            deadline_at=deadline_at,
-        )
+    async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
+        """Start a run; it is durable when this returns."""
+        return await self._service.execute_workflow(workflow, input_, options, tenant_id=self._tenant_id)
 
-    async def list_runs(
-        self,
-        *,
-        limit: int,
-        cursor: str | None = None,
-        workflow: str | None = None,
-        statuses: Sequence[Status] = (),
-        since: int | None = None,
-        until: int | None = None,
-        version: int | None = None,
-    ) -> dict[str, Any]:
-        """A page of runs, newest first: `{items, nextCursor}`."""
+    async def list_runs(self, wanted: RunFilter, *, limit: int, cursor: str | None = None) -> dict[str, Any]:
+        """A page of runs, newest first."""
         found = await self._service.list_runs(
-            RunFilter(workflow=workflow, statuses=statuses, since=since, until=until, version=version),
+            wanted,
             tenant_id=self._tenant_id,
             limit=limit + 1,  # one more tells whether there is another page
             before=read_run_cursor(cursor),
@@ -110,6 +87,15 @@ class LocalService:
     async def get_run(self, instance_id: str) -> dict[str, Any]:
         """A run with its input, outcome and activations. Raises NotFound."""
         return await self._service.get_run(instance_id, tenant_id=self._tenant_id)
+
+    async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """The run, once it has ended: woken by what this process commits, and by looks at what others do."""
+        until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        row = await self._service.get_run_status(instance_id, tenant_id=self._tenant_id)
+        if not row.status.is_terminal:
+            async with asyncio.timeout_at(until):
+                await self._waits.ended(instance_id, tenant_id=self._tenant_id)
+        return await self.get_run(instance_id)
 
     async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""
@@ -131,3 +117,15 @@ class LocalService:
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises NotFound, RunIsTerminal."""
         return await self._service.send_signal(instance_id, event, payload, tenant_id=self._tenant_id, key=key)
+
+
+@asynccontextmanager
+async def open_gateway(url: str, *, tenant_id: str, key: str | None) -> AsyncIterator[Gateway]:
+    """The gateway to the database at this URL.
+
+    Raises InvalidRequest for a key, which no database takes; StoreUnavailable, SchemaMismatch, SettingsError.
+    """
+    if key is not None:
+        raise InvalidRequest("a key is for a server", hint="To a database the client names its tenant.")
+    async with build(Settings.load(database_url=url)).open_services(works=False) as services:
+        yield LocalGateway(services, tenant_id)

@@ -1,14 +1,19 @@
-"""What may be asked of a run, judged before anything is sent or written.
+"""Requests about runs: the options of a start and its answer, and checks before anything is sent or written.
 
-Called by clients, which judge alike whether they talk to a database or to a server, and by the façade
-for whoever else calls it. Types are looked at too: programs are not all checked. Imports nothing but errors.
+Used by clients, which check alike whether they talk to a database or to a server, and by the service
+for whoever else calls it. Types are looked at too: programs are not all checked.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from anabranch.engine.rules.events import Status
 
 # 255 characters for idempotency and signal keys and names of events: fits every database's index.
 KEY_CHARACTERS_MAX = 255
@@ -18,6 +23,35 @@ RESERVED_PREFIXES = ("schedule:", "topic:")
 
 # As large as the columns of versions and of days.
 WHOLE_NUMBER_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """How a run is started. Times are milliseconds since the epoch."""
+
+    version: int | None = None
+    """Of the workflow; None: the newest. The run stays on it."""
+    idempotency_key: str | None = None
+    """A repeated key gives the first run that was started with it."""
+    retention_days: int | None = None
+    """How long it is kept once it has ended; None: as its workflow says. The operator's ceiling holds."""
+    available_at: int | None = None
+    """Not before then; None, or in the past: now."""
+    deadline_at: int | None = None
+    """FAILED at that time; None: as its workflow says."""
+
+
+START_NOW = StartOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A start's answer."""
+
+    instance_id: str
+    status: Status
+    created: bool
+    """False: the idempotency key met an earlier run."""
 
 
 def check_start(*, version: object, retention_days: object) -> None:

@@ -1,22 +1,31 @@
-"""The verbs: what a program asks a server of anabranch, and the documents that it gets.
+"""The gateway to a server: the same verbs over REST.
 
-Every verb is one call of REST (lists: one a page). What may be repeated without doing anything twice
-is repeated where no answer came: reading, and whatever carries a key.
+Knows no engine and no database. Every verb is one call of REST (lists: one a page). What may be repeated
+without doing anything twice is repeated where no answer came: reading, and whatever carries a key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from anabranch.client.caller import Answer, Caller, Request
+from anabranch.client.gateway import Gateway
+from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import to_iso
-from anabranch.errors import NameTaken, NotFound
-from anabranch.remote.caller import Answer, Caller, Request
+from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.errors import InvalidInput, InvalidRequest, NameTaken, NotFound, ValueNotStorable, ValueTooLarge
+from anabranch.run_requests import START_NOW, StartedRun, StartOptions
+
+if TYPE_CHECKING:
+    from anabranch import settings
+else:
+    settings = deferred("anabranch.settings")
 
 # 100 items a page, as many as a server gives: lists are read to their end.
 PAGE_ITEMS = 100
@@ -33,44 +42,32 @@ WAIT_GROWTH = 1.5
 SAVE_TRIES_MAX = 5
 
 
-@dataclass(frozen=True, slots=True)
-class StartedRun:
-    """A start's answer; `created` is False if the idempotency key met an earlier run."""
-
-    instance_id: str
-    status: str
-    created: bool
+# The tenant of a client that names none: on a server the key decides.
+DEFAULT_TENANT = "default"
 
 
-class RemoteService:
+class RemoteGateway:
     """The workflows and runs of the tenant that a key belongs to; use it with `async with`.
 
     `url` is `http(s)://host[:port][/prefix]`. Every verb raises the errors that the server answers
     (NotFound, NotAuthenticated, …; ServerRefusal for a code that this program does not know), and
-    ServerUnreachable or ServerAnswerInvalid where there is no such answer. Values that are no plain
-    JSON raise ValueNotStorable, requests over 16 MB ValueTooLarge.
+    ServerUnreachable or ServerAnswerInvalid where there is no such answer.
     """
 
     def __init__(self, url: str, key: str) -> None:
         """Raises InvalidRequest for a URL or a key that cannot be one."""
         self._caller = Caller(url, key)
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         """Be ready for calls; nothing is sent yet."""
         await self._caller.start()
-
-    async def close(self) -> None:
-        """Close the connections; may be called twice."""
-        await self._caller.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        """Close the connections."""
+        await self._caller.stop()
 
     # -- workflows ------------------------------------------------------------------------
     async def list_workflows(self) -> list[dict[str, Any]]:
@@ -81,10 +78,6 @@ class RemoteService:
         """One workflow by id or name, with nodes, edges and options; the newest version unless one is named."""
         query = {} if version is None else {"version": str(version)}
         return (await self._get("v1", "workflows", workflow, query=query)).workflow()
-
-    async def list_versions(self, workflow: str) -> list[dict[str, Any]]:
-        """The versions of a workflow, newest first."""
-        return await self._all("v1", "workflows", workflow, "versions")
 
     async def export_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]:
         """The document of a drawn workflow as it was saved, with its name. Raises WorkflowIsCoded."""
@@ -146,60 +139,46 @@ class RemoteService:
         return await self._do(Request("POST", ("v1", "validate"), body=document, repeatable=True))
 
     # -- runs -----------------------------------------------------------------------------
-    async def start_run(
-        self,
-        workflow: str,
-        input_: Any,
-        *,
-        version: int | None = None,
-        idempotency_key: str | None = None,
-        retention_days: int | None = None,
-        available_at: int | None = None,
-        deadline_at: int | None = None,
-    ) -> StartedRun:
-        """Start a run; it is durable when this returns. Times are milliseconds since the epoch.
+    async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
+        """Start a run; it is durable when this returns.
 
         Without a key of the caller's one is made, so that a start whose answer was lost is repeated
         and met again instead of being done twice.
         """
+        key = options.idempotency_key
         body = {
             "input": input_,
-            "version": version,
-            "idempotencyKey": f"once-{uuid.uuid4()}" if idempotency_key is None else idempotency_key,
-            "retentionDays": retention_days,
-            "availableAt": None if available_at is None else to_iso(available_at),
-            "deadlineAt": None if deadline_at is None else to_iso(deadline_at),
+            "version": options.version,
+            "idempotencyKey": f"once-{uuid.uuid4()}" if key is None else key,
+            "retentionDays": options.retention_days,
+            "availableAt": None if options.available_at is None else to_iso(options.available_at),
+            "deadlineAt": None if options.deadline_at is None else to_iso(options.deadline_at),
         }
-        answer = await self._caller.call(
-            Request("POST", ("v1", "workflows", workflow, "runs"), body=body, repeatable=True)
-        )
+        path = ("v1", "workflows", workflow, "runs")
+        with _refused_as_on_a_database("the input"):
+            answer = await self._caller.call(Request("POST", path, body=body, repeatable=True))
         run = answer.document()
         # Nobody else has a key that was made here: the run that it met is this one.
-        created = answer.status == 201 or idempotency_key is None
-        return StartedRun(str(run["instanceID"]), str(run["status"]), created)
+        created = answer.status == 201 or key is None
+        return StartedRun(str(run["instanceID"]), Status(run["status"]), created)
 
     async def list_runs(
-        self,
-        *,
-        limit: int = PAGE_ITEMS,
-        cursor: str | None = None,
-        workflow: str | None = None,
-        statuses: Sequence[str] = (),
-        since: int | None = None,
-        until: int | None = None,
-        version: int | None = None,
+        self, wanted: RunFilter, *, limit: int = PAGE_ITEMS, cursor: str | None = None
     ) -> dict[str, Any]:
-        """A page of runs, newest first: `{items, nextCursor}`; at most 100. Times are milliseconds since the epoch."""
-        query: dict[str, str | Sequence[str]] = {"limit": str(limit), "status": [str(status) for status in statuses]}
+        """A page of runs, newest first: `{items, nextCursor}`; at most 100."""
+        query: dict[str, str | Sequence[str]] = {
+            "limit": str(limit),
+            "status": [status.value for status in wanted.statuses],
+        }
         if cursor is not None:
             query["cursor"] = cursor
-        if since is not None:
-            query["since"] = to_iso(since)
-        if until is not None:
-            query["until"] = to_iso(until)
-        if version is not None:
-            query["version"] = str(version)
-        path = ("v1", "runs") if workflow is None else ("v1", "workflows", workflow, "runs")
+        if wanted.since is not None:
+            query["since"] = to_iso(wanted.since)
+        if wanted.until is not None:
+            query["until"] = to_iso(wanted.until)
+        if wanted.version is not None:
+            query["version"] = str(wanted.version)
+        path = ("v1", "runs") if wanted.workflow is None else ("v1", "workflows", wanted.workflow, "runs")
         return await self._read(*path, query=query)
 
     async def get_run(self, instance_id: str) -> dict[str, Any]:
@@ -210,22 +189,14 @@ class RemoteService:
         """All events after `after_seq`, in log order."""
         return await self._all("v1", "runs", instance_id, "log", query={"after": str(after_seq)})
 
-    async def get_steps(self, instance_id: str) -> list[dict[str, Any]]:
-        """Every activation with timings, output and error, in the order of its first event."""
-        return await self._all("v1", "runs", instance_id, "steps")
-
     def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
-        """The same, page by page."""
+        """Every activation with timings, output and error, page by page, in the order of its first event."""
         return self._pages("v1", "runs", instance_id, "steps")
 
     async def cancel_run(self, instance_id: str, *, reason: str) -> str:
         """Return once CANCELLED is committed; a cancelled run stays so. Raises RunIsTerminal if it ended otherwise."""
         path = ("v1", "runs", instance_id, "cancel")
         return str((await self._do(Request("POST", path, body={"reason": reason}, repeatable=True)))["status"])
-
-    async def delete_run(self, instance_id: str) -> None:
-        """Remove an ended run with its log. Raises RunIsOpen, NotFound."""
-        await self._caller.call(Request("DELETE", ("v1", "runs", instance_id), query={"purge": "true"}))
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises RunIsTerminal, TooManySignals.
@@ -235,38 +206,32 @@ class RemoteService:
         headers = {} if key is None else {"Idempotency-Key": key}
         path = ("v1", "runs", instance_id, "signals", event)
         request = Request("POST", path, body=payload, headers=headers, repeatable=key is not None)
-        return bool((await self._do(request))["delivered"])
+        with _refused_as_on_a_database("the signal's payload"):
+            return bool((await self._do(request))["delivered"])
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """The run, once it has ended. Raises TimeoutError after `timeout_s` seconds; the run goes on.
-
-        It is looked at once at least, however long the first answer takes. Then the server answers when it has ended.
-        """
+        """The run, once it has ended: the server answers when it has, or when the time is over."""
         loop = asyncio.get_running_loop()
         until = None if timeout_s is None else loop.time() + timeout_s
+        wait_s = WAIT_ASKED_S if timeout_s is None else min(max(timeout_s, 0.0), WAIT_ASKED_S)
         pause_s = WAIT_FIRST_S
-        run = await self.get_run(instance_id)
+        asked_at = loop.time()
+        run = await self._wait(instance_id, wait_s)
         async with asyncio.timeout_at(until):
             while not Status(run["status"]).is_terminal:
-                asked_at = loop.time()
-                run = await self._read("v1", "runs", instance_id, query={"wait": f"{WAIT_ASKED_S}s"})
-                if loop.time() - asked_at < WAIT_ASKED_S and not Status(run["status"]).is_terminal:
+                if loop.time() - asked_at < wait_s:
                     # Answered before the time: the server is stopping, or lets nobody else wait.
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * WAIT_GROWTH, WAIT_LONGEST_S)
+                wait_s, asked_at = WAIT_ASKED_S, loop.time()
+                run = await self._wait(instance_id, wait_s)
         return run
 
-    # -- test runs ------------------------------------------------------------------------
-    async def start_test_run(self, graph: dict[str, Any], input_: Any) -> str:
-        """Run `{nodes, edges, workflowOptions?}` without saving it; the run's id. Raises InvalidWorkflow."""
-        request = Request("POST", ("v1", "test-runs"), body={**graph, "input": input_})
-        return str((await self._do(request))["instanceID"])
-
-    async def stop_test_run(self, instance_id: str) -> None:
-        """Cancel a test run and remove it."""
-        await self._caller.call(Request("DELETE", ("v1", "test-runs", instance_id)))
-
     # -- within ---------------------------------------------------------------------------
+    async def _wait(self, instance_id: str, wait_s: float) -> dict[str, Any]:
+        """The run, when it has ended or at most after that time."""
+        return await self._read("v1", "runs", instance_id, query={"wait": f"{wait_s * 1000:.0f}ms"})
+
     async def _do(self, request: Request) -> dict[str, Any]:
         return (await self._caller.call(request)).document()
 
@@ -287,3 +252,35 @@ class RemoteService:
             if page["nextCursor"] is None:
                 return
             further["cursor"] = page["nextCursor"]
+
+
+@asynccontextmanager
+async def open_gateway(url: str, *, tenant_id: str, key: str | None) -> AsyncIterator[Gateway]:
+    """The gateway to the server at this URL; nothing is sent yet. The key is `ANABRANCH_TOKEN` unless given.
+
+    Raises InvalidRequest for a URL or a key that cannot be one, or if there is none; SettingsError.
+    """
+    if tenant_id != DEFAULT_TENANT:
+        raise InvalidRequest("a tenant is named to a database", hint="On a server the key decides the tenant.")
+    if key is None:
+        token = settings.Settings.load().token
+        if token is None:
+            raise InvalidRequest(
+                "a server wants an API key",
+                hint="Give it as Client(url, key=…), ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE;"
+                " `anabranch keys create` makes one.",
+            )
+        key = token.get_secret_value()
+    async with RemoteGateway(url, key) as gateway:
+        yield gateway
+
+
+@contextmanager
+def _refused_as_on_a_database(what: str) -> Iterator[None]:
+    """What cannot be sent at all is refused in the words in which the server refuses what it cannot keep."""
+    try:
+        yield
+    except (ValueNotStorable, ValueTooLarge) as refusal:
+        raise InvalidInput(
+            f"{what}: {refusal.message}", details=[{"code": refusal.code, "message": refusal.message}]
+        ) from None

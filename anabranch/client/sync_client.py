@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from anabranch.durable.client import Client
+from anabranch.client.client import Client
 from anabranch.errors import InvalidRequest
 
 Answer = TypeVar("Answer")

@@ -6,22 +6,34 @@ Importing it needs nothing of the engine; what opens a database is imported when
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime
-from importlib import import_module
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from anabranch.durable.transport import Transport
+from anabranch.client.gateway import PAGE_RUNS_MAX, Gateway
+from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
-from anabranch.request_checks import check_key, check_limit, check_moment, check_seconds, check_start, check_start_key
+from anabranch.run_requests import (
+    StartOptions,
+    check_key,
+    check_limit,
+    check_moment,
+    check_seconds,
+    check_start,
+    check_start_key,
+)
 
-# By the scheme of the URL: where the function is that opens it, `open_transport(url, tenant_id=…, key=…)`.
-_OPENERS = {
-    "sqlite": "anabranch.durable.local",
-    "postgresql": "anabranch.durable.local",
-    "http": "anabranch.durable.remote",
-    "https": "anabranch.durable.remote",
-}
+if TYPE_CHECKING:
+    from anabranch.client import local, remote
+    from anabranch.engine.rules import events, run_filter
+else:
+    local = deferred("anabranch.client.local")
+    remote = deferred("anabranch.client.remote")
+    events = deferred("anabranch.engine.rules.events")
+    run_filter = deferred("anabranch.engine.rules.run_filter")
+
+_DATABASES, _SERVERS = ("sqlite", "postgresql"), ("http", "https")
 
 
 class RunHandle:
@@ -66,25 +78,31 @@ class Client:
         self._url = url
         self._tenant = tenant
         self._key = key
-        self._transport: Transport | None = None
+        self._gateway: Gateway | None = None
+        self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         """Open the connection, again if it was closed.
 
         Raises StoreUnavailable, SchemaMismatch, InvalidRequest for a URL of no known kind or if it is open already.
         """
-        if self._transport is not None:
+        if self._gateway is not None:
             raise InvalidRequest("the client is open already", hint="Make another one, or close it first.")
-        self._transport = await _open(self._url, tenant_id=self._tenant, key=self._key)
+        scheme = self._url.partition(":")[0].partition("+")[0]
+        if scheme not in (*_DATABASES, *_SERVERS):
+            known = ", ".join((*_DATABASES, *_SERVERS))
+            raise InvalidRequest(f"a client cannot open {scheme!r} URLs; it knows {known}")
+        open_gateway = local.open_gateway if scheme in _DATABASES else remote.open_gateway
+        opening = open_gateway(self._url, tenant_id=self._tenant, key=self._key)
+        self._gateway = await self._opened.enter_async_context(opening)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it; runs go on."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.close()
+        self._gateway = None
+        await self._opened.aclose()
 
     async def start(
         self,
@@ -108,16 +126,15 @@ class Client:
             check_start_key(idempotency_key)
         check_moment(available_at, "available_at")
         check_moment(deadline_at, "deadline_at")
-        run_id = await self._open_transport.start(
-            workflow,
-            input,
+        options = StartOptions(
             version=version,
             idempotency_key=idempotency_key,
             retention_days=retention_days,
-            available_at=available_at,
-            deadline_at=deadline_at,
+            available_at=_milliseconds(available_at),
+            deadline_at=_milliseconds(deadline_at),
         )
-        return RunHandle(self, run_id)
+        started = await self._open_gateway.start_run(workflow, input, options)
+        return RunHandle(self, started.instance_id)
 
     def handle(self, run_id: str) -> RunHandle:
         """A handle of a run that was started elsewhere."""
@@ -125,7 +142,7 @@ class Client:
 
     async def get(self, run_id: str) -> dict[str, Any]:
         """A run with input, output, error and steps, as REST shows it. Raises NotFound."""
-        return await self._open_transport.get(run_id)
+        return await self._open_gateway.get_run(run_id)
 
     async def list(
         self,
@@ -138,13 +155,22 @@ class Client:
         """The newest runs first, of one workflow, status or version if named. Raises NotFound, InvalidRequest."""
         check_limit(limit)
         check_start(version=version, retention_days=None)
-        statuses = [status] if isinstance(status, str) else list(status)
-        return await self._open_transport.list(workflow=workflow, statuses=statuses, version=version, limit=limit)
+        statuses = [status] if isinstance(status, str) else status
+        wanted = run_filter.RunFilter(workflow=workflow, statuses=[_status(each) for each in statuses], version=version)
+        gateway = self._open_gateway
+        page = await gateway.list_runs(wanted, limit=min(limit, PAGE_RUNS_MAX))
+        runs: list[dict[str, Any]] = page["items"]
+        while page["nextCursor"] is not None and len(runs) < limit:
+            page = await gateway.list_runs(
+                wanted, limit=min(limit - len(runs), PAGE_RUNS_MAX), cursor=page["nextCursor"]
+            )
+            runs += page["items"]
+        return runs
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 -- see RunHandle
         """A run's output, once it is there; see `RunHandle.result`."""
         check_seconds(timeout, "timeout")
-        run = await self._open_transport.ended(run_id, timeout_s=timeout)
+        run = await self._open_gateway.wait_for_end(run_id, timeout_s=timeout)
         if run["status"] == "FAILED":
             error = run["error"]
             raise RunFailed(f"run {run_id} failed with {error['code']}: {error['message']}", details=error)
@@ -157,22 +183,26 @@ class Client:
         check_key(event, "an event's name")
         if key is not None:
             check_key(key, "a signal's key")
-        return await self._open_transport.signal(run_id, event, payload, key=key)
+        return await self._open_gateway.send_signal(run_id, event, payload, key=key)
 
     async def cancel(self, run_id: str, *, reason: str = "cancelled by a client") -> None:
         """Cancel a run; see `RunHandle.cancel`."""
-        await self._open_transport.cancel(run_id, reason=reason)
+        await self._open_gateway.cancel_run(run_id, reason=reason)
 
     @property
-    def _open_transport(self) -> Transport:
-        if self._transport is None:
+    def _open_gateway(self) -> Gateway:
+        if self._gateway is None:
             raise InvalidRequest("the client is not open", hint="Use it in `async with Client(url) as client:`.")
-        return self._transport
+        return self._gateway
 
 
-async def _open(url: str, *, tenant_id: str, key: str | None) -> Transport:
-    scheme = url.partition(":")[0].partition("+")[0]
-    if scheme not in _OPENERS:
-        raise InvalidRequest(f"a client cannot open {scheme!r} URLs; it knows {', '.join(_OPENERS)}")
-    transport: Transport = await import_module(_OPENERS[scheme]).open_transport(url, tenant_id=tenant_id, key=key)
-    return transport
+def _milliseconds(at: datetime | None) -> int | None:
+    """An aware time as milliseconds since the epoch."""
+    return None if at is None else round(at.timestamp() * 1000)
+
+
+def _status(name: str) -> events.Status:
+    try:
+        return events.Status(name.upper())
+    except ValueError:
+        raise InvalidRequest(f"{name!r} is no status; they are {', '.join(events.Status)}") from None

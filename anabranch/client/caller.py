@@ -17,11 +17,11 @@ from urllib.parse import quote
 import aiohttp
 import orjson
 
+from anabranch.client.address import check_key, server_url
+from anabranch.client.refusals import refusal_of
 from anabranch.engine.rules.graph.source_texts import has_source_texts, keep_source_texts, plain
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, ServerAnswerInvalid, ServerUnreachable
-from anabranch.remote.address import check_key, server_url
-from anabranch.remote.refusals import refusal_of
 
 # 5 s for a connection: a server that is up takes it in milliseconds.
 CONNECT_PATIENCE_S = 5.0

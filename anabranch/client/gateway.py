@@ -1,0 +1,73 @@
+"""What can be asked about workflows and runs, wherever they are: in a database, or behind a server.
+
+Implemented by `LocalGateway` and by `RemoteGateway`; used by `Client` and by the command line, which do
+not know which of the two they ask. Answers are JSON as REST gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from anabranch.run_requests import START_NOW, StartedRun, StartOptions
+
+if TYPE_CHECKING:
+    from anabranch.engine.rules.run_filter import RunFilter
+
+# 100 runs a page of a list, as a server gives them.
+PAGE_RUNS_MAX = 100
+
+
+class Gateway(Protocol):
+    """The workflows and runs of one tenant. Every verb may raise StoreUnavailable, or what a server refuses with."""
+
+    async def list_workflows(self) -> list[dict[str, Any]]:
+        """All workflows, by name, without their graphs."""
+
+    async def get_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]:
+        """One workflow by id or name, with nodes, edges and options; the newest version unless one is named."""
+
+    async def export_workflow(self, workflow: str, *, version: int | None = None) -> dict[str, Any]:
+        """The document of a drawn workflow as it was saved, with its name. Raises NotFound, WorkflowIsCoded."""
+
+    async def save_workflow(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Save a file under its name, as a whole: new, the next version, or the newest again if nothing changed."""
+
+    async def delete_workflow(self, workflow: str, *, force: bool = False) -> None:
+        """Delete a workflow; `force` cancels its open runs. Raises NotFound; WorkflowHasRuns without `force`."""
+
+    async def validate(self, document: Any) -> dict[str, Any]:
+        """What the validator says of a workflow; nothing is saved."""
+
+    async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
+        """Start a run; it is durable when this returns.
+
+        Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
+        """
+
+    async def list_runs(self, wanted: RunFilter, *, limit: int, cursor: str | None = None) -> dict[str, Any]:
+        """A page of runs, newest first: `{items, nextCursor}`; at most 100. Raises NotFound, InvalidRequest."""
+
+    async def get_run(self, instance_id: str) -> dict[str, Any]:
+        """A run with its input, outcome and first 1,000 activations. Raises NotFound."""
+
+    async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """The same, once the run has ended. Raises TimeoutError after `timeout_s` seconds; the run goes on.
+
+        It is looked at once at least, however long the first answer takes.
+        """
+
+    async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
+        """All events after `after_seq`, in log order. Raises NotFound."""
+
+    def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
+        """Every activation, page by page, in the order of its first event. Raises NotFound."""
+
+    async def cancel_run(self, instance_id: str, *, reason: str) -> str:
+        """Return once CANCELLED is committed. Raises NotFound; RunIsTerminal if it ended otherwise."""
+
+    async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
+        """Keep a signal until it is consumed; True if a fitting wait was open. A repeated key is delivered once.
+
+        Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
+        """

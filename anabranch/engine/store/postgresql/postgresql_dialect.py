@@ -25,6 +25,7 @@ from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store.postgresql import postgresql_statements as statements
+from anabranch.engine.store.postgresql.password_file import usable_password_file
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedConnection
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.schema import metadata
@@ -151,7 +152,8 @@ class PostgresqlDialect:
     def connect_arguments(self) -> dict[str, Any]:
         """How the driver connects, for every connection of the engine's."""
         _, arguments = self._url.get_dialect()().create_connect_args(self._url)
-        return {**_CONNECTING, **arguments, "prepare_threshold": None if self.pooled else PREPARE_AFTER}
+        further = {**usable_password_file(arguments), "prepare_threshold": None if self.pooled else PREPARE_AFTER}
+        return {**_CONNECTING, **arguments, **further}
 
     def connect(
         self, *, application_name: str = "anabranch", settings: Mapping[str, object] | None = None

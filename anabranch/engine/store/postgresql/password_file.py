@@ -1,0 +1,42 @@
+"""The password file that libpq reads where a URL has no password (`~/.pgpass`, `PGPASSFILE`).
+
+Called by the dialect for every connection. One that libpq does not use (it is no plain file, or others may read it)
+makes it print a warning on standard error, each time: such a file is left out, and named once in the log if it looks
+like a mistake.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("anabranch.store")
+
+# It does not exist, whatever the machine: then libpq reads none, and says nothing.
+NO_FILE = f"{os.devnull}/none"
+
+
+def usable_password_file(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """What these arguments of a connection need besides, so that libpq has nothing to warn about."""
+    named = arguments.get("passfile") or os.environ.get("PGPASSFILE")
+    path = Path(named) if named else Path("~/.pgpass").expanduser()
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return {}  # there is none
+    if stat.S_ISREG(mode) and not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return {}
+    if stat.S_ISREG(mode):
+        _tell(path)
+    return {"passfile": NO_FILE}
+
+
+@cache
+def _tell(path: Path) -> None:
+    """Once for each file."""
+    log.warning("the password file %s is not used, because others may read it: `chmod 600` it", path)

@@ -268,7 +268,7 @@ async def test_a_past_deadline_is_accepted_and_fails_with_nothing_dispatched(pro
 
 
 async def test_a_start_for_later_is_pending_until_its_time(process: Process) -> None:
-    at = process.engine.clock.now() + 1_200
+    at = process.engine.clock.now() + 3_000  # long enough for a slow machine to read the row before
     run_id = await process.run(drawn("later", node("only")), None, available_at=at)
 
     row = await process.service.get_run_status(run_id, tenant_id=TENANT)

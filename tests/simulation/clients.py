@@ -15,8 +15,8 @@ from typing import Any
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.instants import from_iso
 from anabranch.errors import NotFound, RunIsTerminal, StoreUnavailable
-from anabranch.run_requests import StartOptions
-from anabranch.service.workflow_service import StartedRun, WorkflowService
+from anabranch.run_requests import StartedRun, StartOptions
+from anabranch.service.workflow_service import WorkflowService
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.simulation.cases import SimulatedCase
 from tests.simulation.coded_cases import CodedCase

@@ -104,6 +104,7 @@ application.commands = CommandsOnDemand(
         "migrate": "anabranch.cli.commands.migrate_command:migrate",
         "workflows": "anabranch.cli.commands.workflows_command:family",
         "runs": "anabranch.cli.commands.runs_command:family",
+        "explain": "anabranch.cli.commands.explain_command:explain",
         "secrets": "anabranch.secrets.secret_commands:family",
         "sources": "anabranch.queries.saved.source_commands:family",
         "queries": "anabranch.queries.saved.query_commands:family",

@@ -57,6 +57,9 @@ class Gateway(Protocol):
         It is looked at once at least, however long the first answer takes.
         """
 
+    async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:
+        """Why a run, or one of its nodes in a scope, is where it is: as `…/why`. Raises NotFound, RunTooLarge."""
+
     async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""
 

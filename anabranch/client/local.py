@@ -32,6 +32,7 @@ class LocalGateway:
         """`actor` is who saves and deletes, for the audit trail."""
         self._service = services.workflows
         self._waits = services.waits
+        self._explanations = services.explanations
         self._tenant_id = tenant_id
         self._actor = actor
 
@@ -96,6 +97,12 @@ class LocalGateway:
             async with asyncio.timeout_at(until):
                 await self._waits.ended(instance_id, tenant_id=self._tenant_id)
         return await self.get_run(instance_id)
+
+    async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:
+        """Why a run, or one of its nodes in a scope, is where it is. Raises NotFound, RunTooLarge."""
+        if node_id is None:
+            return await self._explanations.why_run(instance_id, tenant_id=self._tenant_id)
+        return await self._explanations.why_node(instance_id, node_id, tenant_id=self._tenant_id, scope=scope)
 
     async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""

@@ -185,6 +185,13 @@ class RemoteGateway:
         """A run with its input, outcome and first 1,000 activations."""
         return await self._read("v1", "runs", instance_id)
 
+    async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:
+        """Why a run, or one of its nodes in a scope, is where it is."""
+        if node_id is None:
+            return await self._read("v1", "runs", instance_id, "why")
+        query = {"scope": scope} if scope else {}
+        return (await self._get("v1", "runs", instance_id, "nodes", node_id, "why", query=query)).document()
+
     async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order."""
         return await self._all("v1", "runs", instance_id, "log", query={"after": str(after_seq)})

@@ -53,6 +53,8 @@ def waiting(remote: Command, write: Write) -> str:
 
 READING = [
     ("runs", "show", "RUN"),
+    ("explain", "RUN"),
+    ("explain", "RUN", "end", "--scope", ""),
     ("runs", "log", "RUN"),
     ("runs", "log", "RUN", "--after", "2"),
     ("runs", "list"),

@@ -1,0 +1,56 @@
+"""`anabranch explain`: why a run, or one of its nodes, is where it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, RunId, Tenant, Token, Url
+from anabranch.cli.output import print_document, print_line
+from anabranch.cli.target import open_target
+
+
+def explain(
+    instance_id: RunId,
+    node: Annotated[str | None, typer.Argument(metavar="NODE", help="One of its nodes; without it, the run.")] = None,
+    *,
+    scope: Annotated[str, typer.Option("--scope", metavar="SCOPE", help="Which iteration, such as each[3].")] = "",
+    url: Url = None,
+    token: Token = None,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    as_json: AsJson = False,
+) -> None:
+    """Why a run waits or how it ended; why a node has run, was skipped, or has not run yet."""
+    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    found = target.ask(lambda gateway: gateway.explain_run(instance_id, node, scope=scope))
+    if as_json:
+        print_document(found)
+        return
+    print_line(found["sentence"])
+    for edge in found.get("edges", ()):
+        print_line(f"  edge from {edge['from']} by {edge['handle']}: {edge['verdict']}")
+    _print_reasons(found["waitsFor"], indent="  ")
+    for each in found["decidedBy"]:
+        because = f": {each['expression']} was {each['value']!r}" if "expression" in each else ""
+        print_line(f"  decided by {_place(each)}, which left by {each['handle']}{because}")
+    if found["omitted"]:
+        print_line("  There are more reasons; --json lists the first 100.")
+
+
+def _print_reasons(reasons: list[dict[str, Any]], *, indent: str) -> None:
+    for reason in reasons:
+        details = {
+            name: value
+            for name, value in reason.items()
+            if name not in ("kind", "nodeID", "scope", "why") and value is not None
+        }
+        shown = ", ".join(f"{name} {value}" for name, value in details.items())
+        print_line(f"{indent}waits for {reason['kind']} {_place(reason)}" + (f" ({shown})" if shown else ""))
+        _print_reasons(reason.get("why", []), indent=indent + "  ")
+
+
+def _place(found: dict[str, Any]) -> str:
+    scope = found.get("scope")
+    return f"{found.get('nodeID', '')} in {scope}" if scope else str(found.get("nodeID", ""))

@@ -24,8 +24,6 @@ class AuditTable:
         self._store = store
 
     async def append(self, entry: AuditEntry) -> AuditRow:
-        """See `AuditRows.append`."""
-
         def write(connection: Connection) -> AuditRow:
             with self._store.dialect.transaction(connection):
                 return record(connection, entry, now=self._store.dialect.now(connection))
@@ -33,7 +31,7 @@ class AuditTable:
         return await self._store.write(write)
 
     async def list_rows(self, *, tenant_id: str | None, limit: int, before: int | None) -> Sequence[AuditRow]:
-        """See `AuditRows.list_rows`. Uses ix_audit_tenant, or without a tenant the primary key."""
+        """Uses ix_audit_tenant, or without a tenant the primary key."""
         query = select(*_COLUMNS).order_by(audit_log.c.position.desc()).limit(limit)
         if tenant_id is not None:
             query = query.where(audit_log.c.tenant_id == tenant_id)
@@ -42,18 +40,17 @@ class AuditTable:
         return await self._store.read(lambda connection: [AuditRow(*row) for row in connection.execute(query)])
 
     async def rows_after(self, position: int, *, limit: int) -> Sequence[AuditRow]:
-        """See `AuditRows.rows_after`. Uses the primary key."""
+        """Uses the primary key."""
         query = select(*_COLUMNS).where(audit_log.c.position > position).order_by(audit_log.c.position).limit(limit)
         return await self._store.read(lambda connection: [AuditRow(*row) for row in connection.execute(query)])
 
     async def last_cut(self) -> AuditRow | None:
-        """See `AuditRows.last_cut`. Reads the trail from its end."""
+        """Reads the trail from its end."""
         query = select(*_COLUMNS).where(audit_log.c.action == CUT).order_by(audit_log.c.position.desc()).limit(1)
         found = await self._store.read(lambda connection: connection.execute(query).one_or_none())
         return None if found is None else AuditRow(*found)
 
     async def head(self) -> AuditHead:
-        """See `AuditRows.head`."""
         query = select(audit_head.c.position, audit_head.c.hash).where(THE_HEAD)
         found = await self._store.read(lambda connection: connection.execute(query).one_or_none())
         return AuditHead(0, NO_HASH) if found is None else AuditHead(*found)

@@ -44,8 +44,6 @@ class DraftTable:
         self._store = store
 
     async def create_draft(self, draft: Draft, *, count_max: int, actor: str) -> Draft:
-        """See `SavedDrafts.create_draft`."""
-
         def create(connection: Connection) -> Draft:
             now = self._store.dialect.now(connection)
             if draft.workflow_id is not None:
@@ -79,22 +77,22 @@ class DraftTable:
             return await self._write(create)
 
     async def find_draft(self, draft_id: str, *, tenant_id: str) -> Draft | None:
-        """See `SavedDrafts.find_draft`. By primary key."""
+        """By primary key."""
         if not is_uuid(draft_id):
             return None
         return await self._store.read(lambda connection: _find(connection, _of_id(tenant_id, draft_id)))
 
     async def find_draft_of(self, workflow_id: str, *, tenant_id: str) -> Draft | None:
-        """See `SavedDrafts.find_draft_of`. Uses ux_draft_workflow."""
+        """Uses ux_draft_workflow."""
         return await self._store.read(lambda connection: _find(connection, _of_workflow(tenant_id, workflow_id)))
 
     async def list_drafts(self, *, tenant_id: str) -> Sequence[Draft]:
-        """See `SavedDrafts.list_drafts`. Uses ux_draft_workflow; a tenant has a thousand at most."""
+        """Uses ux_draft_workflow; a tenant has a thousand at most."""
         query = select(*_HEAD).where(drafts.c.tenant_id == tenant_id)
         return await self._store.read(lambda connection: [_draft(row) for row in connection.execute(query)])
 
     async def save_draft(self, draft: Draft, *, expected_revision: int | None, actor: str) -> Draft:
-        """See `SavedDrafts.save_draft`. Holds the row's lock from the comparison to the commit."""
+        """Holds the row's lock from the comparison to the commit."""
 
         def save(connection: Connection) -> Draft:
             current = _locked(connection, draft.tenant_id, draft.draft_id)
@@ -117,7 +115,6 @@ class DraftTable:
         return await self._write(save)
 
     async def delete_draft(self, draft_id: str, *, tenant_id: str, actor: str) -> bool:
-        """See `SavedDrafts.delete_draft`."""
         if not is_uuid(draft_id):
             return False
 
@@ -131,7 +128,7 @@ class DraftTable:
         return await self._write(remove)
 
     async def publish_draft(self, draft: Draft, version: NewVersion, *, actor: str) -> tuple[WorkflowVersion, Draft]:
-        """See `SavedDrafts.publish_draft`. Locks the draft first, then the workflow; saves lock only the latter."""
+        """Locks the draft first, then the workflow; saves lock only the latter."""
 
         def publish(connection: Connection) -> tuple[WorkflowVersion, Draft]:
             current = _locked(connection, draft.tenant_id, draft.draft_id)
@@ -150,7 +147,6 @@ class DraftTable:
             raise NameTaken(f"another workflow is already named {version.name}") from None
 
     async def read_pins(self, draft_id: str, *, tenant_id: str) -> Pins | None:
-        """See `SavedDrafts.read_pins`."""
         query = select(drafts.c.pins, drafts.c.pins_revision).where(_of_id(tenant_id, draft_id))
         found = await self._store.read(lambda connection: connection.execute(query).one_or_none())
         return None if found is None else Pins(*found)
@@ -158,7 +154,7 @@ class DraftTable:
     async def save_pins(
         self, draft_id: str, text: str, *, tenant_id: str, expected_revision: int | None
     ) -> Pins | None:
-        """See `SavedDrafts.save_pins`. One statement: the comparison is in it."""
+        """One statement: the comparison is in it."""
         which = _of_id(tenant_id, draft_id)
         if expected_revision is not None:
             which = and_(which, drafts.c.pins_revision == expected_revision)

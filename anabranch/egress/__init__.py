@@ -5,6 +5,6 @@
 
 from anabranch.egress.addresses import AllowList
 from anabranch.egress.guard import Guard, Resolve
-from anabranch.egress.guarded_client import FetchResponse, GuardedClient
+from anabranch.egress.guarded_client import GuardedClient
 
-__all__ = ["AllowList", "FetchResponse", "Guard", "GuardedClient", "Resolve"]
+__all__ = ["AllowList", "Guard", "GuardedClient", "Resolve"]

@@ -12,8 +12,7 @@ import errno
 import os
 import re
 import ssl
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from yarl import URL
@@ -24,6 +23,7 @@ from anabranch.egress.headers import check_headers
 from anabranch.egress.request import BODY_BYTES_MAX, Request
 from anabranch.egress.targets import Target, parse_target
 from anabranch.errors import EgressRefused, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable
+from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 
 # aiohttp takes more than a tenth of a second to import, and most runs send nothing.
 if TYPE_CHECKING:
@@ -48,16 +48,6 @@ _HEADERS_FOR_STRANGERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
-    """An answer, whole and decompressed."""
-
-    status: int
-    headers: Mapping[str, str]
-    """By lower-case name; repeated ones joined by `, `."""
-    body: bytes
-
-
 class GuardedClient:
     """Sends requests to where the guard lets them."""
 
@@ -69,67 +59,45 @@ class GuardedClient:
         self._body_bytes_max = body_bytes_max
         self._tls = tls
 
-    async def fetch(
-        self,
-        *,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout_s: float,
-        follow_redirects: bool = True,
-        private_headers: Set[str] = frozenset(),
-        private_body: bool = False,
-    ) -> FetchResponse:
+    async def fetch(self, call: HttpCall, *, timeout_s: float) -> HttpAnswer:
         """The answer to a request, whatever its status, after at most `REDIRECTS_MAX` redirects.
 
-        On a redirect to another origin only headers that cannot be credentials go along, and none
-        that `private_headers` (lower case) names; a `private_body` goes to no other origin.
+        On a redirect to another origin only headers that cannot be credentials go along, and nothing private.
         Raises EgressRefused, HttpRefused, HttpAnswerInvalid, ValueTooLarge: another try gives the
         same; HttpUnreachable, HttpTimeout: it may not.
         """
-        if method.upper() not in METHODS:
+        method = call.method.upper()
+        if method not in METHODS:
             raise HttpRefused(f"the method is not one of {', '.join(sorted(METHODS))}")
-        request = Request(method.upper(), parse_target(url), check_headers(headers), body)
+        request = Request(method, parse_target(call.url), check_headers(call.headers), call.body)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._follow(
-                    request,
-                    redirects=REDIRECTS_MAX if follow_redirects else None,
-                    private_headers=private_headers,
-                    private_body=private_body,
-                )
+                return await self._follow(request, call)
         except TimeoutError:
             raise HttpTimeout(f"{request.target.origin} did not answer within {timeout_s:g} s") from None
 
-    async def _follow(
-        self, request: Request, *, redirects: int | None, private_headers: Set[str], private_body: bool
-    ) -> FetchResponse:
-        left = redirects
+    async def _follow(self, request: Request, call: HttpCall) -> HttpAnswer:
+        left = REDIRECTS_MAX
         while True:
             response, location = await self._one_hop(request)
-            if left is None or location is None or response.status not in _REDIRECTS:
+            if not call.follow_redirects or location is None or response.status not in _REDIRECTS:
                 return response
             if left == 0:
-                raise HttpAnswerInvalid(f"{request.target.origin} redirects more than {redirects} times")
+                raise HttpAnswerInvalid(f"{request.target.origin} redirects more than {REDIRECTS_MAX} times")
             left -= 1
-            request = _redirected(
-                request, response.status, location, private_headers=private_headers, private_body=private_body
-            )
+            request = _redirected(request, response.status, location, call)
 
-    async def _one_hop(self, request: Request) -> tuple[FetchResponse, str | None]:
+    async def _one_hop(self, request: Request) -> tuple[HttpAnswer, str | None]:
         target = request.target
         addresses = await self._guard.check_soon(target.host, target.port)
         try:
             answer = await exchange.exchange(request, addresses, bytes_max=self._body_bytes_max, tls=self._tls)
         except (aiohttp.ClientError, OSError) as failure:
             raise HttpUnreachable(f"{target.origin}: {_reason(failure)}") from None
-        return FetchResponse(answer.status, answer.headers, answer.body), answer.headers.get("location")
+        return HttpAnswer(answer.status, answer.headers, answer.body), answer.headers.get("location")
 
 
-def _redirected(
-    request: Request, status: int, location: str, *, private_headers: Set[str], private_body: bool
-) -> Request:
+def _redirected(request: Request, status: int, location: str, call: HttpCall) -> Request:
     """The request of the next hop. Raises EgressRefused where it may not go on."""
     target = _next_target(request.target, location)
     method, body, headers = request.method, request.body, request.headers
@@ -141,9 +109,9 @@ def _redirected(
         headers = {
             name: value
             for name, value in headers.items()
-            if name in _HEADERS_FOR_STRANGERS and name not in private_headers
+            if name in _HEADERS_FOR_STRANGERS and name not in call.private_headers
         }
-        if body is not None and private_body:
+        if body is not None and call.private_body:
             raise EgressRefused(
                 f"{request.target.origin} redirects to {target.origin}, and a body with a secret goes nowhere else",
                 hint="Write the final URL.",

@@ -14,13 +14,12 @@ from anabranch.errors import NonRetryable
 from anabranch.handlers.sandbox import CodeRunner, NoSandbox
 from anabranch.handlers.spec import SecretReader
 from anabranch.handlers.types.data_query import NoQueries, QueryRunner
-from anabranch.handlers.types.http_port import HttpAnswer
-from anabranch.handlers.types.http_request import HttpSender
+from anabranch.handlers.types.http_port import HttpAnswer, HttpSender
 from anabranch.handlers.types.workflow import Children
 
 
 class _NoHttp:
-    async def fetch(self, **request: Any) -> HttpAnswer:
+    async def fetch(self, *_: Any, **__: Any) -> HttpAnswer:
         raise NonRetryable("this process has no way out: it was put together without an HTTP client")
 
 

@@ -27,7 +27,6 @@ class KeyTable:
         self._store = store
 
     async def add_key(self, key: ApiKey, *, entry: AuditEntry, active_max: int) -> ApiKey | None:
-        """See `ApiKeyRows.add_key`."""
         dialect = self._store.dialect
 
         def add(connection: Connection) -> ApiKey | None:
@@ -45,7 +44,7 @@ class KeyTable:
         return await self._store.write(add)
 
     async def find_key(self, digest: str) -> ApiKey | None:
-        """See `ApiKeyRows.find_key`. Uses ux_api_key_digest."""
+        """Uses ux_api_key_digest."""
 
         def find(connection: Connection) -> ApiKey | None:
             query = select(*_COLUMNS).where(api_keys.c.digest == digest, self._is_active_now(connection))
@@ -55,7 +54,7 @@ class KeyTable:
         return await self._store.read(find)
 
     async def valid_key_ids(self, key_ids: Collection[str]) -> set[str]:
-        """See `ApiKeyRows.valid_key_ids`. Uses the primary key."""
+        """Uses the primary key."""
 
         def look(connection: Connection) -> set[str]:
             query = select(api_keys.c.key_id).where(
@@ -66,7 +65,7 @@ class KeyTable:
         return await self._store.read(look)
 
     async def any_key(self) -> bool:
-        """See `ApiKeyRows.any_key`: a scan up to the first active key."""
+        """A scan up to the first active key."""
 
         def look(connection: Connection) -> bool:
             query = select(api_keys.c.key_id).where(self._is_active_now(connection)).limit(1)
@@ -75,14 +74,14 @@ class KeyTable:
         return await self._store.read(look)
 
     async def list_keys(self, *, tenant_id: str | None, limit: int) -> Sequence[ApiKey]:
-        """See `ApiKeyRows.list_keys`. Uses ix_api_key_tenant with a tenant."""
+        """Uses ix_api_key_tenant with a tenant."""
         query = select(*_COLUMNS).order_by(api_keys.c.created_at.desc(), api_keys.c.key_id.desc()).limit(limit)
         if tenant_id is not None:
             query = query.where(api_keys.c.tenant_id == tenant_id)
         return await self._store.read(lambda connection: [ApiKey(*row) for row in connection.execute(query)])
 
     async def revoke_key(self, key_id: str, *, tenant_id: str | None, entry: AuditEntry) -> ApiKey | None:
-        """See `ApiKeyRows.revoke_key`. Of two at once one writes, the other finds it written."""
+        """Of two at once one writes, the other finds it written."""
         dialect = self._store.dialect
         which = api_keys.c.key_id == key_id
         if tenant_id is not None:
@@ -103,7 +102,6 @@ class KeyTable:
         return await self._store.write(revoke)
 
     async def touch_key(self, key_id: str, *, pause_ms: int) -> None:
-        """See `ApiKeyRows.touch_key`."""
         dialect, last = self._store.dialect, api_keys.c.last_used_at
 
         def touch(connection: Connection) -> None:

@@ -107,12 +107,10 @@ class Acceptor:
 
     # -- Registry -------------------------------------------------------------------------
     def opened(self, connection: Connection) -> None:
-        """See `Registry`."""
         self._open.add(connection)
         self._spare[Standing.NEW][connection] = None
 
     def changed(self, connection: Connection) -> None:
-        """See `Registry`."""
         for spare in self._spare.values():
             spare.pop(connection, None)
         # A request that has just begun has shown no key yet; if it does, it is found out when it would be closed.
@@ -121,7 +119,6 @@ class Acceptor:
             self._spare[standing][connection] = None
 
     def closed(self, connection: Connection) -> None:
-        """See `Registry`."""
         self._open.discard(connection)
         for spare in self._spare.values():
             spare.pop(connection, None)

@@ -159,19 +159,16 @@ class Connection(web.RequestHandler):
 
     # -- asyncio's protocol -----------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
         self._wire = cast(asyncio.Transport, transport)
         self._registry.opened(self)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """See asyncio.Protocol."""
         self._wire = None
         self._registry.closed(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         if data and (self._request is None or self._request.content.is_eof()):  # it belongs to the next head
             self._has_begun_head = True
             if self._head_since is None:
@@ -179,7 +176,7 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol: the client has taken much of what waited for it."""
+        """The client has taken much of what waited for it."""
         self._resumed = True
         super().resume_writing()
 

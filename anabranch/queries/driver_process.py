@@ -80,7 +80,6 @@ class DriverProcess:
 
     @property
     def is_reusable(self) -> bool:
-        """See `Session.is_reusable`."""
         return self._is_reusable
 
     @property
@@ -89,7 +88,6 @@ class DriverProcess:
         return self._process.pid
 
     def run(self, work: Work) -> Answer:
-        """See `Session.run`."""
         return self._answer(
             frame(Kind.RUN, orjson.dumps(_order(work))),
             timeout_ms=work.timeout_ms,
@@ -98,15 +96,14 @@ class DriverProcess:
         )
 
     def check(self) -> None:
-        """See `Session.check`."""
         self._answer(frame(Kind.CHECK, b"{}"), timeout_ms=0, rows_max=0, bytes_max=0)
 
     def interrupt(self) -> None:
-        """See `Session.interrupt`: who reads from it reads the end."""
+        """Who reads from it reads the end."""
         self._process.kill()
 
     def close(self) -> None:
-        """See `Session.close`: returns when the process is gone."""
+        """Returns when the process is gone."""
         self._is_reusable = False
         self._process.kill()
         self._socket.close()

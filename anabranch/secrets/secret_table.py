@@ -27,8 +27,6 @@ class SecretTable:
         self._store = store
 
     async def put_secret(self, *, tenant_id: str, name: str, seal: Seal, actor: str | None = None) -> SealedSecret:
-        """See `SecretRows.put_secret`."""
-
         def put(connection: Connection) -> SealedSecret:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
@@ -46,17 +44,14 @@ class SecretTable:
             return await self._store.write(put)
 
     async def get_secrets(self, *, tenant_id: str, names: Sequence[str]) -> Sequence[SealedSecret]:
-        """See `SecretRows.get_secrets`."""
         query = _of_tenant(tenant_id).where(secrets.c.name.in_(names))
         return await self._store.read(lambda connection: _rows(connection, query))
 
     async def list_secrets(self, *, tenant_id: str) -> Sequence[SealedSecret]:
-        """See `SecretRows.list_secrets`."""
         found = await self._store.read(lambda connection: _rows(connection, _of_tenant(tenant_id)))
         return sorted(found, key=lambda row: row.name)  # databases do not agree on the order of texts
 
     async def delete_secret(self, *, tenant_id: str, name: str, actor: str | None = None) -> bool:
-        """See `SecretRows.delete_secret`."""
         statement = delete(secrets).where(secrets.c.tenant_id == tenant_id, secrets.c.name == name)
 
         def remove(connection: Connection) -> bool:
@@ -72,7 +67,7 @@ class SecretTable:
         return await self._store.write(remove)
 
     async def secret_key_ids(self) -> Sequence[str]:
-        """See `SecretRows.secret_key_ids`: a scan, of a table that people fill by hand."""
+        """A scan, of a table that people fill by hand."""
         query = select(secrets.c.key_id).distinct()
         return await self._store.read(lambda connection: sorted(connection.execute(query).scalars()))
 

@@ -219,12 +219,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine.telemetry": ("engine.rules",),
     # leaves: they know the interfaces and nobody's inside
     # (what servers answer is JSON from outside, and comes in by the API for it)
-    "handlers": ("engine.handling", "engine.rules", "errors", "handlers.sandbox.inside", "json_input"),
+    "handlers": (
+        "engine.handling",
+        "engine.rules",
+        "errors",
+        "handlers.sandbox.inside",
+        "handlers.types.http_port",
+        "json_input",
+    ),
+    # how requests leave the machine: the client that sends them implements it
+    "handlers.types.http_port": (),
     # the sealed processes load these files into a bare interpreter: nothing else of ours may be there
     "handlers.sandbox.inside": (),
     "engine.handling": ("engine.rules", "engine.threads"),
     "engine.threads": (),
-    "egress": ("errors",),
+    "egress": ("errors", "handlers.types.http_port"),
     "json_input": ("engine.rules", "errors"),
     "settings": ("engine.rules", "errors"),
     # the scripts know the tables; whoever runs them knows how each database is opened
@@ -289,7 +298,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ports of side concerns",
     ),
     "workflows and runs": ("service", "durable", "durable.step_error", "run_requests"),
-    "node types": ("handlers", "handlers.sandbox.inside", "egress", "json_input"),
+    "node types": ("handlers", "handlers.sandbox.inside", "egress", "handlers.types.http_port", "json_input"),
     "engine": ("telemetry", "engine", "engine.queues", "engine.telemetry", "engine.handling", "engine.threads"),
     "database": (
         "migrations",
@@ -379,6 +388,11 @@ _SQL = re.compile(
     re.DOTALL,
 )
 
+_ONLY_A_REFERENCE = re.compile(r"See (also )?`?[\w.]+`?\.?\s*")
+
+# Five: what a caller can still keep apart, and every implementation repeats all of them.
+PORT_PARAMETERS_MAX = 5
+
 Rule = Callable[[Source, frozenset[str]], Iterator[tuple[int, str]]]
 
 
@@ -458,10 +472,31 @@ def _nothing_is_unpickled(source: Source, known_modules: frozenset[str]) -> Iter
             )
 
 
+def _docstrings_say_something(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
+    for text, line in source.docstrings():
+        if _ONLY_A_REFERENCE.fullmatch(text):
+            yield line, f"docstring: {text!r} only names another one; leave it out, or say what is special here"
+
+
+def _ports_take_few_parameters(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
+    for function in source.methods_of_protocols():
+        count = len(function.parameters)
+        if count > PORT_PARAMETERS_MAX:
+            yield (
+                function.line,
+                (
+                    f"ports: {function.name} takes {count} parameters besides self, {PORT_PARAMETERS_MAX} are enough;"
+                    " make a frozen dataclass of those that belong together, as ClaimRequest is"
+                ),
+            )
+
+
 RULES: tuple[Rule, ...] = (
     _nothing_imports_upward,
     _no_import_hides_in_a_function,
     _sql_stays_in_the_stores,
     _rules_are_pure,
     _nothing_is_unpickled,
+    _docstrings_say_something,
+    _ports_take_few_parameters,
 )

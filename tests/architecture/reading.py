@@ -21,6 +21,16 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
+class Function:
+    """A function or method as it is declared."""
+
+    name: str
+    line: int
+    parameters: tuple[str, ...]
+    """Without `self` and `cls`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """A file as the rules see it: its module name and its syntax tree."""
 
@@ -53,6 +63,20 @@ class Source:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
                 yield node.value, node.lineno
+
+    def docstrings(self) -> Iterator[tuple[str, int]]:
+        """Every docstring with its line: of modules, classes, functions and fields."""
+        return ((str(text.value), text.lineno) for text in _docstrings(self.tree) if isinstance(text.value, str))
+
+    def methods_of_protocols(self) -> Iterator[Function]:
+        """Every method of a class that is a `Protocol`: all that implement it have the same parameters."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ClassDef) and any(
+                ast.unparse(base).split("[")[0] == "Protocol" for base in node.bases
+            ):
+                for member in node.body:
+                    if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                        yield _function(member, inside=node.name)
 
     def awaits(self) -> Iterator[int]:
         """The lines with `await`, `async def`, `async for` or `async with`."""
@@ -103,6 +127,12 @@ def _modules_named_by(node: ast.AST, known_modules: frozenset[str]) -> list[str]
 def _is_deferral(call: ast.Call) -> bool:
     """`deferred("module")`: the one way to import later; at the top of a file it is an import like any other."""
     return isinstance(call.func, ast.Name) and call.func.id == "deferred"
+
+
+def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, *, inside: str) -> Function:
+    given = node.args
+    names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return Function(f"{inside}.{node.name}", node.lineno, tuple(name for name in names if name not in ("self", "cls")))
 
 
 def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:

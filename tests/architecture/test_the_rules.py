@@ -68,6 +68,12 @@ BAD = [
     ("anabranch.engine.rules.retry", "async def f():\n    pass", "pure rules: something is awaited"),
     ("anabranch.engine.rules.retry", "text = open('x').read()", "pure rules: open is used"),
     ("anabranch.durable.journal", "import pickle", "safety: pickle runs what it reads"),
+    ("anabranch.engine.queues.jobs", 'def f():\n    """See `Jobs.f`."""\n    return 1', "only names another one"),
+    (
+        "anabranch.engine.ports",
+        "class Store(Protocol):\n    async def claim(self, a, b, *, c, d, e, f): ...",
+        "Store.claim takes 6 parameters",
+    ),
 ]
 
 GOOD = [

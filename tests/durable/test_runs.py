@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from anabranch.durable.worker import Worker
 
 from anabranch.durable.body import FunctionRun
 from anabranch.durable.definition import Workflow, workflow
@@ -17,6 +16,7 @@ from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.coded import coded_decide as decide
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.errors import InvalidDefinition, NameTaken, WorkflowIsCoded
+from anabranch.worker import Worker
 from tests.durable.conftest import PATIENCE_S, TENANT, MakePlace
 
 calls: Counter[str] = Counter()

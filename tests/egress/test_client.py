@@ -16,6 +16,7 @@ from anabranch.egress.exchange import exchange
 from anabranch.egress.request import Request
 from anabranch.egress.targets import parse_target
 from anabranch.errors import EgressRefused, HttpUnreachable
+from anabranch.handlers.types.http_port import HttpCall
 from tests.certificates import certificate_for
 from tests.egress.servers import client_allowed, serving
 
@@ -44,16 +45,14 @@ async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_pa
         guard = Guard(AllowList.parse([f"127.0.0.1:{port}"]), resolve=resolve)
         client = GuardedClient(guard, tls=ssl.create_default_context(cafile=str(file)))
 
-        answer = await client.fetch(method="get", url=f"https://api.test:{port}/", headers={}, body=None, timeout_s=10)
+        answer = await client.fetch(HttpCall(method="get", url=f"https://api.test:{port}/"), timeout_s=10)
         assert (answer.body.decode(), asked) == (f"api.test:{port}", ["api.test"])
 
         for name in ("other.test", "127.0.0.1"):
             with pytest.raises(HttpUnreachable, match="certificate"):
-                await client.fetch(method="GET", url=f"https://{name}:{port}/", headers={}, body=None, timeout_s=10)
+                await client.fetch(HttpCall(method="GET", url=f"https://{name}:{port}/"), timeout_s=10)
         with pytest.raises(HttpUnreachable, match="certificate"):
-            await GuardedClient(guard).fetch(
-                method="GET", url=f"https://api.test:{port}/", headers={}, body=None, timeout_s=10
-            )
+            await GuardedClient(guard).fetch(HttpCall(method="GET", url=f"https://api.test:{port}/"), timeout_s=10)
     finally:
         await runner.cleanup()
 
@@ -65,7 +64,7 @@ async def test_a_failed_connection_does_not_tell_the_address_of_an_inner_name() 
     await server.wait_closed()
     client = GuardedClient(Guard(AllowList.parse(["loop.test"]), resolve=resolve))
     with pytest.raises(HttpUnreachable, match="refused") as failure:
-        await client.fetch(method="GET", url=f"http://loop.test:{port}/", headers={}, body=None, timeout_s=10)
+        await client.fetch(HttpCall(method="GET", url=f"http://loop.test:{port}/"), timeout_s=10)
     assert "127.0.0.1" not in failure.value.message
 
 
@@ -83,9 +82,7 @@ async def test_a_request_that_nobody_waits_for_lets_its_connection_go() -> None:
     port = server.sockets[0].getsockname()[1]
     async with server:
         asking = asyncio.ensure_future(
-            client_allowed(port).fetch(
-                method="GET", url=f"http://127.0.0.1:{port}/", headers={}, body=None, timeout_s=60
-            )
+            client_allowed(port).fetch(HttpCall(method="GET", url=f"http://127.0.0.1:{port}/"), timeout_s=60)
         )
         await arrived.wait()
         asking.cancel()
@@ -108,7 +105,7 @@ async def test_of_several_addresses_one_that_answers_is_enough() -> None:
         port = runner.addresses[0][1]
         guard = Guard(AllowList.parse(["127.0.0.0/8"]), resolve=lambda host, port: ["127.0.0.3", "127.0.0.1"])
         answer = await GuardedClient(guard).fetch(
-            method="GET", url=f"http://several.test:{port}/", headers={}, body=None, timeout_s=10
+            HttpCall(method="GET", url=f"http://several.test:{port}/"), timeout_s=10
         )
         assert answer.body == b"hello"
     finally:

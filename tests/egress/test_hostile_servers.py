@@ -18,19 +18,20 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from anabranch.egress import FetchResponse, GuardedClient
+from anabranch.egress import GuardedClient
 from anabranch.egress.exchange import _inflater
 from anabranch.egress.request import BODY_BYTES_MAX, Request
 from anabranch.errors import AnabranchError, HttpAnswerInvalid, HttpRefused, HttpTimeout, HttpUnreachable, ValueTooLarge
+from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 from tests.egress.servers import client_allowed, dripping, never_holding_up, serving
 
 MEBIBYTE = 1_048_576
 BOMB_BYTES = 64 * MEBIBYTE
 
 
-async def get(client: GuardedClient, url: str, **options: Any) -> FetchResponse:
-    given: dict[str, Any] = {"method": "GET", "headers": {}, "body": None, "timeout_s": 10.0, **options}
-    return await client.fetch(url=url, **given)
+async def get(client: GuardedClient, url: str, **options: Any) -> HttpAnswer:
+    timeout_s = options.pop("timeout_s", 10.0)
+    return await client.fetch(HttpCall(**{"method": "GET", "url": url, **options}), timeout_s=timeout_s)
 
 
 def answering(body: bytes, headers: Mapping[str, str]) -> Any:

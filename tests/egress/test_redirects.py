@@ -9,8 +9,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from anabranch.egress import AllowList, FetchResponse, Guard, GuardedClient
+from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.errors import EgressRefused, HttpAnswerInvalid
+from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 from tests.egress.attacks import SCHEMES
 from tests.egress.servers import Server, client_allowed, serving
 
@@ -34,9 +35,9 @@ def leading_to(location: str, status: int = 302) -> Any:
     return redirect
 
 
-async def get(client: GuardedClient, url: str, **options: Any) -> FetchResponse:
-    given: dict[str, Any] = {"method": "GET", "headers": {}, "body": None, "timeout_s": 10.0, **options}
-    return await client.fetch(url=url, **given)
+async def get(client: GuardedClient, url: str, **options: Any) -> HttpAnswer:
+    timeout_s = options.pop("timeout_s", 10.0)
+    return await client.fetch(HttpCall(**{"method": "GET", "url": url, **options}), timeout_s=timeout_s)
 
 
 LOCATIONS_OF_B = ["{b}/", "//127.0.0.1:{port}/", "HTTP://127.0.0.1:{port}/x?y#z"]

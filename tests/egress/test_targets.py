@@ -9,6 +9,7 @@ import pytest
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.egress.targets import parse_target
 from anabranch.errors import EgressRefused, HttpUnreachable, SettingsError
+from anabranch.handlers.types.http_port import HttpCall
 from tests.egress.attacks import BENIGN, DNS, HARMFUL, PUBLIC, SENSELESS, resolve
 from tests.egress.naive import is_inner, reached
 
@@ -69,7 +70,7 @@ def test_a_refusal_says_what_is_wrong_with_the_url_and_does_not_repeat_it(url: s
 async def test_the_attack_is_refused_before_anything_is_sent(url: str) -> None:
     client = GuardedClient(Guard(resolve=resolve))
     with pytest.raises(EgressRefused):
-        await client.fetch(method="GET", url=url, headers={}, body=None, timeout_s=5)
+        await client.fetch(HttpCall(method="GET", url=url), timeout_s=5)
 
 
 @pytest.mark.parametrize(("url", "address"), BENIGN)

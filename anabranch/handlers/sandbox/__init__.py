@@ -5,7 +5,6 @@ from anabranch.handlers.sandbox.code_jobs import (
     CodeJob,
     CodeProblem,
     CodeRunner,
-    Fetcher,
     LogLine,
     NoSandbox,
 )
@@ -16,7 +15,6 @@ __all__ = [
     "CodeJob",
     "CodeProblem",
     "CodeRunner",
-    "Fetcher",
     "LogLine",
     "NoSandbox",
     "Sandbox",

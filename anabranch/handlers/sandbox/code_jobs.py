@@ -1,6 +1,6 @@
-"""What is handed to the sandbox and what comes back: jobs, problems of code, and the port for fetches.
+"""What is handed to the sandbox and what comes back: jobs and problems of code.
 
-Called by the code node types and by whoever provides a `Fetcher`. Knows nothing of processes.
+Called by the code node types. Knows nothing of processes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anabranch.errors import NodeFailure
-from anabranch.handlers.types.http_port import HttpAnswer
 
 LANGUAGES = ("python", "javascript")
 """What code may be written in; the node types have the same names."""
@@ -56,15 +55,6 @@ class CodeRunner(Protocol):
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
         """Where the code does not compile. Blocks for some milliseconds; the code is not run."""
-
-
-class Fetcher(Protocol):
-    """Sends requests of tenants to the world, past a guard that refuses what they must not reach."""
-
-    async def fetch(
-        self, *, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
-    ) -> HttpAnswer:
-        """One request. Raises an error with `code` and a message that the tenant may read."""
 
 
 class NoSandbox:

@@ -16,8 +16,9 @@ from typing import Any
 import orjson
 
 from anabranch.errors import AnabranchError, NodeFailure
-from anabranch.handlers.sandbox.code_jobs import Fetcher, LogLine
+from anabranch.handlers.sandbox.code_jobs import LogLine
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
+from anabranch.handlers.types.http_port import HttpCall, HttpSender
 
 # Requests of one execution at once.
 FETCHES_AT_ONCE_MAX = 8
@@ -47,7 +48,7 @@ class ValueUnfit(Exception):
 class Conversation:
     """One job with one child."""
 
-    def __init__(self, connection: socket, log: LogLine, fetcher: Fetcher | None, *, timeout_s: float) -> None:
+    def __init__(self, connection: socket, log: LogLine, fetcher: HttpSender | None, *, timeout_s: float) -> None:
         self._connection = connection
         self._log = log
         self._fetcher = fetcher
@@ -143,19 +144,19 @@ class Conversation:
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
 
-    async def _fetch(self, fetcher: Fetcher, request: Mapping[str, Any]) -> None:
+    async def _fetch(self, fetcher: HttpSender, request: Mapping[str, Any]) -> None:
         async with self._fetching:
             if self._fetched_bytes >= FETCHED_BYTES_MAX:
                 await self._refuse(request, "VALUE_TOO_LARGE", _TOO_MUCH_FETCHED)
                 return
             try:
-                response = await fetcher.fetch(
+                call = HttpCall(
                     method=request["method"],
                     url=request["url"],
                     headers={str(name): str(value) for name, value in request["headers"].items()},
                     body=None if request["body"] is None else request["body"].encode(),
-                    timeout_s=self._timeout_s,
                 )
+                response = await fetcher.fetch(call, timeout_s=self._timeout_s)
             except (NodeFailure, AnabranchError) as refusal:
                 await self._refuse(request, refusal.code, str(refusal))
                 return

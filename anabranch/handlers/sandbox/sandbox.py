@@ -21,12 +21,13 @@ import orjson
 
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox.checker import Checker
-from anabranch.handlers.sandbox.code_jobs import CodeJob, CodeProblem, Fetcher, LogLine, unavailable
+from anabranch.handlers.sandbox.code_jobs import CodeJob, CodeProblem, LogLine, unavailable
 from anabranch.handlers.sandbox.concurrency_limiter import ConcurrencyLimiter
 from anabranch.handlers.sandbox.conversation import ChildBroke, ChildEnded, Conversation, ValueUnfit
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
 from anabranch.handlers.sandbox.pool import Child, Death, Pool
 from anabranch.handlers.sandbox.sealed_process import ForkServer, ForkServerLost
+from anabranch.handlers.types.http_port import HttpSender
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Sandbox:
     def __init__(
         self,
         *,
-        fetcher: Fetcher | None = None,
+        fetcher: HttpSender | None = None,
         unsafe: bool = False,
         places: int = max(PLACES_MIN, 2 * _CORES),
         warm: int = max(2, _CORES),

@@ -1,25 +1,42 @@
-"""What whoever sends requests gives back: the part of the egress client's answers that node types look at.
+"""How requests leave the machine: the port of `httpRequest` and of JavaScript's `fetch`.
 
-Known by the ports of `http_request` and of the sandbox, whose JavaScript may fetch.
+Implemented by the egress client. Knows nothing of either side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
-class HttpAnswer(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpCall:
+    """What is sent, and where."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    follow_redirects: bool = True
+    private_headers: Set[str] = frozenset()
+    """Names, in lower case, of headers that go to no other origin than the URL's."""
+    private_body: bool = False
+    """True: the body goes to no other origin, either."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
     """An answer, whole and decompressed."""
 
-    @property
-    def status(self) -> int:
-        """200 and so on."""
+    status: int
+    headers: Mapping[str, str]
+    """By lower-case name; repeated ones joined by `, `."""
+    body: bytes
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """By lower-case name."""
 
-    @property
-    def body(self) -> bytes:
-        """The bytes of it."""
+class HttpSender(Protocol):
+    """Sends requests of tenants to the world, past a guard that refuses what they must not reach."""
+
+    async def fetch(self, call: HttpCall, *, timeout_s: float) -> HttpAnswer:
+        """The answer, whatever its status. Raises an error with `code` and a message that the tenant may read."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Set
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -19,7 +19,7 @@ from anabranch.errors import NodeFailure
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig, SecretReader
 from anabranch.handlers.types.http_answer import body_of, excerpt, reason_of, retry_after_ms
-from anabranch.handlers.types.http_port import HttpAnswer
+from anabranch.handlers.types.http_port import HttpAnswer, HttpCall, HttpSender
 
 # An hour: the node's own timeout bounds a request, this only ends what a node without one left behind.
 REQUEST_S_MAX = 3_600.0
@@ -34,24 +34,6 @@ Method = Annotated[
     BeforeValidator(lambda method: method.upper() if isinstance(method, str) else method),
     WithJsonSchema({"type": "string", "enum": [*METHODS, *(method.lower() for method in METHODS)]}),
 ]
-
-
-class HttpSender(Protocol):
-    """How a request leaves the machine."""
-
-    async def fetch(
-        self,
-        *,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout_s: float,
-        follow_redirects: bool = True,
-        private_headers: Set[str] = frozenset(),
-        private_body: bool = False,
-    ) -> HttpAnswer:
-        """The answer, whatever its status. What is private goes to no other origin than the URL's."""
 
 
 class BasicAuth(NodeConfig):
@@ -151,16 +133,16 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
     async def execute(config: HttpRequestConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
         headers, private_headers = _headers(config, helpers)
         body = _body(config)
-        answer = await sender.fetch(
+        call = HttpCall(
             method=config.method,
             url=_url(config),
             headers=headers,
             body=body,
-            timeout_s=REQUEST_S_MAX,
             follow_redirects=config.follow_redirects,
             private_headers=private_headers,
             private_body=body is not None and _is_private(body.decode(), helpers),
         )
+        answer = await sender.fetch(call, timeout_s=REQUEST_S_MAX)
         _refuse_failure(config, answer, helpers)
         return HandlerResult(
             {

@@ -47,12 +47,10 @@ class ProcessMemory:
         self._limit(self._most)
 
     def limit_connecting(self) -> None:
-        """See `Memory.limit_connecting`."""
         if self._most:
             self._limit(min(_in_use() + CONNECTING_BYTES, self._most))
 
     def limit_answering(self) -> None:
-        """See `Memory.limit_answering`."""
         self._limit(self._most)
 
     def _limit(self, size: int) -> None:

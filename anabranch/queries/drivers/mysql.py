@@ -72,12 +72,10 @@ class MysqlDriver:
         self._memory = memory
 
     def check(self) -> None:
-        """See `Driver.check`."""
         with self._connected():
             pass
 
     def run(self, order: Order, started: Started, send: Send) -> int:
-        """See `Driver.run`."""
         with self._connected() as connection:
             try:
                 _prepare(connection, order)

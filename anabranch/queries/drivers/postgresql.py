@@ -104,12 +104,10 @@ class PostgresqlDriver:
         self._judged_at = -math.inf
 
     def check(self) -> None:
-        """See `Driver.check`."""
         self._open(_opening(writes=False, timeout_ms=self._target.connect_timeout_ms))
         self._close()
 
     def run(self, order: Order, started: Started, send: Send) -> int:
-        """See `Driver.run`."""
         connection = self._open(_opening(writes=order.writes, timeout_ms=order.timeout_ms))
         started()
         try:

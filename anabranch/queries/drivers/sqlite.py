@@ -62,7 +62,7 @@ class SqliteDriver:
         memory.limit_answering()
 
     def check(self) -> None:
-        """See `Driver.check`: there are no roles."""
+        """There are no roles."""
         self._deadline = time.monotonic() + self._timeout_ms / 1000
         try:
             with contextlib.closing(self._connect(writes=False)) as connection:
@@ -71,7 +71,6 @@ class SqliteDriver:
             raise _fault(error, bytes_max=0, timeout_ms=self._timeout_ms, writes=False) from None
 
     def run(self, order: Order, started: Started, send: Send) -> int:
-        """See `Driver.run`."""
         self._deadline = time.monotonic() + order.timeout_ms / 1000
         started()
         # A query that reads writes nothing but temporary files.

@@ -36,8 +36,6 @@ class DataQueries(SqlComponent):
     """Keeps data sources and queries; `open_lanes` before, `close_lanes` after."""
 
     async def save_source(self, source: DataSource, *, actor: str | None = None) -> DataSource:
-        """See `SavedQueries.save_source`."""
-
         def save(connection: Connection) -> DataSource:
             values = {
                 "data_source_id": source.data_source_id,
@@ -55,18 +53,15 @@ class DataQueries(SqlComponent):
         return await self._written(save, f"data source {source.name!r}")
 
     async def find_source(self, key: str, *, tenant_id: str) -> DataSource | None:
-        """See `SavedQueries.find_source`."""
         found = await self.read(lambda connection: connection.execute(_sources(tenant_id, key)).one_or_none())
         return None if found is None else _source(found)
 
     async def list_sources(self, *, tenant_id: str) -> Sequence[DataSource]:
-        """See `SavedQueries.list_sources`. Uses ux_data_source_name."""
+        """Uses ux_data_source_name."""
         query = select(*_SOURCE_COLUMNS).where(data_sources.c.tenant_id == tenant_id).order_by(data_sources.c.name)
         return [_source(row) for row in await self.read(lambda connection: connection.execute(query).all())]
 
     async def delete_source(self, data_source_id: str, *, tenant_id: str, actor: str | None = None) -> None:
-        """See `SavedQueries.delete_source`."""
-
         def remove(connection: Connection) -> None:
             with self.dialect.transaction(connection):
                 using = select(data_queries.c.name).where(data_queries.c.data_source_id == data_source_id).limit(1)
@@ -78,8 +73,6 @@ class DataQueries(SqlComponent):
         await self._deleted(remove, "data source", data_source_id)
 
     async def save_query(self, query: DataQuery, *, actor: str | None = None) -> DataQuery:
-        """See `SavedQueries.save_query`."""
-
         def save(connection: Connection) -> DataQuery:
             values = {
                 "data_query_id": query.data_query_id,
@@ -98,7 +91,6 @@ class DataQueries(SqlComponent):
         return await self._written(save, f"data query {query.name!r}")
 
     async def find_query(self, key: str, *, tenant_id: str) -> tuple[DataQuery, DataSource | None] | None:
-        """See `SavedQueries.find_query`."""
         found = await self.read(lambda connection: connection.execute(_queries(tenant_id, key)).one_or_none())
         if found is None:
             return None
@@ -106,13 +98,11 @@ class DataQueries(SqlComponent):
         return _query(found), None if source[0] is None else _source(source)
 
     async def list_queries(self, *, tenant_id: str) -> Sequence[DataQuery]:
-        """See `SavedQueries.list_queries`. Uses ux_data_query_name."""
+        """Uses ux_data_query_name."""
         query = select(*_QUERY_COLUMNS).where(data_queries.c.tenant_id == tenant_id).order_by(data_queries.c.name)
         return [_query(row) for row in await self.read(lambda connection: connection.execute(query).all())]
 
     async def delete_query(self, data_query_id: str, *, tenant_id: str, actor: str | None = None) -> None:
-        """See `SavedQueries.delete_query`."""
-
         def remove(connection: Connection) -> None:
             with self.dialect.transaction(connection):
                 self._delete(connection, data_queries, data_query_id, tenant_id, actor)

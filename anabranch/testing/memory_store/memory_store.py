@@ -93,10 +93,10 @@ class MemoryStore:
 
     # -- the hot path ---------------------------------------------------------------------
     async def check_commits(self) -> None:
-        """See `ports.Store.check_commits`: they always do."""
+        """They always do."""
 
     async def commit(self, transitions: Sequence[Transition], *, may_wait: bool = False) -> Outcome:
-        """See `ports.Store.commit`; nobody waits for locks here."""
+        """Nobody waits for locks here."""
         await self.faults.before("commit")
         writes = self.database.writes
         outcome = self.database.commit(transitions, skip=self.faults.skip)
@@ -106,7 +106,6 @@ class MemoryStore:
         return outcome
 
     async def claim(self, wanted: ClaimRequest) -> list[Claimed]:
-        """See `ports.Store.claim`."""
         await self.faults.before("claim")
         writes = self.database.writes
         claimed = self.database.claim(wanted)
@@ -115,7 +114,6 @@ class MemoryStore:
         return claimed
 
     async def extend(self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int) -> set[str]:
-        """See `ports.Store.extend`."""
         await self.faults.before("extend")
         ours = self.database.extend(worker_id=worker_id, instance_ids=instance_ids, lease_ms=lease_ms)
         await self.faults.after("extend")
@@ -124,11 +122,9 @@ class MemoryStore:
     def extend_blocking(
         self, *, worker_id: str, instance_ids: Sequence[str], lease_ms: int, patience_s: float
     ) -> set[str]:
-        """See `ports.Store.extend_blocking`."""
         return self.database.extend(worker_id=worker_id, instance_ids=instance_ids, lease_ms=lease_ms)
 
     async def release(self, *, worker_id: str, instance_ids: Sequence[str] | None = None) -> int:
-        """See `ports.Store.release`."""
         await self.faults.before("release")
         writes = self.database.writes
         released = self.database.release(worker_id=worker_id, instance_ids=instance_ids)
@@ -137,13 +133,12 @@ class MemoryStore:
         return released
 
     async def versions(self, instance_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
-        """See `ports.Store.versions`."""
         await self.faults.before("versions")
         found = ((id_, self.database.instances.get(id_)) for id_ in instance_ids)
         return {id_: (record.row.version, record.row.worker_id) for id_, record in found if record is not None}
 
     async def external_changes_possible(self) -> bool:
-        """See `ports.Store.external_changes_possible`; exact here."""
+        """Exact here."""
         await self.faults.before("external_changes_possible")
         external, seen = self.database.writes - self._own_writes, self._external_writes_seen
         self._external_writes_seen = external
@@ -159,7 +154,6 @@ class MemoryStore:
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """See `ports.Store.append_signal`."""
         await self.faults.before("append_signal")
         result = self.database.append_signal(
             instance_id, signal, tenant_id=tenant_id, awaited=awaited, log_limit=log_limit
@@ -168,14 +162,12 @@ class MemoryStore:
         return result
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
-        """See `ports.Store.append_cancel`."""
         await self.faults.before("append_cancel")
         result = self.database.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
         await self.faults.after("append_cancel")
         return result
 
     async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
-        """See `ports.Store.fail_full`."""
         await self.faults.before("fail_full")
         result = self.database.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
         await self.faults.after("fail_full")
@@ -183,7 +175,6 @@ class MemoryStore:
 
     # -- reading --------------------------------------------------------------------------
     async def load(self, instance_ids: Sequence[str], *, after_seq: int = 0) -> dict[str, Loaded]:
-        """See `ports.Store.load`."""
         await self.faults.before("load")
         found = ((id_, self.database.instances.get(id_)) for id_ in instance_ids)
         loaded = {id_: record.loaded_after(after_seq) for id_, record in found if record is not None}
@@ -191,7 +182,6 @@ class MemoryStore:
         return loaded
 
     async def get_instance(self, instance_id: str, *, tenant_id: str | None = None) -> InstanceRow | None:
-        """See `ports.Store.get_instance`."""
         await self.faults.before("get_instance")
         record = self.database.instances.get(instance_id)
         if record is None or tenant_id not in (None, record.row.head.tenant_id):
@@ -199,19 +189,16 @@ class MemoryStore:
         return record.row
 
     async def find_start(self, *, tenant_id: str, workflow_name: str, idempotency_key: str) -> InstanceRow | None:
-        """See `ports.Store.find_start`."""
         await self.faults.before("find_start")
         return self.database.row_of_key(tenant_id, workflow_name, idempotency_key)
 
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
-        """See `ports.Store.ended_children`."""
         await self.faults.before("ended_children")
         ended = self.database.ended_children(instance_ids)
         await self.faults.after("ended_children")
         return ended
 
     async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
-        """See `ports.Store.descendants`."""
         await self.faults.before("descendants")
         below = (row for row in self.database.rows() if row.head.root_id == root_id)
         return sorted(below, key=lambda row: row.head.instance_id)[:limit]
@@ -219,7 +206,6 @@ class MemoryStore:
     async def read_log(
         self, instance_id: str, *, after_seq: int = 0, limit: int = 1000, bytes_max: int | None = None
     ) -> list[Event]:
-        """See `ports.Store.read_log`."""
         await self.faults.before("read_log")
         events = self._log(instance_id)[after_seq : after_seq + limit]
         if bytes_max is None:
@@ -228,13 +214,12 @@ class MemoryStore:
         return [event for event, size in zip(events, before, strict=False) if size < bytes_max]
 
     async def read_run(self, instance_id: str, *, activations_max: int) -> RunReading | None:
-        """See `ports.Store.read_run`."""
         await self.faults.before("read_run")
         record = self.database.instances.get(instance_id)
         return None if record is None else memory_reading.run_of(record, activations_max=activations_max)
 
     async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
-        """See `ports.Store.read_rows`; payloads are all there, since they cost nothing."""
+        """Payloads are all there, since they cost nothing."""
         return await self.read_log(instance_id, after_seq=after_seq, limit=limit)
 
     async def read_activations(
@@ -246,7 +231,6 @@ class MemoryStore:
         bytes_max: int = 0,
         only: ActivationFilter = ALL_ACTIVATIONS,
     ) -> tuple[InstanceRow, ActivationPage] | None:
-        """See `ports.Store.read_activations`."""
         await self.faults.before("read_activations")
         record = self.database.instances.get(instance_id)
         if record is None:
@@ -255,7 +239,6 @@ class MemoryStore:
         return record.row, page
 
     async def read_outputs(self, instance_id: str, node_ids: Sequence[str]) -> list[Event]:
-        """See `ports.Store.read_outputs`."""
         await self.faults.before("read_outputs")
         completed = (event for event in self._log(instance_id) if event.type is EventType.NODE_COMPLETED)
         return [event for event in completed if event.scope == "" and event.node_id in node_ids]
@@ -263,14 +246,12 @@ class MemoryStore:
     async def read_signal_waits(
         self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
     ) -> list[Event]:
-        """See `ports.Store.read_signal_waits`."""
         await self.faults.before("read_signal_waits")
         return memory_reading.signal_rows(self._log(instance_id), after_seq=after_seq, open_waits=open_waits)
 
     async def list_instances(
         self, wanted: RunFilter = ALL_RUNS, *, tenant_id: str, limit: int, before: tuple[int, str] | None = None
     ) -> list[InstanceRow]:
-        """See `ports.Store.list_instances`."""
         await self.faults.before("list_instances")
         filters = read_filters(wanted.input_filters)
         rows = [
@@ -289,50 +270,43 @@ class MemoryStore:
         return sorted(rows, key=_listing_order, reverse=True)[:limit]
 
     async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """See `ports.Store.get_completed_node_ids`."""
         await self.faults.before("get_completed_node_ids")
         return self._root_nodes(instance_id, EventType.NODE_COMPLETED, node_ids)
 
     async def get_dispatched_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
-        """See `ports.Store.get_dispatched_node_ids`."""
         await self.faults.before("get_dispatched_node_ids")
         return self._root_nodes(instance_id, EventType.NODE_DISPATCHED, node_ids)
 
     async def get_stale_running_instances(self, *, limit: int) -> list[InstanceRow]:
-        """See `ports.Store.get_stale_running_instances`."""
         await self.faults.before("get_stale_running_instances")
         return self.database.stale_rows()[:limit]
 
     async def count_pending(self, *, up_to: int) -> dict[str, int]:
-        """See `ports.Store.count_pending`."""
         await self.faults.before("count_pending")
         pending = (row.head.tenant_id for row in self.database.open_rows() if row.status is Status.PENDING)
         return dict(Counter(islice(pending, up_to)))
 
     # -- upkeep ---------------------------------------------------------------------------
     async def count_open(self) -> OpenRuns:
-        """See `ports.Store.count_open`."""
         await self.faults.before("count_open")
         counted = (row for row in self.database.open_rows() if not row.head.test)
         return Counter((row.head.workflow_name, row.head.kind, row.status) for row in counted)
 
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
-        """See `ports.Store.count_runs`."""
         await self.faults.before("count_runs")
         return memory_upkeep.count_runs(self.database, tenant_id)
 
     async def count_runs_by_version(self, *, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
-        """See `ports.Store.count_runs_by_version`."""
         await self.faults.before("count_runs_by_version")
         return memory_upkeep.count_runs_by_version(self.database, tenant_id, workflow_id)
 
     async def fold_counts(self, *, limit: int) -> bool:
-        """See `ports.Store.fold_counts`: there is nothing to fold where every look counts."""
+        """There is nothing to fold where every look counts."""
         await self.faults.before("fold_counts")
         return False
 
     async def remove_expired(self, *, limit: int) -> int | None:
-        """See `ports.Store.remove_expired`; nobody else is ever at it."""
+        """Nobody else is ever at it."""
         await self.faults.before("remove_expired")
         expired = memory_upkeep.expired(self.database, limit=limit)
         self.database.remove("remove_expired", expired)
@@ -340,7 +314,7 @@ class MemoryStore:
         return len(expired)
 
     async def delete_run(self, *, tenant_id: str, instance_id: str, actor: str | None = None) -> bool:
-        """See `ports.Store.delete_run`; nobody else is ever at it."""
+        """Nobody else is ever at it."""
         await self.faults.before("delete_run")
         record = self.database.instances.get(instance_id)
         if record is None or record.row.head.tenant_id != tenant_id:
@@ -353,7 +327,7 @@ class MemoryStore:
         return True
 
     async def remove_unused_workflows(self, *, limit: int) -> int | None:
-        """See `ports.Store.remove_unused_workflows`; there are no schedules here."""
+        """There are no schedules here."""
         await self.faults.before("remove_unused_workflows")
         needed = {row.head.workflow_id for row in self.database.rows()}
         removed = self.database.definitions.remove_deleted(needed, limit=limit)
@@ -361,16 +335,16 @@ class MemoryStore:
         return removed
 
     async def trim_audit(self, *, retention_days: int, limit: int) -> int:
-        """See `ports.Store.trim_audit`; there is no audit trail here."""
+        """There is no audit trail here."""
         return 0
 
     async def give_back_space(self) -> bool:
-        """See `ports.Store.give_back_space`; memory is given back by itself."""
+        """Memory is given back by itself."""
         return False
 
     # -- definitions ----------------------------------------------------------------------
     async def save_workflow(self, version: NewVersion, *, tenant_id: str, actor: str | None = None) -> WorkflowVersion:
-        """See `ports.Store.save_workflow`; there is no audit trail here."""
+        """There is no audit trail here."""
         await self.faults.before("save_workflow")
         saved = self.database.definitions.save(version, tenant_id=tenant_id)
         await self.faults.after("save_workflow")
@@ -379,26 +353,22 @@ class MemoryStore:
     async def get_workflow(
         self, *, tenant_id: str, workflow: str, version: int | None = None
     ) -> WorkflowVersion | None:
-        """See `ports.Store.get_workflow`."""
         await self.faults.before("get_workflow")
         return self.database.definitions.get(tenant_id=tenant_id, workflow=workflow, version=version)
 
     async def register_code(self, *, name: str, version: int, definition: Mapping[str, Any]) -> WorkflowVersion:
-        """See `ports.Store.register_code`."""
         await self.faults.before("register_code")
         registered = self.database.definitions.register(name=name, version=version, definition=definition)
         await self.faults.after("register_code")
         return registered
 
     async def get_definition(self, workflow_id: str, version: int) -> WorkflowVersion | None:
-        """See `ports.Store.get_definition`."""
         await self.faults.before("get_definition")
         return self.database.definitions.pinned(workflow_id, version)
 
     async def list_workflows(
         self, *, tenant_id: str, limit: int, after: str | None = None, with_definitions: bool = False
     ) -> list[WorkflowEntry]:
-        """See `ports.Store.list_workflows`."""
         await self.faults.before("list_workflows")
         newest = self.database.definitions.newest(tenant_id=tenant_id)
         later = (version for version in newest if after is None or version.name > after)
@@ -407,7 +377,6 @@ class MemoryStore:
     async def list_versions(
         self, *, tenant_id: str, workflow_id: str, limit: int, before: int | None = None
     ) -> list[WorkflowEntry]:
-        """See `ports.Store.list_versions`."""
         await self.faults.before("list_versions")
         versions = reversed(self.database.definitions.versions_of(tenant_id=tenant_id, workflow_id=workflow_id))
         earlier = (version for version in versions if before is None or version.version < before)
@@ -416,18 +385,16 @@ class MemoryStore:
     async def delete_workflow(
         self, *, tenant_id: str, workflow_id: str, force: bool = False, actor: str | None = None
     ) -> None:
-        """See `ports.Store.delete_workflow`; there is no audit trail here."""
+        """There is no audit trail here."""
         await self.faults.before("delete_workflow")
         self.database.definitions.delete(tenant_id=tenant_id, workflow_id=workflow_id, force=force)
         await self.faults.after("delete_workflow")
 
     async def runs_of_deleted_workflows(self, *, limit: int, workflow_id: str | None = None) -> list[tuple[str, str]]:
-        """See `ports.Store.runs_of_deleted_workflows`."""
         await self.faults.before("runs_of_deleted_workflows")
         return memory_upkeep.open_runs_of_deleted_workflows(self.database, workflow_id)[:limit]
 
     async def delete_test_instance(self, *, tenant_id: str, instance_id: str) -> None:
-        """See `ports.Store.delete_test_instance`."""
         await self.faults.before("delete_test_instance")
         if not memory_upkeep.is_ended_test_run(self.database, tenant_id=tenant_id, instance_id=instance_id):
             raise NotFound(f"there is no ended test run {instance_id}")

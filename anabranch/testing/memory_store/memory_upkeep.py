@@ -16,7 +16,7 @@ _DAY_MS = 86_400_000
 
 
 def count_runs(database: MemoryDatabase, tenant_id: str) -> dict[str, dict[Status, int]]:
-    """See `ports.Store.count_runs`."""
+    """How many runs of each workflow are in each status, without test runs."""
     counts: dict[str, dict[Status, int]] = defaultdict(lambda: defaultdict(int))
     for row in database.rows():
         head = row.head
@@ -26,7 +26,7 @@ def count_runs(database: MemoryDatabase, tenant_id: str) -> dict[str, dict[Statu
 
 
 def count_runs_by_version(database: MemoryDatabase, tenant_id: str, workflow_id: str) -> dict[int, dict[Status, int]]:
-    """See `ports.Store.count_runs_by_version`."""
+    """How many runs of each version of a workflow are in each status, without test runs."""
     counts: dict[int, dict[Status, int]] = defaultdict(lambda: defaultdict(int))
     for row in database.rows():
         head = row.head
@@ -49,7 +49,7 @@ def expired(database: MemoryDatabase, *, limit: int) -> list[str]:
 
 
 def open_runs_of_deleted_workflows(database: MemoryDatabase, workflow_id: str | None) -> list[tuple[str, str]]:
-    """See `ports.Store.runs_of_deleted_workflows`."""
+    """Tenant and id of open runs whose workflow was deleted."""
     heads = [row.head for row in database.open_rows() if workflow_id in (None, row.head.workflow_id)]
     return [
         (head.tenant_id, head.instance_id) for head in heads if not database.definitions.may_have_runs(head.workflow_id)

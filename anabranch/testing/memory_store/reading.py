@@ -19,7 +19,7 @@ _NAMES_SIGNALS = ("event", "events")
 
 
 def run_of(record: InstanceRecord, *, activations_max: int) -> RunReading:
-    """See `ports.Store.read_run`."""
+    """What is shown of a run, with its first activations."""
     row, events = record.row, record.events
     end = events[-1] if row.status.is_terminal else None
     page = NO_ACTIVATIONS
@@ -36,7 +36,7 @@ def activations_of(
     bytes_max: int,
     only: ActivationFilter = ALL_ACTIVATIONS,
 ) -> ActivationPage:
-    """See `ports.Store.read_activations`; payloads are all there, since they cost nothing."""
+    """Payloads are all there, since they cost nothing."""
     firsts: dict[tuple[str, str], Event] = {}
     latest: dict[tuple[str, str], Event] = {}
     for event in record.events:
@@ -66,7 +66,7 @@ def activations_of(
 
 
 def signal_rows(events: Sequence[Event], *, after_seq: int, open_waits: Sequence[tuple[str, str]]) -> list[Event]:
-    """See `ports.Store.read_signal_waits`."""
+    """The rows after a seq that are about signals and the waits for them."""
     waits = set(open_waits)
     found = []
     for event in events[after_seq:]:

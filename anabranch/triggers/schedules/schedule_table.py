@@ -52,8 +52,6 @@ class ScheduleTable:
         self._store = store
 
     async def save_schedule(self, schedule: Schedule, *, count_max: int, actor: str | None = None) -> Schedule:
-        """See `SavedSchedules.save_schedule`."""
-
         def save(connection: Connection) -> Schedule:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
@@ -68,18 +66,17 @@ class ScheduleTable:
             raise NameTaken(f"there is a schedule {schedule.name!r} already", hint=hint) from None
 
     async def find_schedule(self, key: str, *, tenant_id: str) -> Schedule | None:
-        """See `SavedSchedules.find_schedule`. By primary key or ux_schedule_name: a name never looks like an id."""
+        """By primary key or ux_schedule_name: a name never looks like an id."""
         column = schedules.c.schedule_id if is_uuid(key) else schedules.c.name
         found = await self._rows(select(*_COLUMNS).where(schedules.c.tenant_id == tenant_id, column == key))
         return found[0] if found else None
 
     async def list_schedules(self, *, tenant_id: str) -> Sequence[Schedule]:
-        """See `SavedSchedules.list_schedules`. Uses ux_schedule_name."""
+        """Uses ux_schedule_name."""
         found = await self._rows(select(*_COLUMNS).where(schedules.c.tenant_id == tenant_id))
         return sorted(found, key=lambda schedule: schedule.name)  # databases do not agree on the order of texts
 
     async def delete_schedule(self, schedule_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
-        """See `SavedSchedules.delete_schedule`."""
         row = and_(schedules.c.schedule_id == schedule_id, schedules.c.tenant_id == tenant_id)
         statement = delete(schedules).where(row).returning(schedules.c.name)
 
@@ -97,8 +94,6 @@ class ScheduleTable:
     async def record_use(
         self, schedule: Schedule, action: str, details: Mapping[str, Any], *, actor: str | None
     ) -> None:
-        """See `SavedSchedules.record_use`."""
-
         def record(connection: Connection) -> None:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
@@ -116,7 +111,7 @@ class ScheduleTable:
             await self._store.write(record)
 
     async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
-        """See `SavedSchedules.due_schedules`. Uses ix_schedule_due."""
+        """Uses ix_schedule_due."""
         due = select(*_COLUMNS).where(schedules.c.next_at.is_not(None), schedules.c.next_at <= now)
         if after is not None:
             at, schedule_id = after
@@ -127,7 +122,7 @@ class ScheduleTable:
         return await self._rows(due.order_by(schedules.c.next_at, schedules.c.schedule_id).limit(limit))
 
     async def advance(self, was: Schedule, becomes: Schedule) -> bool:
-        """See `SavedSchedules.advance`. One statement, no lock: the first to compare wins."""
+        """One statement, no lock: the first to compare wins."""
         statement = (
             update(schedules)
             .where(

@@ -48,8 +48,6 @@ class TopicTable:
     async def add_subscription(
         self, subscription: Subscription, *, count_max: int, actor: str | None = None
     ) -> tuple[Subscription, bool]:
-        """See `SavedTopics.add_subscription`."""
-
         def add(connection: Connection) -> tuple[Subscription, bool]:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
@@ -64,7 +62,7 @@ class TopicTable:
             return await self._store.write(add)  # somebody added the same since we looked: now it is found
 
     async def list_subscriptions(self, *, tenant_id: str, pattern: str | None = None) -> Sequence[Subscription]:
-        """See `SavedTopics.list_subscriptions`. Uses ux_topic_subscription."""
+        """Uses ux_topic_subscription."""
         query = select(*_SUBSCRIPTION).where(topic_subscriptions.c.tenant_id == tenant_id)
         if pattern is not None:
             query = query.where(topic_subscriptions.c.pattern == pattern)
@@ -72,7 +70,6 @@ class TopicTable:
         return sorted(found, key=lambda each: (each.pattern, each.workflow))
 
     async def delete_subscription(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
-        """See `SavedTopics.delete_subscription`."""
         row = and_(
             topic_subscriptions.c.subscription_id == subscription_id, topic_subscriptions.c.tenant_id == tenant_id
         )
@@ -90,7 +87,7 @@ class TopicTable:
         return is_uuid(subscription_id) and await self._store.write(remove)
 
     async def subscriptions_by_head(self, heads: Sequence[str], *, tenant_id: str) -> Sequence[Subscription]:
-        """See `SavedTopics.subscriptions_by_head`. Uses ux_topic_subscription."""
+        """Uses ux_topic_subscription."""
         return await self._subscriptions(
             select(*_SUBSCRIPTION)
             .where(topic_subscriptions.c.tenant_id == tenant_id, topic_subscriptions.c.head.in_(heads))
@@ -100,8 +97,6 @@ class TopicTable:
     async def add_message(
         self, message: Message, *, own_ms: int, unfinished_max: int, unfinished_per_tenant_max: int
     ) -> Message:
-        """See `SavedTopics.add_message`."""
-
         def add(connection: Connection) -> Message:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
@@ -120,7 +115,7 @@ class TopicTable:
             return await self._store.write(add)  # the same key at the same moment: now the first one is found
 
     async def save_deliveries(self, message: Message) -> None:
-        """See `SavedTopics.save_deliveries`. Two that finish the same message find the same runs: the later stays."""
+        """Two that finish the same message find the same runs: the later stays."""
         values: dict[str, Any] = {"deliveries": _deliveries_text(message.deliveries)}
         if message.is_finished:
             values["due_at"] = None
@@ -133,7 +128,7 @@ class TopicTable:
         await self._store.write(lambda connection: connection.execute(statement))
 
     async def take_unfinished(self, *, limit: int, own_ms: int) -> Sequence[Message]:
-        """See `SavedTopics.take_unfinished`. Uses ix_topic_message_due; rows that another takes are skipped."""
+        """Uses ix_topic_message_due; rows that another takes are skipped."""
 
         def take(connection: Connection) -> list[Message]:
             with self._store.dialect.transaction(connection):
@@ -155,7 +150,7 @@ class TopicTable:
         return await self._store.write(take)
 
     async def remove_finished(self, *, before: int, limit: int) -> int:
-        """See `SavedTopics.remove_finished`. Uses ix_topic_message_finished."""
+        """Uses ix_topic_message_finished."""
         old = (
             select(topic_messages.c.message_id)
             .where(topic_messages.c.due_at.is_(None), topic_messages.c.created_at < before)

@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
-from anabranch.egress.guarded_client import FetchResponse
 from anabranch.errors import NodeFailure
 from anabranch.handlers.sandbox.conversation import FETCHED_BYTES_MAX, FETCHES_AT_ONCE_MAX
 from anabranch.handlers.sandbox.inside.sealed_wire import FETCHES_MAX, REQUEST_BYTES_MAX
+from anabranch.handlers.types.http_port import HttpAnswer, HttpCall
 from tests.egress.servers import client_allowed, serving
 from tests.handlers.sandbox.running import coding
 
@@ -27,10 +26,9 @@ class Recording:
         self.at_once = self.most_at_once = 0
         self.together = asyncio.Barrier(FETCHES_AT_ONCE_MAX)
 
-    async def fetch(
-        self, *, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
-    ) -> FetchResponse:
-        self.requests.append({"method": method, "url": url, "headers": dict(headers), "body": body})
+    async def fetch(self, call: HttpCall, *, timeout_s: float) -> HttpAnswer:
+        url = call.url
+        self.requests.append({"method": call.method, "url": url, "headers": dict(call.headers), "body": call.body})
         if "forbidden" in url:
             raise NodeFailure("EGRESS_REFUSED", f"{url} is not a public address")
         if "broken" in url:
@@ -44,7 +42,7 @@ class Recording:
                 await self.together.wait()
         finally:
             self.at_once -= 1
-        return FetchResponse(201, {"Content-Type": "application/json"}, self.body)
+        return HttpAnswer(201, {"Content-Type": "application/json"}, self.body)
 
 
 async def test_a_request_goes_out_and_its_response_comes_back():

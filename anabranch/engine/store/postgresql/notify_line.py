@@ -45,7 +45,7 @@ class PostgresqlHintLine:
         self._sending: BoundedAsyncConnection | None = None
 
     async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
-        """See `HintLine.send`: one statement, however many messages it takes."""
+        """One statement, however many messages it takes."""
         messages = [(channel, payload) for channel, ids in hints.items() for payload in _payloads(ids)]
         try:
             if self._sending is None:
@@ -59,7 +59,6 @@ class PostgresqlHintLine:
             raise
 
     async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
-        """See `HintLine.listen`."""
         if self._dialect.pooled:
             raise StoreUnavailable(f"{self._place}: a pooler lends connections by the transaction, so none can listen")
         try:
@@ -74,7 +73,6 @@ class PostgresqlHintLine:
             raise StoreUnavailable(f"{self._place}: {failure}") from failure
 
     async def close(self) -> None:
-        """See `HintLine.close`."""
         connection, self._sending = self._sending, None
         if connection is not None:
             await connection.close()

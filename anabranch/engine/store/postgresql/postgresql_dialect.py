@@ -130,7 +130,7 @@ class PostgresqlDialect:
         return self._pooled is not False
 
     def apply_outcome(self, connection: Connection) -> bool:
-        """See `Dialect.apply_outcome`: are sessions our own?
+        """Are sessions our own?
 
         A pooler gives out keys of its own for cancelling, so the number of the backend is another
         than was said at connecting; and one that lends sessions by the transaction answers two
@@ -174,7 +174,7 @@ class PostgresqlDialect:
         return connection
 
     def engine(self, *, commits: bool) -> Engine:
-        """See `Dialect.engine`; those for commits have their planner held to the indexes."""
+        """Those for commits have their planner held to the indexes."""
         name = "anabranch commits" if commits else "anabranch"
         settings = self._settings(commits=commits)
         return create_engine(
@@ -186,7 +186,7 @@ class PostgresqlDialect:
 
     @contextmanager
     def migration(self, connection: Connection) -> Iterator[None]:
-        """See `Dialect.migration`: a lock of its own, because two transactions may both find no table."""
+        """A lock of its own, because two transactions may both find no table."""
         driver = _driver(connection)
         with transaction(connection, "BEGIN; " + _statements("SET LOCAL", _MIGRATING), driver_error=psycopg.Error):
             bounded, driver.answer_within_s = driver.answer_within_s, None
@@ -206,21 +206,20 @@ class PostgresqlDialect:
         return {**timeouts, **_COMMITTING} if commits else timeouts
 
     def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
-        """See `Dialect.whole`: where sessions are not ours, settings hold for one transaction, so there must be one."""
+        """Where sessions are not ours, settings hold for one transaction, so there must be one."""
         if not self.pooled:
             return nullcontext()
         begin = "BEGIN; " + _statements("SET LOCAL", self._settings(commits=commits))
         return transaction(connection, begin, driver_error=psycopg.Error)
 
     def transaction(self, connection: Connection) -> AbstractContextManager[None]:
-        """See `Dialect.transaction`; within `whole` there is one already."""
+        """Within `whole` there is one already."""
         if _in_transaction(connection):
             return nullcontext()
         return transaction(connection, "BEGIN", driver_error=psycopg.Error)
 
     @contextmanager
     def snapshot(self, connection: Connection) -> Iterator[None]:
-        """See `Dialect.snapshot`."""
         if _in_transaction(connection):
             connection.exec_driver_sql(f"SET TRANSACTION {_SNAPSHOT}")
             yield
@@ -229,17 +228,15 @@ class PostgresqlDialect:
             yield
 
     def sever(self, connection: Connection) -> None:
-        """See `Dialect.sever`."""
         if not connection.invalidated:
             _driver(connection).sever()
 
     def check_writable(self, connection: Connection) -> None:
-        """See `Dialect.check_writable`."""
         if connection.execute(statements.IS_READ_ONLY).scalar_one() == "on":
             raise DatabaseAway(f"{self.place}: it is read-only")
 
     def ids(self, instance_ids: Sequence[str]) -> str:
-        """See `Dialect.ids`; a text that is no UUID names nothing here."""
+        """A text that is no UUID names nothing here."""
         return "{" + ",".join(filter(_is_uuid, instance_ids)) + "}"
 
     def now(self, connection: Connection) -> int:
@@ -247,7 +244,7 @@ class PostgresqlDialect:
         return int(connection.execute(statements.NOW).scalar_one())
 
     def settled_until(self, connection: Connection) -> int:
-        """See `Dialect.settled_until`: before whatever transaction is still writing, and the usual time ago.
+        """Before whatever transaction is still writing, and the usual time ago.
 
         A row is given its end while it is written, so not before its transaction began. The time
         ago is for transactions that this connection may not see (of another role).
@@ -255,11 +252,10 @@ class PostgresqlDialect:
         return int(connection.execute(statements.OLDEST_WRITER).scalar_one()) - ENDS_SETTLE_MS
 
     def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
-        """See `Dialect.input_condition`."""
         return postgresql_condition(wanted, number)
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
-        """See `Dialect.commit`: one statement; more only if a creation did not win, or for parents and children."""
+        """One statement; more only if a creation did not win, or for parents and children."""
         if not touches_family(transitions):
             return self._write(connection, transitions)
         with self.transaction(connection):
@@ -326,7 +322,6 @@ class PostgresqlDialect:
         return Written(won, now, existing, rejected)
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
-        """See `Dialect.claim`."""
         parameters: dict[str, Any] = {
             "worker_id": wanted.worker_id,
             "limit": wanted.limit,
@@ -354,7 +349,6 @@ class PostgresqlDialect:
         return [Taken(*row) for row in rows]
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
-        """See `Dialect.append_external`."""
         parameters: dict[str, Any] = {
             "instance_id": event.instance_id,
             "tenant_id": event.tenant_id,
@@ -389,7 +383,6 @@ class PostgresqlDialect:
         return instance_row(tuple(values))
 
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
-        """See `Dialect.load`."""
         found: dict[str, Loaded] = {}
         heads = len(INSTANCE_COLUMNS)
         for values in connection.execute(statements.LOAD, {"ids": self.ids(instance_ids), "after_seq": after_seq}):
@@ -400,7 +393,6 @@ class PostgresqlDialect:
     def read_log(
         self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
     ) -> list[Event]:
-        """See `Dialect.read_log`."""
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
         return _events(notes, payloads)
@@ -410,7 +402,7 @@ class PostgresqlDialect:
         return False
 
     def compact(self, connection: Connection) -> None:
-        """See `Dialect.compact`. Pages inside a table are kept for new rows; only VACUUM FULL would give them back.
+        """Pages inside a table are kept for new rows; only VACUUM FULL would give them back.
 
         On a connection of its own: a vacuum takes as long as it takes, and stands in no transaction.
         """
@@ -424,15 +416,13 @@ class PostgresqlDialect:
         return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
 
     def event_list(self, rows: str) -> str:
-        """See `Dialect.event_list`."""
         return statements.event_list(rows)
 
     def number_list(self, rows: str) -> str:
-        """See `Dialect.number_list`."""
         return f"SELECT CAST(json_agg(json_build_array(seq, number)) AS text) FROM ({rows}) AS row"  # noqa: S608  # our own statements
 
     def locked_turns(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
-        """See `Dialect.locked_turns`: by the parents that they wake and the children that they cancel."""
+        """By the parents that they wake and the children that they cancel."""
         needs = {transition.instance_id: {transition.wakes, *transition.cancels} - {None} for transition in transitions}
         wanted = sorted({instance_id for ids in needs.values() for instance_id in ids if instance_id is not None})
         with self.transaction(connection):

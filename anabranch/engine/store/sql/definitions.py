@@ -135,7 +135,7 @@ class Definitions(SqlComponent):
 def save_version(
     connection: Connection, version: NewVersion, *, tenant_id: str, actor: str | None, now: int
 ) -> WorkflowVersion:
-    """See `Definitions.save_workflow`; inside the caller's transaction. Raises DuplicateRefused for a taken name."""
+    """Inside the caller's transaction. Raises DuplicateRefused for a taken name."""
     # Through text and back: what is given to the caller shares nothing with what was given by it.
     text = orjson.dumps(version.definition)
     wanted = WorkflowVersion(

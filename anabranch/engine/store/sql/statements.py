@@ -38,7 +38,7 @@ SIGNALS_KEPT = f"""
 
 
 LOG_WEIGHT = f"(log_bytes + {ROW_WEIGHT} * CAST(last_seq AS bigint))"
-"""See `InstanceRow.log_weight`."""
+"""What the log takes in memory, about: `InstanceRow.log_weight` in SQL."""
 
 IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 """The log can be read at once, together with others."""

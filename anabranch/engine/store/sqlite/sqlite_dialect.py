@@ -109,7 +109,7 @@ class SqliteDialect:
         self.place = f"SQLite database {self.path}"
 
     def engine(self, *, commits: bool) -> Engine:
-        """See `Dialect.engine`; both kinds are alike here."""
+        """Both kinds are alike here."""
         engine = create_engine(
             self._url,
             poolclass=NullPool,
@@ -120,25 +120,25 @@ class SqliteDialect:
         return engine
 
     def apply_outcome(self, connection: Connection) -> bool:
-        """See `Dialect.apply_outcome`: there is nothing to find out about a file."""
+        """There is nothing to find out about a file."""
         return False
 
     def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
-        """See `Dialect.whole`: a connection keeps what is set on it."""
+        """A connection keeps what is set on it."""
         return nullcontext()
 
     def migration(self, connection: Connection) -> AbstractContextManager[None]:
-        """See `Dialect.migration`: a write transaction keeps everybody out."""
+        """A write transaction keeps everybody out."""
         return self.transaction(connection)
 
     def sever(self, connection: Connection) -> None:
-        """See `Dialect.sever`; only who waits for the file's lock goes on to wait, `BUSY_TIMEOUT_MS` at most."""
+        """Only who waits for the file's lock goes on to wait, `BUSY_TIMEOUT_MS` at most."""
         driver = connection.connection.driver_connection
         if isinstance(driver, sqlite3.Connection):
             driver.interrupt()
 
     def check_writable(self, connection: Connection) -> None:
-        """See `Dialect.check_writable`: takes the write lock, and gives it back."""
+        """Takes the write lock, and gives it back."""
         with self.transaction(connection):
             pass
 
@@ -157,11 +157,11 @@ class SqliteDialect:
         return transaction(connection, "BEGIN IMMEDIATE", driver_error=sqlite3.Error)
 
     def snapshot(self, connection: Connection) -> AbstractContextManager[None]:
-        """See `Dialect.snapshot`; the write-ahead log keeps the moment of the first read."""
+        """The write-ahead log keeps the moment of the first read."""
         return transaction(connection, "BEGIN", driver_error=sqlite3.Error)
 
     def ids(self, instance_ids: Sequence[str]) -> str:
-        """See `Dialect.ids`; every text is an id here."""
+        """Every text is an id here."""
         return orjson.dumps(list(instance_ids)).decode()
 
     def now(self, connection: Connection) -> int:
@@ -169,15 +169,14 @@ class SqliteDialect:
         return time.time_ns() // 1_000_000
 
     def settled_until(self, connection: Connection) -> int:
-        """See `Dialect.settled_until`: who has the write lock waits for nobody, only the clock may be set back."""
+        """Who has the write lock waits for nobody, only the clock may be set back."""
         return self.now(connection) - ENDS_SETTLE_MS
 
     def input_condition(self, wanted: WantedInput, number: int) -> TextClause:
-        """See `Dialect.input_condition`."""
         return sqlite_condition(wanted, number)
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
-        """See `Dialect.commit`: read the guards under the write lock, then write the winners."""
+        """Read the guards under the write lock, then write the winners."""
         new_runs = [transition for transition in transitions if transition.new_run is not None]
         steps = [transition for transition in transitions if transition.new_run is None]
         existing: dict[str, str] = {}
@@ -207,7 +206,6 @@ class SqliteDialect:
         return Written(won, now, existing, rejected, woken, cancelled)
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
-        """See `Dialect.claim`."""
         with self.transaction(connection):
             now = self.now(connection)
             due = statements.claimable(
@@ -239,7 +237,6 @@ class SqliteDialect:
         return taken
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
-        """See `Dialect.append_external`."""
         with self.transaction(connection):
             now = self.now(connection)
             move = statements.advance_external(ends=event.ends)
@@ -278,7 +275,7 @@ class SqliteDialect:
         return row
 
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
-        """See `Dialect.load`: some logs a statement, each statement one row."""
+        """Some logs a statement, each statement one row."""
         found: dict[str, Loaded] = {}
         for start in range(0, len(instance_ids), LOGS_PER_STATEMENT):
             ids = self.ids(instance_ids[start : start + LOGS_PER_STATEMENT])
@@ -293,13 +290,12 @@ class SqliteDialect:
     def read_log(
         self, connection: Connection, instance_id: str, *, after_seq: int, limit: int, bytes_max: int
     ) -> list[Event]:
-        """See `Dialect.read_log`."""
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit, "bytes_max": bytes_max}
         notes, payloads = connection.execute(statements.READ_LOG, page).one()
         return events_from(orjson.loads(notes), payloads or "")
 
     def give_back_space(self, connection: Connection) -> bool:
-        """See `Dialect.give_back_space`; the pages at the end of the file are moved into the holes.
+        """The pages at the end of the file are moved into the holes.
 
         Files from before incremental vacuum have no map of their pages, and keep them until `compact`.
         """
@@ -314,7 +310,7 @@ class SqliteDialect:
         return False
 
     def compact(self, connection: Connection) -> None:
-        """See `Dialect.compact`. A file without incremental vacuum is written anew, which gives it that, too."""
+        """A file without incremental vacuum is written anew, which gives it that, too."""
         driver = _driver(connection)
         if _number(driver, "PRAGMA auto_vacuum") != INCREMENTAL_VACUUM:
             driver.executescript("PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
@@ -335,15 +331,13 @@ class SqliteDialect:
             driver.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
 
     def event_list(self, rows: str) -> str:
-        """See `Dialect.event_list`."""
         return statements.event_list(rows)
 
     def number_list(self, rows: str) -> str:
-        """See `Dialect.number_list`."""
         return f"SELECT json_group_array(json_array(seq, number)) FROM ({rows})"  # noqa: S608  # our own statements
 
     def locked_turns(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
-        """See `Dialect.locked_turns`: whoever has the write lock waits for no rows."""
+        """Whoever has the write lock waits for no rows."""
         return set()
 
     def external_changes_possible(self, connection: Connection) -> bool:

@@ -44,6 +44,13 @@ describe("documents", () => {
     expect(writeDocument(readDocument(odd))).toBe(odd);
   });
 
+  it("with a list that is there twice have the records of the last one, as for the server", () => {
+    const text = '{"nodes": [ {"id": "a"} ], "edges": [], "nodes": [ {"id": "b"} , {"id": "c"}]}';
+    const document = readDocument(text);
+    expect([...document.nodes.values()].map((node) => node.id)).toEqual(["b", "c"]);
+    expect(writeDocument(document)).toBe(text);
+  });
+
   it("come back equal for every graph that people drew", () => {
     for (const line of REAL) {
       const text = JSON.stringify((JSON.parse(line) as { workflow: unknown }).workflow, null, 2);
@@ -206,6 +213,14 @@ describe("containers", () => {
     expect(containersOf(document, circle, () => false).byID.size).toBe(3);
     const without = withRecords(document, new Map([["n1", null]]));
     expect(containersOf(without, structure, () => false).of.get("n2")).toBe("root");
+  });
+
+  it("keep the body of a loop inside of a region in the loop, also where the region lists it", () => {
+    const region = graph(["ask", "each", "x"], []);
+    const regions = [{ header: "ask", members: ["ask", "each", "x"], again: [], exits: [] }];
+    const nested = containersOf(region, structureOf(region, { homes: { x: "each" }, regions, returning: [], unreachable: [], neverLive: [] }), () => false);
+    expect(nested.of.get("n2")).toBe("loop:n1");
+    expect(nested.byID.get("loop:n1")?.parent).toBe("region:n0");
   });
 
   it("with regions of one header inside of another nest by size", () => {

@@ -216,6 +216,28 @@ describe("the run store", () => {
     expect(told).toHaveLength(3);
   });
 
+  it("asks for one frame at a time", () => {
+    let asked = 0;
+    const store = new RunStore(() => (asked += 1));
+    store.takeUpdates([node("a", 1, "running"), node("b", 2, "running")]);
+    store.takeUpdates([node("a", 3, "success", { handles: [] })]);
+    expect(asked).toBe(1);
+  });
+
+  it("tells nobody of what is told again, and passes over what is older", () => {
+    const { store, frame } = storeWithFrames();
+    let told = 0;
+    store.subscribeNode("a", () => (told += 1));
+    store.takeUpdates([node("a", 5, "success", { handles: ["default"], at: "2026-01-01T00:00:00Z" })]);
+    frame();
+    store.takeUpdates([node("a", 5, "success", { handles: ["default"], at: "2026-01-01T00:00:00Z" }), node("a", 4, "running")]);
+    frame();
+    expect([told, store.node("a").status, store.activation("a", "")?.seq]).toEqual([1, "success", 5]);
+    store.takeSummary({ seq: 5, nodes: [{ nodeID: "a", counts: { success: 1 } }], loops: [] });
+    frame();
+    expect(told).toBe(1);
+  });
+
   it("shows the worst of a node's activations, and lists failures that nobody handled first", () => {
     const { store, frame } = storeWithFrames();
     store.takeUpdates([

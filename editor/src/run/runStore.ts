@@ -190,6 +190,7 @@ export class RunStore implements RunView {
     const before = this.#activations.get(key);
     if (before !== undefined && message.seq < before.seq) return;
     const after = merged(before, message);
+    if (before !== undefined && isSameActivation(before, after)) return;
     const entry = this.#entry(message.nodeID);
     entry.tally.move(before, after);
     // To the end of the map only when it is new: the oldest is the one that was reached first.
@@ -366,10 +367,19 @@ function firstOf(failures: readonly Failure[]): { readonly scope: string; readon
 function isSameSummary(left: NodeSummary, right: NodeSummary): boolean {
   return (
     left.latest === right.latest &&
-    left.firstFailure === right.firstFailure &&
+    left.firstFailure?.seq === right.firstFailure?.seq &&
+    left.firstFailure?.scope === right.firstFailure?.scope &&
     isSameRecord(left.counts, right.counts) &&
     isSameRecord(left.exits, right.exits)
   );
+}
+
+/** Was it only told again? */
+function isSameActivation(left: Activation, right: Activation): boolean {
+  if (left.seq !== right.seq || left.status !== right.status || left.output !== right.output) return false;
+  const said = ({ startedAt, endedAt, at, handles, waitsFor, error, progress }: Activation) =>
+    JSON.stringify([startedAt, endedAt, at, handles, waitsFor, error, progress]);
+  return said(left) === said(right);
 }
 
 function isSameRecord(left: Readonly<Record<string, unknown>>, right: Readonly<Record<string, unknown>>): boolean {

@@ -14,8 +14,8 @@ from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
 from anabranch.engine.rules.states import AnyPlan
-from anabranch.engine.rules.unsaved_definitions import DEFINITION_SEQ, unsaved_definition_in
 from anabranch.errors import NotFound
 
 # 1,000 versions: a plan of a few dozen nodes takes some 50 KB, so this stays within 50 MB.
@@ -77,7 +77,7 @@ class PlanCache:
 
     async def _plan_of_stored(self, key_id: str, version: int) -> AnyPlan:
         if version == TEST_VERSION:
-            definition = unsaved_definition_in(await self._store.read_log(key_id, limit=DEFINITION_SEQ))
+            definition = read_definition(await self._store.read_log(key_id, limit=DEFINITION_SEQ))
             if definition is None:
                 raise NotFound(f"run {key_id} has neither a stored workflow nor a definition in its log")
             return self.compile(dict(definition))

@@ -16,6 +16,7 @@ MAY_LOOK_AT_EVENT_TYPES = {
     # what there is, what it means for what is next, and what it means for a reader
     f"{RULES}.events",
     f"{RULES}.history",
+    f"{RULES}.payloads",
     f"{RULES}.evolve",
     f"{RULES}.shared_events",
     f"{RULES}.coded.coded_evolve",
@@ -24,7 +25,6 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.decide",
     f"{RULES}.decision",
     f"{RULES}.shared_decisions",
-    f"{RULES}.unsaved_definitions",
     f"{RULES}.coded.coded_decide",
     f"{RULES}.drawn.outcomes",
     f"{RULES}.waits.child_endings",

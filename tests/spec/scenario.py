@@ -23,6 +23,7 @@ from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
@@ -41,7 +42,6 @@ from anabranch.engine.rules.stimuli import (
 )
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.child_ids import child_id
-from anabranch.engine.rules.waits.signals import signal_payload
 from anabranch.errors import RunError
 from tests.spec.drawings import TYPES
 from tests.spec.laws import Before, check_decision, check_log
@@ -248,7 +248,7 @@ class Scenario:
 
     def written_elsewhere(self, sent: SignalSent) -> Scenario:
         """Another process appends a signal to the log, and we fold the row; nothing follows from it yet."""
-        row = signal_payload(sent.event, sent.payload, sent.key)
+        row = SignalReceived(sent.event, sent.payload, sent.key).payload
         event = Event(self.state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, row, self.now)
         evolve(self.state, event)
         self.log.append(event)

@@ -14,6 +14,7 @@ from anabranch.engine.rules.decision import NOTHING, Decision
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.history import activations_of
+from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,
@@ -32,7 +33,6 @@ from anabranch.engine.rules.stimuli import (
 )
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.child_ids import child_id
-from anabranch.engine.rules.waits.signals import signal_payload
 from tests.spec.coded import (
     BODY,
     Coded,
@@ -411,7 +411,7 @@ def test_the_oldest_open_wait_takes_a_signal_whether_it_asks_for_one_or_several(
 def test_a_signal_promised_to_a_wait_that_ends_goes_to_the_next_one():
     """Another process has appended it: nobody has decided yet who gets it, when the first one is given up."""
     run = Coded().then(any_of("first", go=None, stop=None), any_of("second", go=None))
-    row = signal_payload("go", Payload.of(7), None)
+    row = SignalReceived("go", Payload.of(7), None).payload
     external = Event(run.state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, row, run.now)
     evolve(run.state, external)
     run.log.append(external)

@@ -8,8 +8,8 @@ from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.payloads import read_definition
 from anabranch.engine.rules.stimuli import Started
-from anabranch.engine.rules.unsaved_definitions import unsaved_definition_in
 from anabranch.engine.rules.values import Payload
 from tests.spec.drawings import condition, drawn, loop
 from tests.spec.scenario import HANDED_OVER, LAPSED, TIMERS, Scenario, begun, cancel, completed, failed, given, signal
@@ -131,5 +131,5 @@ def test_a_test_run_begins_with_its_definition_beside_its_input():
     events = decide(uncreated, Started(Payload.of(1), definition=definition), run.now).events
     assert [event.type for event in events[:2]] == [EventType.INPUT_SET, EventType.SYSTEM_SET]
     assert events[1].payload == Payload.of({"__workflowDefinition": {"nodes": []}})
-    assert unsaved_definition_in(events) == {"nodes": []}
-    assert unsaved_definition_in(events[2:]) is None
+    assert read_definition(events) == {"nodes": []}
+    assert read_definition(events[2:]) is None

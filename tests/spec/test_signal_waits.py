@@ -9,11 +9,11 @@ import pytest
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.states import new_state
 from anabranch.engine.rules.stimuli import LogReloaded
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signal_waits import SignalWaits
-from anabranch.engine.rules.waits.signals import signal_payload
 from tests.spec.drawings import drawn
 from tests.spec.scenario import TIMERS, asks_for, begun, signal
 
@@ -49,7 +49,7 @@ def test_open_waits_alone_tell_what_a_signal_meets(seed: int):
         elif choice == 3:
             events = decide(state, LogReloaded(), now).events
         else:  # past the engine: nobody decides what follows yet
-            payload = signal_payload(name, Payload.of(value), None)
+            payload = SignalReceived(name, Payload.of(value), None).payload
             event = Event(state.last_seq + 1, EventType.SIGNAL_RECEIVED, "", "", 0, payload, now)
             met = state.oldest_wait(name, Payload.of(value)) is not None
             evolve(state, event)
@@ -80,6 +80,6 @@ def tell(waits: SignalWaits, places: set[tuple[str, str]], event: Event) -> bool
 def test_a_key_is_answered_as_it_was_when_it_came_first():
     state = new_state(begun(drawn("start>a")).plan, begun(drawn("start>a")).state.head)
     waits = SignalWaits(state.head)
-    payload = signal_payload("go", Payload.of(1), "k")
+    payload = SignalReceived("go", Payload.of(1), "k").payload
     waits.evolve(Event(5, EventType.SIGNAL_RECEIVED, "", "", 0, payload, 1))
     assert waits.signal_answers == {"k": False}

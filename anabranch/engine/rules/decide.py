@@ -26,6 +26,7 @@ from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX, attempt_failed,
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.log_limit import LogFull
+from anabranch.engine.rules.payloads import RunCancelled
 from anabranch.engine.rules.shared_decisions import (
     accept_signal,
     created,
@@ -113,7 +114,7 @@ def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOO
             case LogReloaded():
                 _propagate(builder)
             case CancelRequested():
-                builder.end_instance(EventType.INSTANCE_CANCELLED, Payload.trusted(stimulus.reason))
+                builder.end_instance(EventType.INSTANCE_CANCELLED, RunCancelled(stimulus.reason).payload)
             case LeaseAcquired():
                 _adopt(builder, stimulus)
             case StepReport():

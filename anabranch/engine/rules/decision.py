@@ -18,6 +18,7 @@ from anabranch.engine.rules.events import TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.log_limit import ROWS_ALWAYS_TAKEN, LogFull
+from anabranch.engine.rules.payloads import RunFailed
 from anabranch.engine.rules.run_state import OpenActivation
 from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.values import EMPTY, Payload
@@ -112,7 +113,7 @@ class DecisionBuilder(Generic[State]):
 
     def fail_instance(self, error: RunError) -> None:
         """The instance ends FAILED, with everything in flight told to stop."""
-        self.end_instance(EventType.INSTANCE_FAILED, Payload.trusted(error.as_json()), error.message)
+        self.end_instance(EventType.INSTANCE_FAILED, RunFailed(error).payload, error.message)
 
     def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
         """Terminal status is an event, and the last one."""

@@ -20,6 +20,15 @@ from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceHead, InstanceState, LoopRun, Phase, Scope
 from anabranch.engine.rules.events import ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.payloads import (
+    DelayStarted,
+    handled_error,
+    read_error,
+    read_input,
+    read_items,
+    read_retry_time,
+    read_wait,
+)
 from anabranch.engine.rules.shared_events import (
     close_wait,
     instance_ended,
@@ -94,7 +103,7 @@ def failure_handle(node: PlanNode) -> str | None:
 
 
 def _input_set(state: InstanceState, event: Event) -> None:
-    state.root.entries = state.root.entries.set("input", (event.seq, event.payload.value["input"]))
+    state.root.entries = state.root.entries.set("input", (event.seq, read_input(event.payload)))
     state.root.bytes += len(event.payload.raw)
 
 
@@ -118,25 +127,24 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
 def _node_waiting(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
     state.running.pop((event.node_id, event.scope), None)
-    note = event.payload.value
-    if "output" in note:  # a delay: what it hands on when it is over
-        activation.output = Payload.trusted(note["output"])
-        activation.next_handle = note["nextHandle"]
-    wait(state, activation, event)
+    said = read_wait(event.payload)
+    if isinstance(said, DelayStarted):
+        activation.output, activation.next_handle = said.output, said.next_handle
+    wait(state, activation, said, event.seq)
 
 
 def _node_attempt_failed(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
     state.running.pop((event.node_id, event.scope), None)
     activation.phase = Phase.RETRYING
-    set_timer(state, activation, event.payload.value["dueAt"], event.seq)
+    set_timer(state, activation, read_retry_time(event.payload), event.seq)
 
 
 def _loop_opened(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
     state.running.pop((event.node_id, event.scope), None)
     activation.phase = Phase.LOOPING
-    activation.loop = LoopRun(event.payload.value["items"], event.payload.value["count"], event.created_at)
+    activation.loop = LoopRun(read_items(event.payload), event.created_at)
     _note_room(state, activation)
 
 
@@ -158,12 +166,12 @@ def _node_completed(state: InstanceState, event: Event) -> None:
 
 def _node_failed(state: InstanceState, event: Event) -> None:
     scope, node = _end_activation(state, event)
-    error = event.payload.value["error"]
+    error = read_error(event.payload)
     handle = failure_handle(node)
     if handle is None:
         scope.error = RunError.from_json(error)
     elif handle == ERROR_HANDLE:
-        folded = {"error": {key: error[key] for key in ("type", "message", "code", "attempt")}}
+        folded = handled_error(error)
         scope.bytes += len(event.payload.raw)
         _write(scope, node, event.seq, folded)
         if handle in node.back_handles:

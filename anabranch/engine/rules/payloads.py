@@ -7,12 +7,13 @@ say nothing. The stored JSON is that of all versions so far: a form may get a fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
 
+from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.instants import from_iso, to_iso
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.errors import RunError
@@ -43,15 +44,13 @@ def read_input(payload: Payload) -> Any:
 class DefinitionSet:
     """The definition of a test run, right after its input."""
 
-    definition: Any
-    raw: bytes | None = None
-    """Its JSON, where it is to be written."""
+    definition: Payload
 
     @property
     def payload(self) -> Payload:
         """As it is stored."""
-        assert self.raw is not None, "one that was read is not written again"
-        return Payload({_DEFINITION: self.definition}, b'{"' + _DEFINITION.encode() + b'":' + self.raw + b"}")
+        raw = b'{"' + _DEFINITION.encode() + b'":' + self.definition.raw + b"}"
+        return Payload({_DEFINITION: self.definition.value}, raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +88,25 @@ class ReplayRules:
         return Payload.trusted({"loop": self.loop, "python": self.python, "seed": self.seed})
 
 
+DEFINITION_SEQ = 2
+"""The row that has the definition of a test run: the creation writes it right after the input."""
+
+
+def read_definition(created: Sequence[Event]) -> Any | None:
+    """The definition in the first events of a test run; None: it is not there."""
+    for event in created:
+        if event.seq == DEFINITION_SEQ and event.type is EventType.SYSTEM_SET:
+            return event.payload.value.get(_DEFINITION)
+    return None
+
+
 def read_system(payload: Payload) -> DefinitionSet | FunctionPostponed | ReplayRules | None:
     """What a SYSTEM_SET says; None: an older version's note, or a payload that was not read."""
     value = payload.value
     if "loop" in value:
         return ReplayRules(value["loop"], value["python"], value["seed"])
     if _DEFINITION in value:
-        return DefinitionSet(value[_DEFINITION])
+        return DefinitionSet(Payload.trusted(value[_DEFINITION]))
     if "dueAt" in value:
         return FunctionPostponed(value["code"], value["message"], from_iso(value["dueAt"]))
     return None
@@ -194,9 +205,16 @@ class FunctionPaused:
 
 Wait: TypeAlias = DelayStarted | SignalAwaited | ChildAwaited
 """What an activation can wait for."""
+Waiting: TypeAlias = Wait | SignalTaken | FunctionPaused
+"""What a NODE_WAITING can say; the last of a workflow function alone."""
 
 
-def read_wait(payload: Payload) -> Wait | SignalTaken | FunctionPaused:
+def signal_taken(said: Waiting) -> SignalTaken | None:
+    """The signal that a wait takes with this row, if it takes one."""
+    return said if isinstance(said, SignalTaken) else said.taken if isinstance(said, SignalAwaited) else None
+
+
+def read_wait(payload: Payload) -> Waiting:
     """What a NODE_WAITING says."""
     value = payload.value
     due_at = from_iso(value["dueAt"]) if "dueAt" in value else None

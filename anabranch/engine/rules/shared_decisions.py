@@ -11,6 +11,15 @@ from anabranch.engine.rules.commands import Wake
 from anabranch.engine.rules.decision import Decision, DecisionBuilder
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.payloads import (
+    DefinitionSet,
+    InputSet,
+    Recovered,
+    RetryScheduled,
+    SignalAwaited,
+    SignalReceived,
+    SignalTaken,
+)
 from anabranch.engine.rules.retry import RETRY_AFTER_MS_MAX, RetryPolicy
 from anabranch.engine.rules.run_state import OpenActivation
 from anabranch.engine.rules.stimuli import (
@@ -22,9 +31,8 @@ from anabranch.engine.rules.stimuli import (
     SignalSent,
     Started,
 )
-from anabranch.engine.rules.unsaved_definitions import unsaved_definition_event
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
-from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, KeptSignal, output_of, signal_payload
+from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, KeptSignal, output_of
 from anabranch.errors import RunError
 
 AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]
@@ -33,10 +41,9 @@ AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]
 def created(notes: AnyDecisionBuilder, started: Started) -> bool:
     """A start: the input. True if the run begins at once: its time has come and its creator has room."""
     head = notes.state.head
-    raw = b'{"input":' + started.input.raw + b"}"
-    notes.append(EventType.INPUT_SET, "", "", 0, Payload({"input": started.input.value}, raw))
+    notes.append(EventType.INPUT_SET, "", "", 0, InputSet(started.input).payload)
     if started.definition is not None:
-        notes.append(EventType.SYSTEM_SET, "", "", 0, unsaved_definition_event(started.definition))
+        notes.append(EventType.SYSTEM_SET, "", "", 0, DefinitionSet(started.definition).payload)
     if head.deadline_at is not None:
         notes.commands.append(Wake("", "", 0, head.deadline_at))
     overdue = head.deadline_at is not None and head.deadline_at <= notes.now
@@ -78,7 +85,7 @@ def taken_over(notes: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
         message = f"{acquired.recoveries_max} workers in a row were lost while running this, without any progress"
         notes.fail_instance(RunError("RECOVERY_LIMIT", "RecoveryLimit", message))
         return False
-    notes.append(EventType.INSTANCE_RECOVERED, "", "", 0, Payload.trusted({"recoveries": recoveries}))
+    notes.append(EventType.INSTANCE_RECOVERED, "", "", 0, Recovered(recoveries).payload)
     return True
 
 
@@ -95,28 +102,19 @@ def signal_known_or_refused(notes: AnyDecisionBuilder, signal: SignalSent) -> De
 def accept_signal(notes: AnyDecisionBuilder, signal: SignalSent) -> bool:
     """Record a signal; was a fitting wait open?"""
     waited_for = notes.state.oldest_wait(signal.event, signal.payload) is not None
-    payload = signal_payload(signal.event, signal.payload, signal.key)
-    notes.append(EventType.SIGNAL_RECEIVED, "", "", 0, payload)
+    arrived = SignalReceived(signal.event, signal.payload, signal.key)
+    notes.append(EventType.SIGNAL_RECEIVED, "", "", 0, arrived.payload)
     return waited_for
 
 
 def signal_wait(notes: AnyDecisionBuilder, asked: AwaitsSignal | AwaitsAnySignal) -> tuple[Payload, KeptSignal | None]:
     """What NODE_WAITING says of a wait for a signal, and the kept signal that it takes at once, if one fits."""
-    note: dict[str, Any]
-    if isinstance(asked, AwaitsAnySignal):
-        events = asked.events
-        note = {"events": {event: None if match is None else match.value for event, match in events.items()}}
-    else:
-        events = {asked.event: asked.match}
-        note = {"event": asked.event}
-        if asked.match is not None:
-            note["match"] = asked.match.value
-    if asked.timeout_ms is not None:
-        note["dueAt"] = to_iso(notes.now + asked.timeout_ms)
+    names_event = isinstance(asked, AwaitsAnySignal)
+    events = asked.events if isinstance(asked, AwaitsAnySignal) else {asked.event: asked.match}
+    due_at = None if asked.timeout_ms is None else notes.now + asked.timeout_ms
     signal: KeptSignal | None = notes.state.oldest_signal(events)
-    if signal is not None:
-        note |= {"event": signal.event, "signalSeq": signal.seq}
-    return Payload.trusted(note), signal
+    taken = None if signal is None else SignalTaken(signal.event, signal.seq)
+    return SignalAwaited(events, names_event, due_at, taken).payload, signal
 
 
 def taking(wait: OpenActivation) -> tuple[Payload, Payload]:
@@ -124,7 +122,7 @@ def taking(wait: OpenActivation) -> tuple[Payload, Payload]:
     signal = wait.promised
     assert signal is not None, "only who was promised a signal takes one"
     output = output_of(signal, names_event=wait.names_event)
-    return Payload.trusted({"event": signal.event, "signalSeq": signal.seq}), output
+    return SignalTaken(signal.event, signal.seq).payload, output
 
 
 def next_try(
@@ -136,7 +134,7 @@ def next_try(
     delay_ms = policy.delay_ms(attempt, key=f"{notes.state.head.instance_id}/{key}")
     if failed.retry_after_ms is not None:
         delay_ms = max(delay_ms, min(failed.retry_after_ms, RETRY_AFTER_MS_MAX))
-    return Payload.trusted({"error": failed.error.as_json(), "dueAt": to_iso(notes.now + delay_ms)})
+    return RetryScheduled(failed.error, notes.now + delay_ms).payload
 
 
 def child_result(ended: ChildEnded) -> Payload | tuple[str, str, str]:

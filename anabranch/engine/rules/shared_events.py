@@ -8,31 +8,38 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.payloads import (
+    ChildAwaited,
+    DelayStarted,
+    SignalAwaited,
+    SignalTaken,
+    Waiting,
+    read_recoveries,
+    read_signal,
+    signal_taken,
+)
 from anabranch.engine.rules.run_state import Open, Phase, RunState
-from anabranch.engine.rules.values import Payload
-from anabranch.engine.rules.waits.signals import KeptSignal, events_of
+from anabranch.engine.rules.waits.signals import KeptSignal
 
 AnyRun: TypeAlias = RunState[Any, Any]
 
 
 def signal_received(state: AnyRun, event: Event) -> None:
     """A signal is promised to the oldest open wait that it fits, or kept."""
-    note = event.payload.value
-    payload = Payload.trusted(note["payload"])
-    signal = KeptSignal(event.seq, note["event"], payload)
-    wait = state.oldest_wait(signal.event, payload)
+    arrived = read_signal(event.payload)
+    signal = KeptSignal(event.seq, arrived.event, arrived.content)
+    wait = state.oldest_wait(arrived.event, arrived.content)
     if wait is None:
         _keep(state, signal)
     else:
         _promise(state, signal, wait)
-    if note.get("key") is not None:
-        state.signal_answers[note["key"]] = wait is not None
+    if arrived.key is not None:
+        state.signal_answers[arrived.key] = wait is not None
 
 
 def instance_recovered(state: AnyRun, event: Event) -> None:
     """Another takeover without progress."""
-    state.recoveries = event.payload.value["recoveries"]
+    state.recoveries = read_recoveries(event.payload)
 
 
 def instance_ended(state: AnyRun, event: Event) -> None:
@@ -41,44 +48,45 @@ def instance_ended(state: AnyRun, event: Event) -> None:
     state.outcome = event.payload
 
 
-def wait(state: RunState[Open, Any], activation: Open, event: Event) -> None:
+def wait(state: RunState[Open, Any], activation: Open, said: Waiting, seq: int) -> None:
     """The activation waits for its time, a signal or a child; or its wait has taken the signal that it was for."""
-    note = event.payload.value
-    if "signalSeq" in note:
-        take_signal(state, activation, note["event"], note["signalSeq"])
+    taken = signal_taken(said)
+    if taken is not None:
+        take_signal(state, activation, taken)
     if activation.phase is Phase.WAITING:
         return
     activation.phase = Phase.WAITING
-    set_timer(state, activation, note.get("dueAt"), event.seq)
-    events = events_of(note)
-    if events is not None:
-        activation.events, activation.names_event = events, "events" in note
-        if "signalSeq" not in note:
-            for event_name in events:
+    activation.due_at = None
+    if isinstance(said, SignalTaken):
+        activation.events = {said.event: None}
+    elif isinstance(said, SignalAwaited):
+        activation.events, activation.names_event = said.events, said.names_event
+        if taken is None:
+            for event_name in said.events:
                 state.waits.setdefault(event_name, {})[activation.place] = activation
-    elif "childID" in note:
-        activation.child_id = note["childID"]
-        state.children[note["childID"]] = activation
+    elif isinstance(said, ChildAwaited):
+        activation.child_id = said.child_id
+        state.children[said.child_id] = activation
+    if isinstance(said, DelayStarted | SignalAwaited) and said.due_at is not None:
+        set_timer(state, activation, said.due_at, seq)
 
 
-def set_timer(state: RunState[Open, Any], activation: Open, due_at: str | None, seq: int) -> None:
-    """The activation is due then (None: never by itself), as the row with this seq says."""
-    activation.due_at = None if due_at is None else from_iso(due_at)
-    activation.due_seq = seq
-    if activation.due_at is not None:
-        state.add_timer(activation, activation.due_at, seq)
+def set_timer(state: RunState[Open, Any], activation: Open, due_at: int, seq: int) -> None:
+    """The activation is due then (ms), as the row with this seq says."""
+    activation.due_at, activation.due_seq = due_at, seq
+    state.add_timer(activation, due_at, seq)
 
 
-def take_signal(state: RunState[Open, Any], activation: Open, event: str, seq: int) -> None:
+def take_signal(state: RunState[Open, Any], activation: Open, taken: SignalTaken) -> None:
     """The wait takes the signal that this row brought: promised to it, or kept until now."""
-    if activation.promised is not None and activation.promised.seq == seq:
+    if activation.promised is not None and activation.promised.seq == taken.seq:
         activation.promised = None
-        del state.promises[seq]
+        del state.promises[taken.seq]
         return
-    signals = state.kept[event]
-    del signals[seq]
+    signals = state.kept[taken.event]
+    del signals[taken.seq]
     if not signals:
-        del state.kept[event]
+        del state.kept[taken.event]
     state.kept_count -= 1
 
 

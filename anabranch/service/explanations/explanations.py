@@ -17,7 +17,7 @@ from anabranch.engine.rules.graph.document import GraphEdge, parse
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import Activation
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.unsaved_definitions import DEFINITION_SEQ, unsaved_definition_in
+from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
 from anabranch.errors import InvalidRequest, NotFound, RunTooLarge
 from anabranch.service.definitions.checks import Checks
 from anabranch.service.runs.input_checks import is_run_id
@@ -127,7 +127,7 @@ class Explanations:
         if head.kind == CODED_KIND:
             return ()
         if head.workflow_id is None:
-            definition = unsaved_definition_in(await self._store.read_log(head.instance_id, limit=DEFINITION_SEQ))
+            definition = read_definition(await self._store.read_log(head.instance_id, limit=DEFINITION_SEQ))
         else:
             stored = await self._store.get_definition(head.workflow_id, head.workflow_version)
             definition = None if stored is None else stored.definition

@@ -27,9 +27,10 @@ from anabranch.engine.ports import (
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.payloads import RunCancelled, RunFailed, SignalReceived
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, signal_payload
+from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.store.sql.families import cancel_reason, cancelled_children, woken_parents
 from anabranch.errors import TooManySignals
 from anabranch.testing.memory_store.memory_definitions import MemoryDefinitions
@@ -175,7 +176,7 @@ class MemoryDatabase:
             return ExternalResult(record.row, None)
         if record.signals_kept >= SIGNALS_KEPT_MAX and not awaited:
             raise TooManySignals(f"run {instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
-        note, row = signal_payload(signal.event, signal.payload, signal.key), record.row
+        note, row = SignalReceived(signal.event, signal.payload, signal.key).payload, record.row
         if log_limit.is_passed(log_bytes=row.log_bytes + len(note.raw), rows=row.last_seq + 1):
             ended = self.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
             return ExternalResult(ended.row, None)
@@ -186,7 +187,9 @@ class MemoryDatabase:
         record = self._of_tenant(instance_id, tenant_id)
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)
-        return self._append_foreign(record, EventType.INSTANCE_CANCELLED, Payload.trusted(reason), Status.CANCELLED)
+        return self._append_foreign(
+            record, EventType.INSTANCE_CANCELLED, RunCancelled(reason).payload, Status.CANCELLED
+        )
 
     def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
         """Append INSTANCE_FAILED whoever holds the instance, and close it."""
@@ -194,7 +197,7 @@ class MemoryDatabase:
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)
         error = log_limit.error()
-        payload = Payload.trusted(error.as_json())
+        payload = RunFailed(error).payload
         return self._append_foreign(record, EventType.INSTANCE_FAILED, payload, Status.FAILED, error.message)
 
     def remove(self, operation: str, instance_ids: Collection[str]) -> None:
@@ -210,7 +213,7 @@ class MemoryDatabase:
         for instance_id in instance_ids:
             record = self.instances.get(instance_id)
             if record is None:
-                ended.append(ChildEnded(instance_id, Status.CANCELLED, Payload.trusted("its rows were removed")))
+                ended.append(ChildEnded(instance_id, Status.CANCELLED, RunCancelled("its rows were removed").payload))
             elif record.row.status.is_terminal:
                 ended.append(ChildEnded(instance_id, record.row.status, record.events[-1].payload))
         return ended
@@ -322,7 +325,7 @@ class MemoryDatabase:
         for instance_id in todo:  # grows while it is walked
             record = self._open.get(instance_id)
             if record is not None and record.row.head.parent_waits:
-                reason = Payload.trusted(cancel_reason(record.row.head.parent_id))
+                reason = RunCancelled(cancel_reason(record.row.head.parent_id)).payload
                 change = self._append(record, EventType.INSTANCE_CANCELLED, reason, Status.CANCELLED, now)
                 changes.append(replace(change, by_family=True))
                 cancelled.add(instance_id)

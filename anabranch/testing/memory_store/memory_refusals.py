@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from anabranch.engine.ports import Transition
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
+from anabranch.engine.rules.payloads import read_signal
 
 # What PostgreSQL cannot hold the memory store refuses too, lest something pass here and fail
 # there: NUL (in JSON escaped, and not by an escaped backslash followed by text), lone surrogates.
@@ -43,8 +44,8 @@ def unique_key(event: Event) -> Key | None:
         return ending_key(event.node_id, event.scope)
     if event.type is EventType.NODE_DISPATCHED or event.type is EventType.NODE_ATTEMPT_FAILED:
         return (event.type, event.node_id, event.scope, event.attempt)
-    if event.type is EventType.SIGNAL_RECEIVED and event.payload.value.get("key") is not None:
-        return ("signal", event.payload.value["key"])
+    if event.type is EventType.SIGNAL_RECEIVED and (key := read_signal(event.payload).key) is not None:
+        return ("signal", key)
     return None
 
 

@@ -33,6 +33,7 @@ from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.input_filters import matches, read_filters
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.payloads import read_input
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.errors import NotFound, RunIsOpen
@@ -265,7 +266,7 @@ class MemoryStore:
             and (wanted.since is None or wanted.since <= row.head.created_at)
             and (wanted.until is None or row.head.created_at < wanted.until)
             and wanted.version in (None, row.head.workflow_version)
-            and (not filters or matches(self._log(row.head.instance_id)[0].payload.value["input"], filters))
+            and (not filters or matches(read_input(self._log(row.head.instance_id)[0].payload), filters))
         ]
         return sorted(rows, key=_listing_order, reverse=True)[:limit]
 

@@ -12,10 +12,8 @@ from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, is_mark, latest_row_before
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
+from anabranch.engine.rules.payloads import SignalAwaited, SignalTaken, read_wait
 from anabranch.testing.memory_store.records import InstanceRecord
-
-_NAMES_SIGNALS = ("event", "events")
-"""What the payload of a wait for a signal has, of one name or of several."""
 
 
 def run_of(record: InstanceRecord, *, activations_max: int) -> RunReading:
@@ -71,7 +69,9 @@ def signal_rows(events: Sequence[Event], *, after_seq: int, open_waits: Sequence
     found = []
     for event in events[after_seq:]:
         place = (event.node_id, event.scope)
-        is_wait = event.type is EventType.NODE_WAITING and any(name in event.payload.value for name in _NAMES_SIGNALS)
+        is_wait = event.type is EventType.NODE_WAITING and isinstance(
+            read_wait(event.payload), SignalAwaited | SignalTaken
+        )
         if is_wait:
             waits.add(place)
         if is_wait or event.type is EventType.SIGNAL_RECEIVED or (event.type in ENDINGS and place in waits):

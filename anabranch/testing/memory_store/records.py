@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.payloads import read_wait, signal_taken
 from anabranch.testing.memory_store.memory_refusals import unique_key
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
@@ -60,6 +61,6 @@ class InstanceRecord:
                 self.unique.add(key)
             if event.type is _SIGNAL_RECEIVED:
                 self.signals_kept += 1
-            elif event.type is _NODE_WAITING and "signalSeq" in event.payload.value:
+            elif event.type is _NODE_WAITING and signal_taken(read_wait(event.payload)) is not None:
                 self.signals_kept -= 1
         self.events.extend(events)

@@ -11,13 +11,20 @@ from typing import assert_never
 
 from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, StepKind, read_mark
-from anabranch.engine.rules.coded.replaying import loop_note
+from anabranch.engine.rules.coded.replaying import replay_rules
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decision import NOTHING, Decision, DecisionBuilder
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
-from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.log_limit import LogFull
+from anabranch.engine.rules.payloads import (
+    ChildAwaited,
+    DelayStarted,
+    FunctionPaused,
+    FunctionPostponed,
+    NodeFailed,
+    RunCancelled,
+)
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.shared_decisions import (
@@ -122,7 +129,7 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
         case LogReloaded():
             _serve_promises(notes)
         case CancelRequested():
-            notes.end_instance(EventType.INSTANCE_CANCELLED, Payload.trusted(stimulus.reason))
+            notes.end_instance(EventType.INSTANCE_CANCELLED, RunCancelled(stimulus.reason).payload)
         case LeaseAcquired():
             if taken_over(notes, stimulus):
                 _catch_up(notes)
@@ -145,8 +152,8 @@ def _body_answered(notes: CodedDecisionBuilder, body: Body, outcome: HandlerOutc
             _body_suspended(notes, body, outcome)
         case FunctionBlocked():
             delay_ms = OFFER_AGAIN_MS.delay_ms(body.offers + 1, key="")
-            note = {"code": outcome.code, "message": outcome.message, "dueAt": to_iso(notes.now + delay_ms)}
-            notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, Payload.trusted(note))
+            postponed = FunctionPostponed(outcome.code, outcome.message, notes.now + delay_ms)
+            notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, postponed.payload)
             notes.wake(body)
         case AwaitsSignal() | AwaitsChild():
             raise TypeError("a body waits through its steps")
@@ -171,8 +178,8 @@ def _body_suspended(notes: CodedDecisionBuilder, body: Body, suspended: Function
         if notes.state.is_terminal:
             return
     ready = not all(_is_waiting(notes.state.steps.get(place)) for place in suspended.awaited)
-    note = Payload.trusted({"ready": True}) if ready else EMPTY
-    notes.append(EventType.NODE_WAITING, FUNCTION_NODE_ID, FUNCTION_SCOPE, body.attempt, note)
+    paused = FunctionPaused(ready).payload
+    notes.append(EventType.NODE_WAITING, FUNCTION_NODE_ID, FUNCTION_SCOPE, body.attempt, paused)
 
 
 def _is_waiting(step: Step | None) -> bool:
@@ -180,13 +187,13 @@ def _is_waiting(step: Step | None) -> bool:
 
 
 def _dispatch_body(notes: CodedDecisionBuilder, attempt: int) -> None:
-    notes.append(EventType.NODE_DISPATCHED, FUNCTION_NODE_ID, FUNCTION_SCOPE, attempt, _loop_note(notes))
+    notes.append(EventType.NODE_DISPATCHED, FUNCTION_NODE_ID, FUNCTION_SCOPE, attempt, _replay_rules(notes))
 
 
-def _loop_note(notes: CodedDecisionBuilder) -> Payload:
+def _replay_rules(notes: CodedDecisionBuilder) -> Payload:
     state = notes.state
     seed = None if state.body is None else state.body.seed
-    return loop_note(state.head.instance_id, python=state.plan.python, seed=seed)
+    return replay_rules(state.head.instance_id, python=state.plan.python, seed=seed).payload
 
 
 # -- steps ---------------------------------------------------------------------------------------
@@ -198,7 +205,7 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
     step = state.steps.get((report.name, report.scope))
     if isinstance(report.outcome, LegacyReplayed):
         if state.body is not None and state.body.loop_since is None:
-            notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _loop_note(notes))
+            notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(notes))
         return
     if isinstance(report.outcome, StepCancelled):
         _cancel_step(notes, report, step)
@@ -217,8 +224,7 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
         case Failed():
             _attempt_failed(notes, report, report.outcome)
         case AwaitsTime():
-            note = {"dueAt": to_iso(notes.now + report.outcome.duration_ms)}
-            _wait(notes, report, Payload.trusted(note))
+            _wait(notes, report, DelayStarted(notes.now + report.outcome.duration_ms).payload)
         case AwaitsInstant():
             _open_timer(notes, report, report.outcome.due_at)
         case AwaitsSignal() | AwaitsAnySignal():
@@ -226,7 +232,7 @@ def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
         case Begun():
             _append(notes, EventType.NODE_DISPATCHED, report, EMPTY)
         case AwaitsChild():
-            _wait(notes, report, Payload.trusted({"childID": report.outcome.child_id}))
+            _wait(notes, report, ChildAwaited(report.outcome.child_id).payload)
             notes.commands.append(AwaitChild(report.name, report.scope, report.outcome.child_id))
         case _:
             assert_never(report.outcome)
@@ -244,7 +250,7 @@ def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | N
 def _open_timer(notes: CodedDecisionBuilder, report: StepReport, due_at: int) -> None:
     """A timer outlives what the function can do now, or has come: then its row is its end."""
     if due_at > notes.now:
-        _wait(notes, report, Payload.trusted({"dueAt": to_iso(due_at)}))
+        _wait(notes, report, DelayStarted(due_at).payload)
         return
     notes.fired(due_at)
     _complete(notes, report, NULL, handle=DEFAULT_HANDLE)
@@ -292,8 +298,7 @@ def _complete(
 
 
 def _fail_step(notes: CodedDecisionBuilder, step: Step | StepReport, error: RunError) -> None:
-    payload = Payload.trusted({"error": error.as_json()})
-    _append(notes, EventType.NODE_FAILED, step, payload, error_message=error.message)
+    _append(notes, EventType.NODE_FAILED, step, NodeFailed(error).payload, error_message=error.message)
 
 
 def _append(
@@ -338,7 +343,7 @@ def _catch_up(notes: CodedDecisionBuilder) -> None:
                 FUNCTION_NODE_ID,
                 FUNCTION_SCOPE,
                 timer.attempt,
-                Payload.trusted({"ready": True}),
+                FunctionPaused(ready=True).payload,
             )
         else:
             _dispatch_body(notes, timer.attempt + 1)

@@ -7,6 +7,16 @@ from collections.abc import Callable
 from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID
 from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.payloads import (
+    FunctionPaused,
+    FunctionPostponed,
+    ReplayRules,
+    read_error,
+    read_retry_time,
+    read_rules,
+    read_system,
+    read_wait,
+)
 from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.shared_events import (
     close_wait,
@@ -25,16 +35,18 @@ def _input_set(state: CodedState, event: Event) -> None:
 
 
 def _system_set(state: CodedState, event: Event) -> None:
-    """Notes are metadata; one with a due time says that the body was offered in vain, and when it is offered again."""
-    if state.body is not None and "loop" in event.payload.value:
-        _loop_since(state.body, event)
-    due_at = event.payload.value.get("dueAt")
-    if due_at is not None and state.body is not None:
+    """A function that was postponed is offered again when it is due; other notes change nothing but its rules."""
+    said, body = read_system(event.payload), state.body
+    if body is None:
+        return
+    if isinstance(said, ReplayRules):
+        _follow_rules(body, said, event.seq)
+    elif isinstance(said, FunctionPostponed):
         state.running.pop(FUNCTION_KEY, None)
-        state.body.phase = Phase.RETRYING
-        state.body.blocked = True
-        state.body.offers += 1
-        set_timer(state, state.body, due_at, event.seq)
+        body.phase = Phase.RETRYING
+        body.blocked = True
+        body.offers += 1
+        set_timer(state, body, said.due_at, event.seq)
 
 
 def _dispatched(state: CodedState, event: Event) -> None:
@@ -45,8 +57,9 @@ def _dispatched(state: CodedState, event: Event) -> None:
         body.began_at, body.began_seq = event.created_at, event.seq
         body.offers = 0
         body.loop_since = None
-        if "loop" in event.payload.value:
-            _loop_since(body, event)
+        rules = read_rules(event.payload)
+        if rules is not None:
+            _follow_rules(body, rules, event.seq)
         _run_body(state, body)
         return
     step = _step_of(state, event)
@@ -56,17 +69,17 @@ def _dispatched(state: CodedState, event: Event) -> None:
     _resume(state)
 
 
-def _loop_since(body: Body, event: Event) -> None:
+def _follow_rules(body: Body, rules: ReplayRules, seq: int) -> None:
     """From this row on, the function's event loop follows today's rules."""
-    note = event.payload.value
-    body.loop_since, body.seed, body.python = event.seq, note["seed"], note["python"]
+    body.loop_since, body.seed, body.python = seq, rules.seed, rules.python
 
 
 def _waiting(state: CodedState, event: Event) -> None:
-    if event.node_id == FUNCTION_NODE_ID:
-        _body_waiting(state, ready=event.payload.value.get("ready", False))
+    said = read_wait(event.payload)
+    if isinstance(said, FunctionPaused):
+        _body_waiting(state, ready=said.ready)
     else:
-        wait(state, _step_of(state, event), event)
+        wait(state, _step_of(state, event), said, event.seq)
 
 
 def _body_waiting(state: CodedState, *, ready: bool) -> None:
@@ -88,7 +101,7 @@ def _attempt_failed(state: CodedState, event: Event) -> None:
     else:
         failed = _step_of(state, event)
     failed.phase = Phase.RETRYING
-    set_timer(state, failed, event.payload.value["dueAt"], event.seq)
+    set_timer(state, failed, read_retry_time(event.payload), event.seq)
 
 
 def _completed(state: CodedState, event: Event) -> None:
@@ -99,7 +112,7 @@ def _completed(state: CodedState, event: Event) -> None:
 
 def _failed(state: CodedState, event: Event) -> None:
     step = _end_step(state, event)
-    step.error = RunError.from_json(event.payload.value["error"])
+    step.error = RunError.from_json(read_error(event.payload))
     step.undone_in = 0 if state.body is None else state.body.attempt
 
 

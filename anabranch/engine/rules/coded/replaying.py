@@ -6,9 +6,8 @@ Pure. Written by `decide`, folded by `evolve`, followed by `durable.body`.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
 
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.payloads import ReplayRules
 
 LOOP_VERSION = 1
 """Of the event loop's rules. Runs of versions before it have none in their rows."""
@@ -17,13 +16,12 @@ LOOP_VERSION = 1
 _SEED_BYTES = 6
 
 
-def loop_note(run_id: str, *, python: str, seed: int | None = None) -> Payload:
+def replay_rules(run_id: str, *, python: str, seed: int | None = None) -> ReplayRules:
     """What the row says. Another `python` may order otherwise what asyncio leaves open.
 
     `seed` is what hashes and random numbers begin with; None: it is made of the run's id.
     """
-    note: dict[str, Any] = {"loop": LOOP_VERSION, "python": python, "seed": seed_of(run_id) if seed is None else seed}
-    return Payload.trusted(note)
+    return ReplayRules(LOOP_VERSION, python, seed_of(run_id) if seed is None else seed)
 
 
 def seed_of(run_id: str) -> int:

@@ -246,11 +246,11 @@ class LoopRun:
 
     __slots__ = ("_results", "bytes", "count", "error", "items", "next_index", "open", "opened_at", "outcomes")
 
-    def __init__(self, items: list[Any] | None, count: int | None, opened_at: int) -> None:
+    def __init__(self, items: list[Any] | None, opened_at: int) -> None:
         self.opened_at = opened_at
         self.items = items
         """The source; None in `while`."""
-        self.count = count
+        self.count = None if items is None else len(items)
         self.next_index = 0
         self.open: dict[int, Scope] = {}
         self.outcomes: dict[int, Payload | None] = {}

@@ -7,15 +7,11 @@ activation is left in the decision's `todo`; what its verdicts decide is drawn f
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
-
 from anabranch.engine.rules.decision import DrawnDecisionBuilder, error_about
 from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, Scope, error_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
-from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.payloads import DelayStarted, LoopOpened, NodeFailed
 from anabranch.engine.rules.shared_decisions import next_try, signal_wait
 from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed
 from anabranch.engine.rules.templates.budget import WORK_MAX, Work
@@ -57,10 +53,8 @@ def returned(builder: DrawnDecisionBuilder, activation: Activation, outcome: Com
     elif outcome.queue_delay_ms is None:
         complete(builder, activation, outcome.output, handle)
     else:
-        due_at = builder.now + outcome.queue_delay_ms
-        note: dict[str, Any] = {"dueAt": to_iso(due_at), "output": outcome.output.value, "nextHandle": handle}
-        raw = orjson.dumps({**note, "output": orjson.Fragment(outcome.output.raw)})
-        builder.emit(EventType.NODE_WAITING, activation, payload=Payload(note, raw))
+        delay = DelayStarted(builder.now + outcome.queue_delay_ms, outcome.output, handle)
+        builder.emit(EventType.NODE_WAITING, activation, payload=delay.payload)
         builder.wake(activation)
 
 
@@ -102,10 +96,10 @@ def complete(builder: DrawnDecisionBuilder, activation: Activation, output: Payl
 def fail(builder: DrawnDecisionBuilder, activation: Activation, error: RunError) -> None:
     """The activation fails for good: handled, or the end of its iteration or of the instance."""
     node, scope = activation.node, activation.scope
-    payload = Payload.trusted({"error": error.as_json()})
     handle = failure_handle(node)
     if activation.child_id is None:  # else it is the child's end that we hear of
         builder.abandon(activation)
+    payload = NodeFailed(error).payload
     builder.emit(EventType.NODE_FAILED, activation, payload=payload, next_handle=handle, error_message=error.message)
     if handle is None and (node.error_handling == "fail_workflow" or scope.owner is None):
         builder.fail_instance(error)
@@ -140,10 +134,8 @@ def open_loop(builder: DrawnDecisionBuilder, activation: Activation, source: Pay
     """The handler resolved the source: record it once, and open what concurrency allows."""
     spec = activation.node.loop
     assert spec is not None
-    items = source.value if spec.mode == "forEach" else None
-    count = None if items is None else len(items)
-    raw = b'{"items":%s,"count":%s}' % (source.raw if items is not None else b"null", orjson.dumps(count))
-    builder.emit(EventType.LOOP_OPENED, activation, payload=Payload({"items": items, "count": count}, raw))
+    opened = LoopOpened(source if spec.mode == "forEach" else None)
+    builder.emit(EventType.LOOP_OPENED, activation, payload=opened.payload)
     go_on(builder, activation)
 
 

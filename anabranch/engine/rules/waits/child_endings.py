@@ -12,6 +12,7 @@ from anabranch.engine.rules.decision import DrawnDecisionBuilder, error_about
 from anabranch.engine.rules.drawn.drawn_state import Activation
 from anabranch.engine.rules.drawn.outcomes import complete, fail
 from anabranch.engine.rules.events import DEFAULT_HANDLE, EventType
+from anabranch.engine.rules.payloads import ChildAwaited
 from anabranch.engine.rules.shared_decisions import child_result
 from anabranch.engine.rules.stimuli import AwaitsChild, ChildEnded
 from anabranch.engine.rules.values import Payload
@@ -19,8 +20,7 @@ from anabranch.engine.rules.values import Payload
 
 def open_child_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsChild) -> None:
     """A node has started its child and waits for its end, which may have come already."""
-    note = Payload.trusted({"childID": asked.child_id})
-    builder.emit(EventType.NODE_WAITING, activation, payload=note)
+    builder.emit(EventType.NODE_WAITING, activation, payload=ChildAwaited(asked.child_id).payload)
     builder.commands.append(AwaitChild(activation.node.id, activation.scope.path, asked.child_id))
 
 

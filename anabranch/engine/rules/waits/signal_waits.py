@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
-from anabranch.engine.rules.payloads import read_signal
+from anabranch.engine.rules.payloads import read_signal, read_wait
 from anabranch.engine.rules.run_state import OpenActivation, RunState
 from anabranch.engine.rules.shared_events import close_wait, signal_received, wait
 from anabranch.engine.rules.values import NULL
@@ -60,7 +60,7 @@ class SignalWaits(RunState[SignalWait, SignalWait]):
                 self.kept[signal.event][event.seq] = KeptSignal(event.seq, signal.event, NULL)
             return delivered
         if event.type is EventType.NODE_WAITING:
-            wait(self, self.open.setdefault(place, SignalWait(place)), event)
+            wait(self, self.open.setdefault(place, SignalWait(place)), read_wait(event.payload), event.seq)
         elif event.type in ENDINGS and (ended := self.open.pop(place, None)) is not None:
             close_wait(self, ended)
         return None

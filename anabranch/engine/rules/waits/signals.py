@@ -7,7 +7,6 @@ kept signal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,31 +53,9 @@ def json_equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def events_of(note: Mapping[str, Any]) -> dict[str, Payload | None] | None:
-    """What a NODE_WAITING row says the wait is for: the names of signals, each with its `match`; None: for none.
-
-    One is written as `event` and `match`, several as `events`: an object of name to match, null for any payload.
-    """
-    if "events" in note:
-        return {event: None if match is None else Payload.trusted(match) for event, match in note["events"].items()}
-    if "event" in note:
-        return {note["event"]: Payload.trusted(note["match"]) if "match" in note else None}
-    return None
-
-
 def output_of(signal: KeptSignal, *, names_event: bool) -> Payload:
     """What a wait that has taken the signal comes to: its payload, or `{"event", "payload"}`."""
     if not names_event:
         return signal.payload
     raw = orjson.dumps({"event": signal.event, "payload": orjson.Fragment(signal.payload.raw)})
     return Payload({"event": signal.event, "payload": signal.payload.value}, raw)
-
-
-def signal_payload(event: str, payload: Payload, key: str | None) -> Payload:
-    """The payload of a SIGNAL_RECEIVED row: `{event, key?, payload}`."""
-    note: dict[str, Any] = {"event": event}
-    if key is not None:
-        note["key"] = key
-    raw = orjson.dumps({**note, "payload": orjson.Fragment(payload.raw)})
-    note["payload"] = payload.value
-    return Payload(note, raw)

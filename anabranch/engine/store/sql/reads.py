@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.input_filters import read_filters
+from anabranch.engine.rules.payloads import RunCancelled
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
@@ -28,7 +29,7 @@ from anabranch.engine.store.sql.rows import instance_row
 LOG_PAGE_EVENTS = 1_024
 LOG_PAGE_BYTES = 4 * 1_048_576
 
-REMOVED = Payload.trusted("its rows were removed")
+REMOVED = RunCancelled("its rows were removed").payload
 
 
 class Reads(SqlComponent):

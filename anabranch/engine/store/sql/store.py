@@ -28,9 +28,9 @@ from anabranch.engine.ports import (
 )
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.payloads import RunCancelled, RunFailed, SignalReceived
 from anabranch.engine.rules.stimuli import SignalSent
-from anabranch.engine.rules.values import Payload
-from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, signal_payload
+from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.definitions import Definitions
@@ -250,7 +250,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
         """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional."""
-        raw = signal_payload(signal.event, signal.payload, signal.key).raw.decode()
+        raw = SignalReceived(signal.event, signal.payload, signal.key).payload.raw.decode()
         event = ExternalEvent(
             tenant_id,
             instance_id,
@@ -269,7 +269,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""
-        raw = Payload.trusted(reason).raw.decode()
+        raw = RunCancelled(reason).payload.raw.decode()
         return await self._end(
             ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, raw, ends=Status.CANCELLED)
         )
@@ -277,7 +277,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
     async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
         """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance whoever holds it and close it; unconditional."""
         error = log_limit.error()
-        raw = Payload.trusted(error.as_json()).raw.decode()
+        raw = RunFailed(error).payload.raw.decode()
         return await self._end(
             ExternalEvent(
                 tenant_id,

@@ -84,7 +84,7 @@ async def test_runs_of_an_older_version_read_fold_and_end_as_they_did_there(
     async with Client(empty_url) as client:
         for run in runs:
             view = await client.get(run["runID"])
-            assert {key: view[key] for key in run["view"]} == run["view"], f"case {run['case']}: read otherwise"
+            assert known_then(view, run["view"]) == run["view"], f"case {run['case']}: read otherwise"
     states = await describe_all(empty_url, [run["runID"] for run in runs])
     for run in runs:
         assert _as_json(states[run["runID"]]) == run["state"], f"case {run['case']}: folded otherwise"
@@ -104,6 +104,15 @@ async def test_runs_of_an_older_version_read_fold_and_end_as_they_did_there(
         for run in runs:
             ended = await _ended(client, run["runID"])
             assert _result(ended) == _result(run["end"]), f"case {run['case']}: ended otherwise"
+
+
+def known_then(shown: Any, recorded: Any) -> Any:
+    """What is shown now, without the fields of objects that were not there then."""
+    if isinstance(shown, dict) and isinstance(recorded, dict):
+        return {key: known_then(shown[key], recorded[key]) for key in recorded if key in shown}
+    if isinstance(shown, list) and isinstance(recorded, list) and len(shown) == len(recorded):
+        return [known_then(*pair) for pair in zip(shown, recorded, strict=True)]
+    return shown
 
 
 def test_a_recording_has_every_form_of_event_and_runs_of_every_status() -> None:

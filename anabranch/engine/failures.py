@@ -102,9 +102,11 @@ def kept_error(
     word = _readable(code)
     word = word if _CODE.fullmatch(word) else "HANDLER_ERROR"
     number = int(attempt) if isinstance(attempt, int) and 0 <= attempt <= ATTEMPT_MAX else 1
-    return RunError(
-        word, storable(_readable(type_name)), storable(_readable(message)), node_id, scope, number, storable(traceback)
-    )
+    name = storable(_readable(type_name))
+    text = storable(_readable(message))
+    if not text.strip():
+        text = f"{name} without a message"
+    return RunError(word, name, text, node_id, scope, number, storable(traceback))
 
 
 def ends_us(failure: BaseException, task: asyncio.Task[Any] | None) -> bool:

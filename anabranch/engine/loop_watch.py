@@ -1,8 +1,8 @@
 """Notices, from a thread, when the event loop does not go on, tells who blocks it, and has leases kept meanwhile.
 
-Started by `lifecycle`. Nothing else runs while a handler blocks the loop: no lease is extended, and the runs of every
-other handler would be lost to other workers. So the thread has them extended, for `keep_ms` at most: a process that
-hangs for longer is to lose its runs.
+Started by `lifecycle`; the engines on one event loop share a watchdog. Nothing else runs while a handler blocks the
+loop: no lease is extended, and the runs of every other handler would be lost to other workers. So the thread has them
+extended, for `keep_ms` at most: a process that hangs for longer is to lose its runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from inspect import getattr_static
 from types import FrameType
+from weakref import WeakKeyDictionary
 
 from anabranch.engine.handling import Helpers
 
@@ -33,49 +34,93 @@ OUTER_FRAMES_MAX = 8
 
 
 class LoopWatch:
-    """Watches the event loop that starts it."""
+    """What one engine has of the watchdog of its event loop: its leases are kept, and what happened is counted."""
 
     def __init__(self, *, lease_ms: int, keep_ms: int, keep_leases: Callable[[], None]) -> None:
         """`keep_leases` is called in the thread, again and again while the loop is blocked; it may raise."""
-        self._look_s = min(LOOK_S, lease_ms / 1000 / LOOKS_PER_LEASE)
-        self._keep_every_s = lease_ms / 1000 / 6
-        self._keep_s = keep_ms / 1000
-        self._keep_leases = keep_leases
-        self._stopping = threading.Event()
-        self._beaten_at = 0.0
-        self._beat: asyncio.TimerHandle | None = None
-        self._watched = 0
+        self.look_s = min(LOOK_S, lease_ms / 1000 / LOOKS_PER_LEASE)
+        """How often the loop is looked at, at least."""
         self.blockings = 0
         """How often the loop was blocked for longer than `BLOCKED_AFTER_S`."""
         self.blocked_s = 0.0
         """For how long in all."""
+        self._keep_every_s = lease_ms / 1000 / 6
+        self._keep_s = keep_ms / 1000
+        self._keep_leases = keep_leases
+        self._kept_at = 0.0
+        self._watchdog: _Watchdog | None = None
 
     def start(self) -> None:
-        """Watch the running loop from now on."""
-        self._watched = threading.get_ident()
-        self._beaten_at = time.monotonic()
-        self._beat = asyncio.get_running_loop().call_later(self._look_s, self._go_on)
-        threading.Thread(target=self._watch, name="loop-watch", daemon=True).start()
+        """Watch the running loop from now on, together with the other engines on it."""
+        self._watchdog = _watchdog_of(asyncio.get_running_loop())
+        self._watchdog.add(self)
 
     def stop(self) -> None:
         """Watch no more; may be called twice, or before start."""
-        self._stopping.set()
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            watchdog.remove(self)
+
+    def keep(self, blocked_s: float, now: float) -> None:
+        """Called in the thread while the loop is blocked: keep the leases, if it is time to."""
+        if not self._keep_every_s <= blocked_s <= self._keep_s or now - self._kept_at < self._keep_every_s:
+            return
+        self._kept_at = now
+        try:
+            self._keep_leases()
+        except Exception as failure:  # noqa: BLE001 -- the next call may succeed, and the thread must not end
+            logger.warning("leases could not be kept while the event loop is blocked: %s", failure)
+
+
+class _Watchdog:
+    """A thread that watches one event loop, for every engine on it: a blocking is told once."""
+
+    def __init__(self) -> None:
+        self._watches: tuple[LoopWatch, ...] = ()  # replaced as a whole: the thread reads it
+        self._look_s = LOOK_S
+        self._beaten_at = 0.0
+        self._beat: asyncio.TimerHandle | None = None
+        self._watched = 0
+        self._stopping = threading.Event()
+
+    # -- in the loop ----------------------------------------------------------------------
+    def add(self, watch: LoopWatch) -> None:
+        """Watch for this engine, too."""
+        is_first = not self._watches
+        self._change((*self._watches, watch))
+        if is_first:
+            self._watched = threading.get_ident()
+            self._stopping = threading.Event()
+            threading.Thread(target=self._watch, args=(self._stopping,), name="loop-watch", daemon=True).start()
+
+    def remove(self, watch: LoopWatch) -> None:
+        """Watch for this engine no more; without engines the thread ends."""
+        self._change(tuple(other for other in self._watches if other is not watch))
+        if not self._watches:
+            self._stopping.set()
+
+    def _change(self, watches: tuple[LoopWatch, ...]) -> None:
+        self._watches = watches
+        self._look_s = min((watch.look_s for watch in watches), default=LOOK_S)
+        self._beaten_at = time.monotonic()
         if self._beat is not None:
             self._beat.cancel()
+        self._beat = asyncio.get_running_loop().call_later(self._look_s, self._go_on) if watches else None
 
     def _go_on(self) -> None:
         now = time.monotonic()
         late_s = now - self._beaten_at - self._look_s
         if late_s >= BLOCKED_AFTER_S:
-            self.blocked_s += late_s
+            for watch in self._watches:
+                watch.blocked_s += late_s
         self._beaten_at = now
         self._beat = asyncio.get_running_loop().call_later(self._look_s, self._go_on)
 
     # -- in the thread --------------------------------------------------------------------
-    def _watch(self) -> None:
-        told_of = kept_at = 0.0
+    def _watch(self, stopping: threading.Event) -> None:
+        told_of = 0.0
         looked_at = time.monotonic()
-        while not self._stopping.wait(self._look_s):
+        while not stopping.wait(self._look_s):
             now, beaten_at = time.monotonic(), self._beaten_at
             stood_still = now - looked_at > self._look_s + BLOCKED_AFTER_S / 2  # the whole process: nobody's fault
             looked_at = now
@@ -84,17 +129,11 @@ class LoopWatch:
                 continue
             if blocked_s >= BLOCKED_AFTER_S and told_of != beaten_at:
                 told_of = beaten_at
-                self.blockings += 1
+                for watch in self._watches:
+                    watch.blockings += 1
                 self._tell(blocked_s)
-            if self._keep_every_s <= blocked_s <= self._keep_s and now - kept_at >= self._keep_every_s:
-                kept_at = now
-                self._keep()
-
-    def _keep(self) -> None:
-        try:
-            self._keep_leases()
-        except Exception as failure:  # noqa: BLE001 -- the next call may succeed, and the thread must not end
-            logger.warning("leases could not be kept while the event loop is blocked: %s", failure)
+            for watch in self._watches:
+                watch.keep(blocked_s, now)
 
     def _tell(self, blocked_s: float) -> None:
         """One line: for how long, by whom, and where it is."""
@@ -107,6 +146,15 @@ class LoopWatch:
             where[INNER_FRAMES_MAX:-OUTER_FRAMES_MAX] = ["…"]
         extra = {} if helpers is None else {"instance_id": helpers.instance_id, "node_id": node}
         logger.warning("the event loop is blocked for %.1f s by %s: %s", blocked_s, who, " < ".join(where), extra=extra)
+
+
+_watchdogs: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watchdog] = WeakKeyDictionary()
+_watchdogs_lock = threading.Lock()  # loops of several threads
+
+
+def _watchdog_of(loop: asyncio.AbstractEventLoop) -> _Watchdog:
+    with _watchdogs_lock:
+        return _watchdogs.setdefault(loop, _Watchdog())
 
 
 def _frames(innermost: FrameType | None) -> Iterator[FrameType]:

@@ -144,6 +144,33 @@ async def test_leases_are_kept_while_a_handler_blocks_the_loop_and_the_culprit_i
     assert worker.engine.loop_watch.blockings == 1
 
 
+async def test_engines_on_one_event_loop_tell_of_a_blocking_once(
+    make_process: MakeProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "anabranch.engine")
+    watching = ["loop-watch"]
+    worker, client = await make_process(), await make_process(works=False)
+    assert [thread.name for thread in threading.enumerate() if thread.name in watching] == watching
+    watches = (worker.engine.loop_watch, client.engine.loop_watch)
+
+    def block_until_it_was_noticed(helpers: Any) -> None:
+        give_up_at = time.monotonic() + PATIENCE_S
+        while not all(watch.blockings for watch in watches) and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+
+    nodes.threads["culprit"] = block_until_it_was_noticed
+    culprit = await worker.run(blocking("culprit"))
+    assert (await worker.ended(culprit))["status"] == "COMPLETED"
+    assert [watch.blockings for watch in watches] == [1, 1]
+    (line,) = [record for record in caplog.records if "event loop is blocked" in record.getMessage()]
+    assert f"by node 'work' of run {culprit}" in line.getMessage()
+
+    await worker.engine.stop()
+    assert [thread.name for thread in threading.enumerate() if thread.name in watching] == watching, "one is left"
+    await client.engine.stop()
+    await until(lambda: not [thread for thread in threading.enumerate() if thread.name in watching])
+
+
 async def test_leases_lapse_when_the_loop_is_blocked_for_longer_than_they_are_kept(
     make_process: MakeProcess, database_url: str
 ) -> None:

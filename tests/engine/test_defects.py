@@ -1,0 +1,52 @@
+"""Faults of our own: one run's decision that cannot be made harms no other run, and the log says whose it is."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+import pytest
+
+from anabranch.engine.failures import failed_by, who_did
+from anabranch.engine.rules.stimuli import Completed, NodeResult, StepReport
+from tests.engine import nodes
+from tests.engine.conftest import MakeProcess, until
+from tests.engine.drawing import drawn, node
+
+# An output that is no payload: the decision about it raises.
+NONSENSE = Completed(cast(Any, None))
+
+
+async def test_a_decision_that_cannot_be_made_names_node_and_run_and_the_run_is_taken_up_again(
+    make_process: MakeProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "anabranch.engine")
+    process = await make_process(lease_ms=3_000)
+    harmed, neighbour = [
+        await process.run(drawn(name, node("gate", "testGate", config={"gate": name}))) for name in ("harmed", "well")
+    ]
+    for run in (harmed, neighbour):
+        await process.log.saw("NODE_DISPATCHED", "gate", instance_id=run)
+
+    process.engine.orchestrator.receive_result(harmed, NodeResult("gate", "", 1, NONSENSE))
+
+    await until(lambda: any("went wrong" in record.getMessage() for record in caplog.records))
+    (line,) = [record for record in caplog.records if "went wrong" in record.getMessage()]
+    assert line.getMessage() == f"a decision about node gate of run {harmed} went wrong"
+    assert line.exc_info is not None and line.exc_info[0] is not None
+    assert process.engine.orchestrator.holds(neighbour)
+    nodes.open_gate("harmed")
+    nodes.open_gate("well")
+    assert [(await process.ended(run))["status"] for run in (harmed, neighbour)] == ["COMPLETED"] * 2
+
+
+def test_a_step_is_named_with_its_run() -> None:
+    report = StepReport(name="charge", scope="#2", attempt=1, mark="run:1", body_attempt=1, outcome=NONSENSE)
+    assert who_did(report, run_id="r-1") == "step charge#2 of run r-1"
+
+
+@pytest.mark.parametrize("failure", [SystemExit(), ValueError(), ValueError(""), KeyError(""), RuntimeError("  \n")])
+def test_an_exception_without_text_has_a_message(failure: BaseException) -> None:
+    error = failed_by(failure, node_id="charge", scope="", attempt=1).error
+    assert error.message.strip(), repr(failure)
+    assert type(failure).__name__ in error.message or str(failure).strip()

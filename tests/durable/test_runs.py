@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from anabranch import Worker
 from anabranch.durable.body import FunctionRun
 from anabranch.durable.definition import Workflow, workflow
 from anabranch.durable.step_error import StepError

@@ -28,7 +28,7 @@ async def test_a_decision_that_cannot_be_made_names_node_and_run_and_the_run_is_
     for run in (harmed, neighbour):
         await process.log.saw("NODE_DISPATCHED", "gate", instance_id=run)
 
-    process.engine.orchestrator.receive_result(harmed, NodeResult("gate", "", 1, NONSENSE))
+    process.engine.orchestrator.held.receive(harmed, NodeResult("gate", "", 1, NONSENSE))
 
     await until(lambda: any("went wrong" in record.getMessage() for record in caplog.records))
     (line,) = [record for record in caplog.records if "went wrong" in record.getMessage()]

@@ -1,31 +1,44 @@
 /**
  * Saves one draft: the shell around `saving.ts`, which decides. It has the clock, the outbox and the server.
  *
- * A store per draft: a saver knows its own draft's id, so no navigation can make it save one document over another.
+ * A saver per draft: it knows its own draft's id, so no navigation can make it save one document over another. It knows
+ * texts only; conflicts are merged by whoever shows them.
  */
 
-import { merge3, readDocument, writeDocument, type Choice, type Merge, type WorkflowDocument } from "../../model";
-import type { Outbox, OutboxEntry } from "./outbox";
-import { advance, isDirty, opened, statusOf, type Opening, type Refusal, type ReadOnlyReason, type Saved, type SavingEvent, type SavingState, type SavingStatus } from "./saving";
+import type { Outbox } from "./outbox";
+import {
+  advance,
+  isSaved,
+  opened,
+  stateOf,
+  type DraftVersion,
+  type OpenedDraft,
+  type Opening,
+  type ReadOnlyReason,
+  type SaveState,
+  type SavingEvent,
+  type SavingState,
+} from "./saving";
 
-export type SaveAnswer =
-  | { readonly kind: "saved"; readonly saved: Saved }
-  /** 412: somebody saved it meanwhile. */
-  | { readonly kind: "overtaken"; readonly saved: Saved }
+export type Refused<E> =
   | { readonly kind: "unreachable" }
-  | { readonly kind: "refused"; readonly error: Refusal }
+  | { readonly kind: "refused"; readonly error: E }
   | { readonly kind: "readOnly"; readonly reason: ReadOnlyReason };
 
-export type FetchAnswer =
-  | { readonly kind: "draft"; readonly saved: Saved; readonly text: string }
-  | { readonly kind: "unreachable" }
-  | { readonly kind: "refused"; readonly error: Refusal }
-  | { readonly kind: "readOnly"; readonly reason: ReadOnlyReason };
+export type SaveAnswer<E> =
+  | { readonly kind: "saved"; readonly draft: DraftVersion }
+  /** 412, or 409 `DRAFT_EXISTS`: somebody saved this draft meanwhile. */
+  | { readonly kind: "overtaken"; readonly draftID: string }
+  | Refused<E>;
 
-/** The server's drafts. Neither call throws. */
-export interface DraftServer {
-  save(draftID: string, revision: number, text: string): Promise<SaveAnswer>;
-  fetch(draftID: string): Promise<FetchAnswer>;
+export type FetchAnswer<E> = { readonly kind: "draft"; readonly draft: OpenedDraft } | Refused<E>;
+
+/** The server's drafts. No call throws. */
+export interface DraftServer<E> {
+  /** Make the draft: of the workflow that was opened, or of a new one. */
+  create(text: string): Promise<SaveAnswer<E>>;
+  save(draft: DraftVersion, text: string): Promise<SaveAnswer<E>>;
+  fetch(draftID: string): Promise<FetchAnswer<E>>;
 }
 
 export interface Clock {
@@ -34,56 +47,59 @@ export interface Clock {
   after(milliseconds: number, callback: () => void): () => void;
 }
 
-export interface DraftSaverOptions extends Opening {
-  readonly draftID: string;
+export interface DraftSaverOptions<E> extends Opening {
+  /** The workflow's id; null: it is a new one. */
+  readonly workflow: string | null;
   readonly tabID: string;
-  readonly server: DraftServer;
+  readonly server: DraftServer<E>;
   readonly outbox: Outbox;
   readonly clock: Clock;
 }
 
-export class DraftSaver {
-  readonly draftID: string;
-  readonly #options: DraftSaverOptions;
+/** Raised by `flush` where something has to be done before the draft can be saved: see `state`. */
+export class NotSaved extends Error {
+  override readonly name = "NotSaved";
+}
+
+export class DraftSaver<E> {
+  readonly #options: DraftSaverOptions<E>;
   readonly #listeners = new Set<() => void>();
-  #state: SavingState;
-  #status: SavingStatus;
+  #saving: SavingState<E>;
+  #state: SaveState<E>;
   #wakes: (() => void)[] = [];
+  /** Where the entry of the outbox is, which may be from before the draft existed. */
+  #keptAs: string | null = null;
   #isClosed = false;
 
-  constructor(options: DraftSaverOptions) {
-    this.draftID = options.draftID;
+  constructor(options: DraftSaverOptions<E>) {
     this.#options = options;
-    this.#state = opened(options);
-    this.#status = statusOf(this.#state);
+    this.#saving = opened(options);
+    this.#state = stateOf(this.#saving);
   }
 
   /** The same object until it changes. */
-  get status(): SavingStatus {
-    return this.#status;
+  get state(): SaveState<E> {
+    return this.#state;
   }
 
-  get revision(): number {
-    return this.#state.revision;
+  /** Null until the draft exists. */
+  get draft(): DraftVersion | null {
+    return this.#saving.draft;
   }
 
-  /** The document that the server has, as far as is known here. */
-  get base(): WorkflowDocument {
-    return this.#state.base;
+  /** The text that the edits were made from: what the server has, as far as is known here. */
+  get base(): string {
+    return this.#saving.base;
   }
 
-  get isDirty(): boolean {
-    return isDirty(this.#state);
+  /** Under what edits are kept in the outbox; null for a new workflow, which has no id before its first save. */
+  get outboxID(): string | null {
+    return this.draft?.draftID ?? (this.#options.workflow === null ? null : `workflow:${this.#options.workflow}`);
   }
 
-  /** The document is another one: call it after every change of the store, undo and redo too. */
-  edited(document: WorkflowDocument): void {
-    this.#take({ type: "edited", document });
-  }
-
-  /** Save without waiting for a pause. */
-  saveNow(): void {
-    this.#take({ type: "saveNow" });
+  /** The document is this text now: call it after every change of the store, undo and redo too. */
+  edited(text: string): void {
+    this.#take({ type: "edited", text });
   }
 
   /** The browser says that the network is back. */
@@ -91,23 +107,39 @@ export class DraftSaver {
     this.#take({ type: "online" });
   }
 
-  /** Of a conflict whose other side was fetched: the merge of it with the document as it is now. */
-  merge(): Merge | null {
-    const { conflict, base, current } = this.#state;
-    return conflict?.theirs == null ? null : merge3(base, current, conflict.theirs.document);
+  /** Another tab has saved this draft: what it has is fetched, and is a conflict only if it says something else. */
+  overtaken(revision: number): void {
+    const { draft } = this.#saving;
+    if (draft !== null && revision > draft.revision && this.#saving.sending === null) this.#take({ type: "overtaken", draftID: draft.draftID });
+  }
+
+  /** The conflict is resolved: edits go on from what they have; the merge itself is an edit. */
+  resolved(theirs: OpenedDraft): void {
+    this.#take({ type: "resolved", theirs });
+  }
+
+  /** The draft was published, which has moved its base version. */
+  published(draft: DraftVersion): void {
+    this.#take({ type: "published", draft });
   }
 
   /**
-   * End a conflict by choices, none where nothing conflicts. Returns the merged document, to be put into the store as an
-   * undoable step; it is saved at once. Null if there is no conflict any more.
+   * Save at once, and make the draft if it does not exist. Resolves when all that is edited by now is saved; rejected
+   * with `NotSaved` where the server is away, refuses it, or somebody else has saved.
    */
-  resolve(choices: ReadonlyMap<string, Choice> = new Map()): WorkflowDocument | null {
-    const theirs = this.#state.conflict?.theirs;
-    const merge = this.merge();
-    if (theirs == null || merge === null) return null;
-    const document = merge.resolve(choices);
-    this.#take({ type: "merged", document, theirs });
-    return document;
+  flush(): Promise<void> {
+    this.#take({ type: "saveNow" });
+    return new Promise((resolve, reject) => {
+      const look = (): boolean => {
+        const { kind } = this.#state;
+        if (kind === "saving" && !this.#isClosed) return false;
+        if (kind === "saved") resolve();
+        else reject(new NotSaved(kind));
+        return true;
+      };
+      if (look()) return;
+      const stop = this.subscribe(() => look() && stop());
+    });
   }
 
   subscribe(listener: () => void): () => void {
@@ -120,45 +152,65 @@ export class DraftSaver {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#stopWaiting();
-    if (isDirty(this.#state) && this.#state.readOnly === null) await this.#keep(this.#state.current, this.#state.base, this.#state.revision);
+    const { current, base, draft, readOnly } = this.#saving;
+    if (!isSaved(this.#saving) && readOnly === null) await this.#keep(current, base, draft?.revision ?? 0);
   }
 
-  #take(event: SavingEvent): void {
+  #take(event: SavingEvent<E>): void {
     if (this.#isClosed) return;
-    const [state, effects] = advance(this.#state, event, this.#options.clock.now());
-    this.#state = state;
+    const { clock } = this.#options;
+    const [saving, effects] = advance(this.#saving, event, clock.now());
+    this.#saving = saving;
     this.#stopWaiting();
     for (const effect of effects) {
       switch (effect.type) {
         case "wake":
-          this.#wakes.push(this.#options.clock.after(Math.max(0, effect.at - this.#options.clock.now()), () => this.#take({ type: "time" })));
+          this.#wakes.push(clock.after(Math.max(0, effect.at - clock.now()), () => this.#take({ type: "time" })));
           break;
         case "keep":
-          void this.#keep(effect.document, effect.base, effect.revision).then((isKept) => this.#take({ type: "kept", isKept }));
+          void this.#keep(effect.text, effect.base, effect.revision).then((isKept) => this.#take({ type: "kept", isKept }));
           break;
         case "forget":
-          // What stays by accident is found to be saved when the draft is opened.
-          this.#options.outbox.remove(this.draftID, this.#options.tabID).catch(() => undefined);
+          void this.#forget();
           break;
         case "send":
-          void this.#options.server.save(this.draftID, effect.revision, writeDocument(effect.document)).then((answer) => this.#take(eventOf(answer)));
+          void this.#send(effect.draft, effect.text).then((answer) => this.#take(eventOf(answer)));
           break;
         case "fetch":
-          void this.#options.server.fetch(this.draftID).then((answer) => this.#take(fetchedEvent(answer)));
+          void this.#options.server.fetch(effect.draftID).then((answer) => this.#take(answer.kind === "draft" ? { type: "fetched", theirs: answer.draft } : eventOf(answer)));
           break;
       }
     }
     this.#tell();
   }
 
-  async #keep(document: WorkflowDocument, base: WorkflowDocument, revision: number): Promise<boolean> {
+  #send(draft: DraftVersion | null, text: string): Promise<SaveAnswer<E>> {
+    const { server } = this.#options;
+    return draft === null ? server.create(text) : server.save(draft, text);
+  }
+
+  async #keep(text: string, base: string, revision: number): Promise<boolean> {
     const { outbox, tabID, clock } = this.#options;
-    const entry = { draftID: this.draftID, tabID, revision, baseText: writeDocument(base), text: writeDocument(document), at: clock.now() };
+    const [id, before] = [this.outboxID, this.#keptAs];
+    if (id === null) return false;
     try {
-      await outbox.put(entry);
+      await outbox.put({ id, tabID, text, base, revision, keptAt: clock.now() });
+      this.#keptAs = id;
+      if (before !== null && before !== id) await outbox.remove(before, tabID);
       return true;
     } catch {
       return false;
+    }
+  }
+
+  async #forget(): Promise<void> {
+    const { outbox, tabID } = this.#options;
+    const ids = new Set([this.#keptAs, this.outboxID].filter((id) => id !== null));
+    this.#keptAs = null;
+    try {
+      for (const id of ids) await outbox.remove(id, tabID);
+    } catch {
+      // What stays by accident is found to be saved when the draft is opened.
     }
   }
 
@@ -167,68 +219,19 @@ export class DraftSaver {
   }
 
   #tell(): void {
-    const status = statusOf(this.#state);
-    if (isSameStatus(status, this.#status)) return;
-    this.#status = status;
+    const state = stateOf(this.#saving);
+    if (isSameState(state, this.#state)) return;
+    this.#state = state;
     for (const listener of [...this.#listeners]) listener();
   }
 }
 
-/** What a browser that died has left of a draft. */
-export type Recovery =
-  | { readonly kind: "nothing" }
-  /** Edits of the revision that the server still has: put them into the store as an undoable step. */
-  | { readonly kind: "edits"; readonly document: WorkflowDocument; readonly at: number }
-  /** Edits of an older revision: merge them. */
-  | { readonly kind: "merge"; readonly merge: Merge; readonly at: number };
-
-/**
- * What the outbox has of a draft that is opened, from tabs that are gone. Entries that the server has, or that cannot
- * be read, are removed. The newest of the others is recovered: from then on it is this tab's entry, so that its saver
- * overwrites it with what comes of it, and removes it once that is saved.
- */
-export async function recover(
-  outbox: Outbox,
-  { draftID, tabID }: { readonly draftID: string; readonly tabID: string },
-  server: { readonly revision: number; readonly document: WorkflowDocument },
-  isTabAlive: (tabID: string) => Promise<boolean>,
-): Promise<Recovery> {
-  try {
-    for (const entry of await outbox.entries(draftID)) {
-      if (entry.tabID !== tabID && (await isTabAlive(entry.tabID))) continue;
-      const recovery = recoveryOf(entry, server);
-      if (recovery.kind !== "nothing") await outbox.put({ ...entry, tabID });
-      if (recovery.kind === "nothing" || entry.tabID !== tabID) await outbox.remove(draftID, entry.tabID);
-      if (recovery.kind !== "nothing") return recovery;
-    }
-  } catch {
-    // A browser without storage has nothing to recover.
-  }
-  return { kind: "nothing" };
-}
-
-function recoveryOf(entry: OutboxEntry, server: { readonly revision: number; readonly document: WorkflowDocument }): Recovery {
-  const [mine, base] = [readOrNull(entry.text), readOrNull(entry.baseText)];
-  const isSaved = entry.text === writeDocument(server.document) || entry.text === entry.baseText;
-  if (mine === null || base === null || isSaved) return { kind: "nothing" };
-  if (entry.revision === server.revision) return { kind: "edits", document: mine, at: entry.at };
-  return { kind: "merge", merge: merge3(base, mine, server.document), at: entry.at };
-}
-
-function readOrNull(text: string): WorkflowDocument | null {
-  try {
-    return readDocument(text);
-  } catch {
-    return null;
-  }
-}
-
-function eventOf(answer: SaveAnswer): SavingEvent {
+function eventOf<E>(answer: SaveAnswer<E>): SavingEvent<E> {
   switch (answer.kind) {
     case "saved":
-      return { type: "saved", saved: answer.saved };
+      return { type: "saved", draft: answer.draft };
     case "overtaken":
-      return { type: "overtaken", saved: answer.saved };
+      return { type: "overtaken", draftID: answer.draftID };
     case "refused":
       return { type: "refused", error: answer.error };
     case "readOnly":
@@ -238,15 +241,7 @@ function eventOf(answer: SaveAnswer): SavingEvent {
   }
 }
 
-function fetchedEvent(answer: FetchAnswer): SavingEvent {
-  if (answer.kind !== "draft") return eventOf(answer);
-  const document = readOrNull(answer.text);
-  if (document !== null) return { type: "fetched", theirs: { ...answer.saved, document } };
-  return { type: "refused", error: { code: "", message: "the other version cannot be read", hint: "Export yours, and open the draft again." } };
-}
-
-function isSameStatus(left: SavingStatus, right: SavingStatus): boolean {
-  const [mine, other] = [left, right] as unknown as Record<string, unknown>[];
-  const names = Object.keys(mine!);
-  return names.length === Object.keys(other!).length && names.every((name) => mine![name] === other![name]);
+function isSameState<E>(left: SaveState<E>, right: SaveState<E>): boolean {
+  const [mine, other] = [Object.entries(left), new Map<string, unknown>(Object.entries(right))];
+  return mine.length === other.size && mine.every(([name, value]) => other.get(name) === value);
 }

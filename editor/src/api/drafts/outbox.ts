@@ -1,22 +1,46 @@
 /** What was edited and is not on the server yet: kept in this browser, so that neither its death nor the server's loses it. */
 
-/** One tab's unsaved document of a draft. Tabs do not overwrite one another. */
+/** One tab's unsaved text of a draft. Tabs do not overwrite one another. */
 export interface OutboxEntry {
-  readonly draftID: string;
+  /** The draft's id, or `workflow:` and the workflow's id where it has no draft yet. */
+  readonly id: string;
   readonly tabID: string;
-  /** The revision that it was edited from, and that revision's text: what a merge needs. */
-  readonly revision: number;
-  readonly baseText: string;
   readonly text: string;
+  /** What it was edited from, for a merge, and the revision of that; 0: there was no draft. */
+  readonly base: string;
+  readonly revision: number;
   /** Milliseconds since the epoch. */
-  readonly at: number;
+  readonly keptAt: number;
 }
 
 export interface Outbox {
   put(entry: OutboxEntry): Promise<void>;
-  remove(draftID: string, tabID: string): Promise<void>;
+  remove(id: string, tabID: string): Promise<void>;
   /** All entries of a draft, the newest first. */
-  entries(draftID: string): Promise<readonly OutboxEntry[]>;
+  entries(id: string): Promise<readonly OutboxEntry[]>;
+}
+
+/**
+ * What a tab that is gone has left of a draft; null if there is nothing that the server has not. The newest entry is
+ * handed over to this tab, so that its saver overwrites it with what comes of it, and removes it once that is saved.
+ */
+export async function recover(
+  outbox: Outbox,
+  { id, tabID, serverText }: { readonly id: string; readonly tabID: string; readonly serverText: string },
+  isTabAlive: (tabID: string) => Promise<boolean>,
+): Promise<OutboxEntry | null> {
+  try {
+    for (const entry of await outbox.entries(id)) {
+      if (entry.tabID !== tabID && (await isTabAlive(entry.tabID))) continue;
+      const isSaved = entry.text === serverText || entry.text === entry.base;
+      if (!isSaved) await outbox.put({ ...entry, tabID });
+      if (isSaved || entry.tabID !== tabID) await outbox.remove(id, entry.tabID);
+      if (!isSaved) return entry;
+    }
+  } catch {
+    // A browser without storage has nothing to recover.
+  }
+  return null;
 }
 
 const DATABASE = "anabranch.outbox";
@@ -30,15 +54,15 @@ export class IndexedDBOutbox implements Outbox {
     await this.#run("readwrite", (store) => store.put(entry));
   }
 
-  async remove(draftID: string, tabID: string): Promise<void> {
-    await this.#run("readwrite", (store) => store.delete([draftID, tabID]));
+  async remove(id: string, tabID: string): Promise<void> {
+    await this.#run("readwrite", (store) => store.delete([id, tabID]));
   }
 
-  async entries(draftID: string): Promise<readonly OutboxEntry[]> {
-    // Ids are texts: every entry of the draft lies between its id with no tab and its id with the last one.
-    const range = IDBKeyRange.bound([draftID], [draftID, []]);
+  async entries(id: string): Promise<readonly OutboxEntry[]> {
+    // Ids are texts: every entry of the draft lies between its id with no tab and its id with what comes after texts.
+    const range = IDBKeyRange.bound([id], [id, []]);
     const entries = await this.#run<OutboxEntry[]>("readonly", (store) => store.getAll(range) as IDBRequest<OutboxEntry[]>);
-    return entries.sort((left, right) => right.at - left.at);
+    return entries.sort((left, right) => right.keptAt - left.keptAt);
   }
 
   async #run<T>(mode: IDBTransactionMode, ask: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
@@ -53,24 +77,21 @@ export class IndexedDBOutbox implements Outbox {
   }
 
   #open(): Promise<IDBDatabase> {
-    return new Promise((resolve, reject) => {
+    const opening = new Promise<IDBDatabase>((resolve, reject) => {
       const request = indexedDB.open(DATABASE, 1);
-      request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: ["draftID", "tabID"] });
+      request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: ["id", "tabID"] });
       request.onerror = () => reject(request.error ?? new Error("the outbox cannot be opened"));
       request.onblocked = () => reject(new Error("another tab holds an older outbox"));
-      request.onsuccess = () => {
-        const database = request.result;
-        const forget = () => (this.#database = null);
-        database.onversionchange = () => {
-          database.close();
-          forget();
-        };
-        database.onclose = forget;
-        resolve(database);
+      request.onsuccess = () => resolve(request.result);
+    });
+    const forget = () => (this.#database = null);
+    opening.then((database) => {
+      database.onclose = forget;
+      database.onversionchange = () => {
+        database.close();
+        forget();
       };
-    }).catch((failure: unknown) => {
-      this.#database = null;
-      throw failure;
-    }) as Promise<IDBDatabase>;
+    }, forget);
+    return opening;
   }
 }

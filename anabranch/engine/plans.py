@@ -14,8 +14,9 @@ from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition
+from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
 from anabranch.engine.rules.states import AnyPlan
+from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.errors import NotFound
 
 # 1,000 versions: a plan of a few dozen nodes takes some 50 KB, so this stays within 50 MB.
@@ -49,9 +50,9 @@ class PlanCache:
             return await self.plan(head.instance_id, TEST_VERSION)
         return await self.plan(head.workflow_id, head.workflow_version)
 
-    def compile(self, definition: Mapping[str, Any]) -> Plan:
+    def compile(self, definition: Mapping[str, Any], test_run: TestRunPlan = WHOLE) -> Plan:
         """The plan of a valid definition that is not stored."""
-        return compile_plan(definition, self._node_types)
+        return compile_plan(definition, self._node_types, test_run)
 
     async def plan(self, workflow_id: str, version: int) -> AnyPlan:
         """The plan of a workflow version, or with `TEST_VERSION` that of the test run of this id."""
@@ -77,10 +78,11 @@ class PlanCache:
 
     async def _plan_of_stored(self, key_id: str, version: int) -> AnyPlan:
         if version == TEST_VERSION:
-            definition = read_definition(await self._store.read_log(key_id, limit=DEFINITION_SEQ))
+            first = await self._store.read_log(key_id, limit=DEFINITION_SEQ)
+            definition = read_definition(first)
             if definition is None:
                 raise NotFound(f"run {key_id} has neither a stored workflow nor a definition in its log")
-            return self.compile(dict(definition))
+            return self.compile(dict(definition), read_test_run(first))
         stored = await self._store.get_definition(key_id, version)
         if stored is None:
             raise NotFound(f"version {version} of workflow {key_id} is not stored")

@@ -22,6 +22,9 @@ from tests.oracle.script import Script, planned_failure
 from tests.oracle.shape import Shape
 from tests.oracle.values import Values
 
+# The exit of a node whose failure is ignored, and of a disabled one; all others leave by `default`.
+_IGNORED = {"loop": "done", "condition": "else"}
+
 
 def predict(document: Mapping[str, Any], given: Any, script: Script) -> Prediction:
     """What a run with this input must come to. Raises Undetermined if even its course depends on timing."""
@@ -47,6 +50,7 @@ def _conclude(activations: list[Activation], values: Values) -> Prediction:
         else:
             must[key] = Ending(a.outcome, a.attempt, values.written(a))
     ends = [a for a in activations if a.node["type"] == "end" and not a.scope and a.outcome == "completed"]
+    ends = [a for a in ends if not a.node.get("disabled")]
     output = values.merge(ends) if not stops else UNKNOWN
     if surely_stopped and len(stops) == 1 and stops[0].stops == "COMPLETED":
         output = values.merge(stops) if set(ends) <= set(stops) else AtLeast(values.merge(stops))
@@ -118,6 +122,9 @@ class _Walk:
     def _execute(self, a: Activation) -> None:
         config = a.node.get("config", {})
         a.outcome, a.handle = "completed", "default"
+        if a.node.get("disabled"):
+            a.handle = _IGNORED.get(a.node["type"], "default")
+            return
         try:
             match a.node["type"]:
                 case "loop":
@@ -143,7 +150,7 @@ class _Walk:
         handling = a.node.get("errorHandling", "continue")
         a.outcome, a.errors, a.handle = "failed", errors, None
         if handling == "ignore":
-            a.handle = {"loop": "done", "condition": "else"}.get(a.node["type"], "default")
+            a.handle = _IGNORED.get(a.node["type"], "default")
         elif handling == "continue" and self.shape.leaves_by(a.node["id"], "error"):
             a.handle = "error"
         elif handling == "fail_workflow" or not a.scope:

@@ -45,6 +45,8 @@ class Values:
 
     def _completed(self, activation: Activation) -> Any:
         node, config = activation.node, activation.node.get("config", {})
+        if node.get("disabled"):
+            return None
         read = partial(self._read, activation, activation.scope, activation.frame, activation.before)
         match node["type"]:
             case "start":

@@ -206,9 +206,11 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     its signal to another: after a decision no signal lies beside a wait that it fits.
     """
     promises = builder.state.promises
-    while (builder.todo or promises) and builder.state.terminal is None:
+    while (builder.todo or builder.given or promises) and builder.state.terminal is None:
         if builder.todo:
             _follow(builder, *builder.todo.popleft())
+        elif builder.given:
+            _complete_as_given(builder, *builder.given.popleft())
         else:
             _take_promise(builder, next(iter(promises.values())))
 
@@ -225,6 +227,13 @@ def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None
             go_on(builder, scope.owner)
         else:
             builder.end_instance(EventType.INSTANCE_COMPLETED, Payload.trusted(builder.state.output()))
+
+
+def _complete_as_given(builder: DrawnDecisionBuilder, node: PlanNode, scope: str) -> None:
+    """A disabled or pinned node completes in the decision that dispatches it, unless its iteration is over by then."""
+    activation = builder.state.activation(node.id, scope)
+    if activation is not None and node.given is not None:
+        complete(builder, activation, node.given.output, node.given.handle)
 
 
 def _take_promise(builder: DrawnDecisionBuilder, wait: Activation) -> None:

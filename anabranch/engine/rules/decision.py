@@ -156,9 +156,15 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
         self.unfinished_before = frozenset(state.unfinished) if state.unfinished else _NOTHING_UNFINISHED
         self.todo: deque[tuple[Scope, PlanNode]] = deque()
         """Ended activations whose consequences are not drawn yet: a queue, since graphs are deeper than stacks."""
+        self.given: deque[tuple[PlanNode, str]] = deque()
+        """Nodes, with their scopes, that complete with a given result as soon as nothing else is to be drawn."""
 
     def dispatch(self, node: PlanNode, path: str, *, attempt: int = 1) -> None:
         """Queue an attempt; its event opens the iteration if it is the first in it."""
+        if node.given is not None:
+            self.append(_NODE_DISPATCHED, node.id, path, attempt, node.given.note)
+            self.given.append((node, path))
+            return
         self.append(_NODE_DISPATCHED, node.id, path, attempt, EMPTY)
         self.commands.append(Dispatch(node.id, path, attempt))
 

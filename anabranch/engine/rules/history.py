@@ -22,6 +22,7 @@ from anabranch.engine.rules.payloads import (
     SignalTaken,
     Wait,
     handled_error,
+    is_pinned,
     read_error,
     read_input,
     read_recoveries,
@@ -119,6 +120,8 @@ class Activation:
     """A loop that opened an iteration."""
     next_handle: str | None = None
     output_variable: str | None = None
+    is_pinned: bool = False
+    """In a test run: it took the output that it was pinned to, and was not executed."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -252,6 +255,7 @@ class History:
         activation.attempt, activation.seq, activation.at = event.attempt, event.seq, event.created_at
         if type_ is _DISPATCHED:
             activation.status = _RUNS
+            activation.is_pinned = is_pinned(event.payload)
             activation.attempt_began_at = event.created_at
             activation.waits_for = activation.retry_at = activation.error = None
         elif type_ is _WAITING:

@@ -2,7 +2,8 @@
 
 Pure. Decisions write these forms; `evolve`, `history` and whoever reads a log read them. Three kinds of rows need none:
 the payload of NODE_COMPLETED and INSTANCE_COMPLETED is an output, any JSON; NODE_SKIPPED and the dispatch of a node
-say nothing. The stored JSON is that of all versions so far: a form may get a field that can be missing, and loses none.
+that is executed say nothing. The stored JSON is that of all versions so far: a form may get a field that can be
+missing, and loses none.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import orjson
 
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.instants import from_iso, to_iso
+from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan, read_test_run_plan
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.errors import RunError
 
 _DEFINITION = "__workflowDefinition"
+_TEST_RUN = "testRun"
 
 
 # -- INPUT_SET -------------------------------------------------------------------------------------
@@ -45,12 +48,17 @@ class DefinitionSet:
     """The definition of a test run, right after its input."""
 
     definition: Payload
+    differs: Payload | None = None
+    """How the run differs from one of its definition (`TestRunPlan`), if it does."""
 
     @property
     def payload(self) -> Payload:
         """As it is stored."""
-        raw = b'{"' + _DEFINITION.encode() + b'":' + self.definition.raw + b"}"
-        return Payload({_DEFINITION: self.definition.value}, raw)
+        value, raw = {_DEFINITION: self.definition.value}, b'{"' + _DEFINITION.encode() + b'":' + self.definition.raw
+        if self.differs is None:
+            return Payload(value, raw + b"}")
+        value[_TEST_RUN] = self.differs.value
+        return Payload(value, raw + b',"' + _TEST_RUN.encode() + b'":' + self.differs.raw + b"}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,14 @@ def read_definition(created: Sequence[Event]) -> Any | None:
     return None
 
 
+def read_test_run(created: Sequence[Event]) -> TestRunPlan:
+    """How a test run differs from a run of its definition, from its first events."""
+    for event in created:
+        if event.seq == DEFINITION_SEQ and event.type is EventType.SYSTEM_SET:
+            return read_test_run_plan(event.payload.value.get(_TEST_RUN))
+    return WHOLE
+
+
 def read_system(payload: Payload) -> DefinitionSet | FunctionPostponed | ReplayRules | None:
     """What a SYSTEM_SET says; None: an older version's note, or a payload that was not read."""
     value = payload.value
@@ -116,6 +132,18 @@ def read_rules(payload: Payload) -> ReplayRules | None:
     """What the NODE_DISPATCHED of a workflow function says; None: an older version dispatched it."""
     rules = read_system(payload)
     return rules if isinstance(rules, ReplayRules) else None
+
+
+# -- NODE_DISPATCHED of nodes ----------------------------------------------------------------------
+NODE_PINNED = Payload.trusted({"pinned": True})
+"""A node of a test run takes the output that it was pinned to."""
+NODE_DISABLED = Payload.trusted({"disabled": True})
+"""A disabled node."""
+
+
+def is_pinned(payload: Payload) -> bool:
+    """Does a NODE_DISPATCHED say that the node is pinned?"""
+    return "pinned" in payload.value
 
 
 # -- NODE_WAITING ----------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def created(notes: AnyDecisionBuilder, started: Started) -> bool:
     head = notes.state.head
     notes.append(EventType.INPUT_SET, "", "", 0, InputSet(started.input).payload)
     if started.definition is not None:
-        notes.append(EventType.SYSTEM_SET, "", "", 0, DefinitionSet(started.definition).payload)
+        notes.append(EventType.SYSTEM_SET, "", "", 0, DefinitionSet(started.definition, started.differs).payload)
     if head.deadline_at is not None:
         notes.commands.append(Wake("", "", 0, head.deadline_at))
     overdue = head.deadline_at is not None and head.deadline_at <= notes.now

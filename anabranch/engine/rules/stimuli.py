@@ -35,6 +35,8 @@ class Started:
     input: Payload
     begin: bool = True
     definition: Payload | None = None
+    differs: Payload | None = None
+    """How a test run differs from its definition (`test_runs.TestRunPlan`)."""
     only_newest: bool = False
 
 

@@ -134,6 +134,14 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
             "description": "How long one execution may take; the type's own default if there is none.",
             "x-ui": {"group": "Errors", "order": 8, "widget": "duration", "placeholder": "30s", "template": False},
         },
+        "disabled": {
+            "type": ["boolean", "null"],
+            "title": "Disabled",
+            "description": "Complete at once, unexecuted, with the output null, by the handle that an ignored failure"
+            " takes: `done` of a loop, `else` of a condition, otherwise `default`. Not of `start`.",
+            "default": False,
+            "x-ui": {"group": "Flow", "order": 10, "template": False},
+        },
         "position": {
             "type": ["object", "null"],
             "title": "Position",

@@ -103,6 +103,7 @@ def node_state(activation: Activation) -> dict[str, Any]:
         "at": to_iso(activation.at),
         "handles": activation.handles if activation.has_ended else None,
         "waitsFor": waits_for(activation),
+        **({"pinned": True} if activation.is_pinned else {}),
     }
 
 

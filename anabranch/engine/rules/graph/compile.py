@@ -16,10 +16,13 @@ from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, p
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, concurrency, is_while, iterations_max
 from anabranch.engine.rules.graph.node_facts import handles_of
 from anabranch.engine.rules.graph.node_types import NodeTypes
-from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanEdge, PlanNode
+from anabranch.engine.rules.graph.plan import Body, GivenResult, LoopSpec, Plan, PlanEdge, PlanNode
 from anabranch.engine.rules.graph.structure import Structure, structure_of
 from anabranch.engine.rules.graph.validate import refusal_of
+from anabranch.engine.rules.payloads import NODE_DISABLED, NODE_PINNED
 from anabranch.engine.rules.templates.template import Template, compile_template
+from anabranch.engine.rules.test_runs import WHOLE, Pin, TestRunPlan
+from anabranch.engine.rules.values import NULL, Payload
 
 # 30 seconds, as for every type that names no other bound of one execution.
 DEFAULT_TIMEOUT_MS = 30_000
@@ -29,8 +32,8 @@ DEFAULT_TIMEOUT_MS = 30_000
 CODE_TYPES = frozenset({"javascript", "python"})
 
 
-def compile_plan(document: Mapping[str, Any], node_types: NodeTypes) -> Plan:
-    """The plan of a definition that was valid when it was saved.
+def compile_plan(document: Mapping[str, Any], node_types: NodeTypes, test_run: TestRunPlan = WHOLE) -> Plan:
+    """The plan of a definition that was valid when it was saved, and of how a test run differs from it.
 
     Raises InvalidWorkflow if its form or structure is not: then it was never saved by these rules.
     """
@@ -38,16 +41,19 @@ def compile_plan(document: Mapping[str, Any], node_types: NodeTypes) -> Plan:
     structure = structure_of(graph)
     if graph.errors or not structure.is_sound:
         raise refusal_of((*graph.errors, *structure.problems))
-    return _Compiler(graph, structure, node_types).compile()
+    if test_run.until is not None:
+        structure = structure.up_to(test_run.until)
+    return _Compiler(graph, structure, node_types, test_run.pins).compile()
 
 
 class _Compiler:
     """Builds one plan: bodies first, then the nodes in topological order, then what connects them."""
 
-    def __init__(self, graph: Graph, structure: Structure, node_types: NodeTypes) -> None:
+    def __init__(self, graph: Graph, structure: Structure, node_types: NodeTypes, pins: Mapping[str, Pin]) -> None:
         self._graph = graph
         self._structure = structure
         self._node_types = node_types
+        self._pins = pins
         self._nodes: dict[str, PlanNode] = {}
         self._bodies: dict[str | None, Body] = {None: Body(loop=None)}
         self._outgoing: defaultdict[str, list[GraphEdge]] = defaultdict(list)
@@ -96,7 +102,19 @@ class _Compiler:
             node.terminate = written.config.get("terminate") is True
             name = written.config.get("name")
             node.end_name = name if isinstance(name, str) else None
+        node.given = self._given(written, node)
         return node
+
+    def _given(self, written: GraphNode, node: PlanNode) -> GivenResult | None:
+        """What the node completes with without being executed. A disabled End collects nothing and ends nothing."""
+        handle = node.ignored_handle if node.exits else None
+        if written.disabled:
+            node.is_end = node.terminate = False
+            return GivenResult(NULL, handle, NODE_DISABLED)
+        pin = self._pins.get(written.id)
+        if pin is None:
+            return None
+        return GivenResult(Payload.of(pin.output), handle if pin.handle is None else pin.handle, NODE_PINNED)
 
     def _facts(self, written: GraphNode, used: set[str]) -> tuple[frozenset[str], int | None]:
         """The handles and the default timeout that the node's type gives it today."""

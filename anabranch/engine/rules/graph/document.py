@@ -89,6 +89,10 @@ class GraphNode:
     retry: RetryPolicy = DEFAULT_RETRY
     timeout_ms: int | None = None
     """None: not written; the type's default holds."""
+    disabled: bool = False
+    """It completes at once, unexecuted. Never of `start`."""
+    disabled_written: Any = None
+    """What the document says of that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -290,6 +294,8 @@ class _Reader(FieldReader):
         elif config is not None:
             node.config_readable = False
             self.wrong_type(node.pointer + "/config", "an object", config, node_id=node.id)
+        node.disabled_written = value.get("disabled")
+        node.disabled = node.disabled_written is True and node.type != "start"
         node.output_variable = self._output_variable(value, node)
         join_mode = self.choice(
             value, "joinMode", node.pointer, among=JOIN_MODES, code="UNKNOWN_JOIN_MODE", node_id=node.id

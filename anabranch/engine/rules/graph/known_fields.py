@@ -11,7 +11,19 @@ from difflib import get_close_matches
 
 WORKFLOW_FIELDS = frozenset({"title", "name", "nodes", "edges", "workflowOptions", "viewport", "notes", "$schema"})
 NODE_FIELDS = frozenset(
-    {"id", "type", "name", "config", "outputVariable", "joinMode", "errorHandling", "retry", "timeout", "position"}
+    {
+        "id",
+        "type",
+        "name",
+        "config",
+        "outputVariable",
+        "joinMode",
+        "errorHandling",
+        "retry",
+        "timeout",
+        "position",
+        "disabled",
+    }
 )
 EDGE_FIELDS = frozenset({"id", "upstreamNodeID", "downstreamNodeID", "sourceHandle"})
 OPTION_FIELDS = frozenset({"inputSchema", "retention", "deadline"})
@@ -24,7 +36,6 @@ SERVER_FIELDS = IDENTITY_FIELDS | {"version", "runCounts", "createdAt", "updated
 
 NODE_FIELDS_WITHOUT_EFFECT = frozenset(
     {
-        "disabled",
         "forEach",
         "concurrency",
         "onItemError",

@@ -12,8 +12,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
+from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
 from anabranch.engine.rules.retry import RetryPolicy
 from anabranch.engine.rules.templates.template import Template
+from anabranch.engine.rules.values import Payload
+
+
+def ignored_handle(node_type: str) -> str:
+    """Loop `done`, condition `else`, others `default`."""
+    if node_type == LOOP_TYPE:
+        return DONE_HANDLE
+    return ELSE_HANDLE if node_type == "condition" else DEFAULT_HANDLE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenResult:
+    """What a node completes with at once, without being executed."""
+
+    output: Payload
+    handle: str | None
+    note: Payload
+    """What its NODE_DISPATCHED says: why it is not executed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,13 +111,13 @@ class PlanNode:
     """An `end` with `terminate: true`."""
     end_name: str | None = None
     """`config.name` of an `end`: the key its object is written under."""
+    given: GivenResult | None = None
+    """It is disabled, or pinned in a test run. None: it is executed."""
 
     @property
     def ignored_handle(self) -> str:
-        """The handle that is live when a failure is ignored: loop `done`, condition `else`, others `default`."""
-        if self.loop is not None:
-            return "done"
-        return "else" if self.type == "condition" else "default"
+        """The handle that is live when a failure is ignored, and of a disabled node."""
+        return ignored_handle(self.type)
 
 
 @dataclass(slots=True, eq=False)

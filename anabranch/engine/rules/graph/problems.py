@@ -26,6 +26,7 @@ REFUSALS: Mapping[str, str] = {
     "BAD_NAME": "The workflow's name does not have the form of a name.",
     "NO_START": "No node of type `start`.",
     "SEVERAL_STARTS": "More than one node of type `start`.",
+    "START_DISABLED": "The start node is disabled.",
     "BAD_NODE_ID": "A node id is empty, too long, or holds a character that paths are made of.",
     "DUPLICATE_NODE_ID": "Two nodes have one id.",
     "DUPLICATE_EDGE_ID": "Two edges have one id.",

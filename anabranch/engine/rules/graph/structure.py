@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.deferred import deferred
@@ -57,6 +57,34 @@ class Structure:
     """Immediate dominators: the last vertex that every way from start to this one passes."""
     problems: list[Problem] = field(default_factory=list)
     """Cycles and crossed borders."""
+
+    def before(self, node_id: str) -> set[str]:
+        """A node and all that lead to it; a loop does not come after its own body. Of a sound structure."""
+        sources: defaultdict[str, list[str]] = defaultdict(list)
+        for edge in self.forward + self.entering:
+            sources[edge.target].append(edge.source)
+        found, stack = {node_id}, [node_id]
+        while stack:
+            for source in sources[stack.pop()]:
+                if source not in found:
+                    found.add(source)
+                    stack.append(source)
+        return found
+
+    def up_to(self, node_id: str) -> Structure:
+        """The structure of a node and all that lead to it alone."""
+        kept = self.before(node_id)
+
+        def inside(edges: list[GraphEdge]) -> list[GraphEdge]:
+            return [edge for edge in edges if edge.source in kept and edge.target in kept]
+
+        return replace(
+            self,
+            order=[each for each in self.order if each in kept],
+            forward=inside(self.forward),
+            entering=inside(self.entering),
+            returning=inside(self.returning),
+        )
 
     @property
     def is_sound(self) -> bool:

@@ -93,13 +93,15 @@ def validate(document: Any, node_types: NodeTypes) -> Report:
         *_document_problems(document),
         *graph.errors,
         *facts.problems,
+        *_disabled_problems(graph),
         *_handle_problems(graph, facts),
         *structure.problems,
     ]
     if not structure.is_sound:
         return Report(tuple(errors), tuple(graph.warnings), False, (), None)
     reachable = set(structure.order)
-    unbounded = tuple(node_id for node_id in graph.nodes if node_id in reachable and node_id in facts.unbounded)
+    waiting = {node_id for node_id in facts.unbounded & reachable if not graph.nodes[node_id].disabled}
+    unbounded = tuple(node_id for node_id in graph.nodes if node_id in waiting)
     return Report(
         errors=tuple(errors),
         warnings=(*graph.warnings, *warnings_of(graph, structure)),
@@ -154,6 +156,17 @@ def _document_problems(document: Any) -> Iterator[Problem]:
     if kind not in (None, "drawn"):
         hint = "Change its code and start a worker with it; or remove `kind` to save the graph as a drawn workflow."
         yield Problem("NOT_DRAWN", f"`kind` is {quoted(kind)}: only drawn workflows are saved", "/kind", hint=hint)
+
+
+def _disabled_problems(graph: Graph) -> Iterator[Problem]:
+    """What is refused of `disabled`. Asked at save alone: older versions with other values are compiled all the same."""
+    for node in graph.nodes.values():
+        written, place = node.disabled_written, node.pointer + "/disabled"
+        if written not in (None, True, False):
+            yield Problem("WRONG_TYPE", f"{place} must be true or false, not {quoted(written)}", place, node.id)
+        elif written is True and node.type == "start":
+            hint = "Remove `disabled`; to begin elsewhere, lead from the start to that node."
+            yield Problem("START_DISABLED", "the start node cannot be disabled", place, node.id, hint=hint)
 
 
 def _excess_of_expressions(graph: Graph) -> Problem | None:

@@ -16,6 +16,7 @@ from anabranch.engine.rules.graph.document import Graph, GraphNode
 from anabranch.engine.rules.graph.flow import Flow, NodeSet
 from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, is_while, iterations_max
+from anabranch.engine.rules.graph.plan import ignored_handle
 from anabranch.engine.rules.graph.problems import Problem, quoted
 from anabranch.engine.rules.graph.structure import Structure, loops_around
 from anabranch.engine.rules.templates.path import Path
@@ -64,10 +65,14 @@ def activations_max(graph: Graph, structure: Structure) -> int | None:
     homes = [None, *(node_id for node_id in structure.order if graph.nodes[node_id].type == LOOP_TYPE)]
     for home in reversed(homes):
         bounds[home] = sum(
-            1 + bounds[node_id] * iterations_max(graph.nodes[node_id].config) if node_id in bounds else 1
+            1 + bounds[node_id] * _iterations_max(graph.nodes[node_id]) if node_id in bounds else 1
             for node_id in members[home]
         )
     return bounds[None] if bounds[None] <= ACTIVATIONS_MAX else None
+
+
+def _iterations_max(loop: GraphNode) -> int:
+    return 0 if loop.disabled else iterations_max(loop.config)
 
 
 def _unreachable(graph: Graph, structure: Structure) -> Iterator[Problem]:
@@ -80,6 +85,8 @@ def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
     error_edges = {edge.source: edge for edge in structure.forward + structure.returning if edge.handle == ERROR_HANDLE}
     for node_id in structure.order:
         node = graph.nodes[node_id]
+        if node.disabled:
+            continue  # it cannot fail
         edge = error_edges.get(node_id)
         if node.error_handling != "continue":
             if edge is not None:
@@ -93,19 +100,25 @@ def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
 
 
 def _never_live(graph: Graph, flow: Flow) -> Iterator[Problem]:
-    impossible = {node_id: _impossible_handles(node) for node_id, node in graph.nodes.items()}
+    used: defaultdict[str, set[str]] = defaultdict(set)
+    for edge in graph.edges:
+        used[edge.source].add(edge.handle)
+    impossible = {node_id: _impossible_handles(node, used[node_id]) for node_id, node in graph.nodes.items()}
 
     def is_possible(node_id: str, handle: str) -> bool:
         return handle not in impossible[node_id]
 
     for edge in flow.edges_never_live(is_possible):
-        if edge.handle == ERROR_HANDLE and graph.nodes[edge.source].error_handling != "continue":
+        source = graph.nodes[edge.source]
+        if edge.handle == ERROR_HANDLE and source.error_handling != "continue" and not source.disabled:
             continue  # said better by ERROR_EDGE_NEVER_TAKEN
         yield Problem("EDGE_NEVER_LIVE", f"{edge.shown} is never taken", edge.pointer, edge.source, edge.id)
 
 
-def _impossible_handles(node: GraphNode) -> set[str]:
+def _impossible_handles(node: GraphNode, used: set[str]) -> set[str]:
     """Handles that a node with this config never completes by."""
+    if node.disabled:
+        return used - {ignored_handle(node.type)}
     handles = set() if node.error_handling == "continue" else {ERROR_HANDLE}
     if node.type == "condition":
         handles |= _impossible_branches(node)
@@ -267,6 +280,8 @@ def _reads(node: GraphNode) -> Iterator[tuple[str, str]]:
 
 def _paths(node: GraphNode) -> Iterator[tuple[str, Path]]:
     """(pointer inside config, path in ctx) of everything that the node's templates need of the context."""
+    if node.disabled:
+        return  # nothing of it is evaluated
     config = node.config
     if node.type in CODE_TYPES:
         config = {name: value for name, value in config.items() if name != CODE_FIELD}

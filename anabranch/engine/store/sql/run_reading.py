@@ -33,10 +33,10 @@ class Payloads(StrEnum):
 
     ALL = "l.payload"
     SHOWN = (
-        "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED') THEN l.payload"
+        "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED', 'NODE_DISPATCHED') THEN l.payload"
         " WHEN l.event_type = 'NODE_WAITING' THEN {without_output} ELSE '{{}}' END"
     )
-    """Errors, and what is waited for (a delay without what it hands on)."""
+    """Errors, why a node was not executed, and what is waited for (a delay without what it hands on)."""
 
 
 _FROM_LOG = "FROM workflow_instance_logs AS l WHERE l.instance_id = :instance_id"

@@ -1,0 +1,65 @@
+"""What a test run does otherwise than a run of the same graph: pinned outputs, and where it ends.
+
+Pure. Made by the façade of test runs, kept in the log beside the definition, read when the plan is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.rules.values import Payload
+
+# 4 MB of pinned outputs, as much as the definition: both are in one row of the log.
+PINS_BYTES_MAX = 4 * 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What a node puts out in a test run, without being executed."""
+
+    output: Any
+    handle: str | None = None
+    """None: the one that it takes when its failures are ignored."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is sent and stored."""
+        return {"output": self.output} if self.handle is None else {"output": self.output, "handle": self.handle}
+
+
+@dataclass(frozen=True, slots=True)
+class TestRunPlan:
+    """How a test run differs from a run of its graph."""
+
+    __test__ = False
+
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+    """By node id; in a loop's body a pin holds for every iteration."""
+    until: str | None = None
+    """Only this node and those before it exist for the run."""
+
+    @property
+    def is_whole(self) -> bool:
+        """It does not differ."""
+        return not self.pins and self.until is None
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored. Raises ValueTooLarge, ValueNotStorable."""
+        return Payload.of(self.as_json(), bytes_max=PINS_BYTES_MAX)
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is stored and shown."""
+        return {"pins": {node_id: pin.as_json() for node_id, pin in self.pins.items()}, "until": self.until}
+
+
+WHOLE = TestRunPlan()
+
+
+def read_test_run_plan(value: Mapping[str, Any] | None) -> TestRunPlan:
+    """What `as_json` wrote; None: a test run of the whole graph."""
+    if value is None:
+        return WHOLE
+    pins = {node_id: Pin(pin["output"], pin.get("handle")) for node_id, pin in value["pins"].items()}
+    return TestRunPlan(pins, value["until"])

@@ -44,10 +44,9 @@ class RunTestRequest(_Request):
 
     nodes: list[Any]
     edges: list[Any]
-    input: Any = None
 
-    def document(self) -> dict[str, Any]:
-        """The graph in the form in which it would be saved."""
+    def fields(self) -> dict[str, Any]:
+        """All of it, as the service takes it."""
         return {"nodes": self.nodes, "edges": self.edges, **(self.model_extra or {})}
 
 

@@ -121,9 +121,7 @@ class SocketServer:
     async def _run_test(self, member: Member, arguments: Arguments) -> dict[str, Any]:
         request = read_request(RunTestRequest, arguments)
         self._check_room_for(member, "")
-        run_id = await self._workflows.test_workflow(
-            request.document(), request.input, tenant_id=member.principal.tenant_id
-        )
+        run_id = await self._workflows.test_workflow(request.fields(), tenant_id=member.principal.tenant_id)
         await self.broadcaster.join(member.client, run_id, since=0)
         return {"ok": True, "instanceID": run_id}
 

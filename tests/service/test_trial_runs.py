@@ -91,7 +91,7 @@ def starts(child: str, *, wait: bool) -> dict[str, Any]:
 
 
 async def start(process: Process, document: dict[str, Any], input_: Any = None) -> str:
-    return await process.service.test_workflow(document, input_, tenant_id=TENANT)
+    return await process.service.test_workflow({**document, "input": input_}, tenant_id=TENANT)
 
 
 async def stop(process: Process, run_id: str) -> None:
@@ -138,7 +138,7 @@ async def test_it_is_refused_for_what_would_be_refused_at_save(process: Process)
     with pytest.raises(InvalidWorkflow):
         await start(process, drawn("bad", node("a", "noSuchType")))
     with pytest.raises(InvalidWorkflow):
-        await process.service.test_workflow([], None, tenant_id=TENANT)  # type: ignore[arg-type]
+        await process.service.test_workflow([], tenant_id=TENANT)  # type: ignore[arg-type]
     schema = {"type": "object", "required": ["name"]}
     with pytest.raises(InvalidInput):
         await start(process, {**GREETS, "workflowOptions": {"inputSchema": schema}}, {})

@@ -28,6 +28,26 @@ async def test_a_test_run_is_watched_from_its_first_event(served: Served, connec
     assert node_facts(watcher, answer["instanceID"]) == told_by(log)
 
 
+async def test_a_test_run_takes_pins_and_its_last_node_over_the_socket_too(served: Served, connect: Connect) -> None:
+    watcher = await connect(served)
+    tried = graph(node("a"), node("b"), node("end", "end"))
+    answer = await watcher.ask("workflow_test_run", {**tried, "pins": {"a": {"output": 5}}, "until": "b"})
+    assert (await watcher.ended(answer["instanceID"]))["status"] == "COMPLETED"
+    joined = await watcher.ask("workflow_run_join", {"runId": answer["instanceID"]})
+    assert [(each["nodeID"], each.get("pinned", False), each["output"]) for each in joined["nodes"]][1] == (
+        "a",
+        True,
+        5,
+    )
+    assert [each["nodeID"] for each in joined["nodes"]] == ["start", "a", "b"]
+    refused = await watcher.ask("workflow_test_run", {**tried, "pins": {"gone": {"output": 5}}})
+    assert (refused["ok"], refused["code"], refused["details"][0]["pointer"]) == (
+        False,
+        "INVALID_REQUEST",
+        "/pins/gone",
+    )
+
+
 async def test_a_stopped_test_run_is_told_as_cancelled(served: Served, connect: Connect) -> None:
     canvas, colleague = await connect(served), await connect(served, await served.key(Role.VIEWER))
     run_id = (await canvas.ask("workflow_test_run", graph(node("gate", "testGate", config={"gate": "g"}))))[

@@ -1,4 +1,4 @@
-"""Disabled nodes complete at once, unexecuted, with null, by the handle that an ignored failure takes. Pins do alike."""
+"""Disabled nodes complete at once, unexecuted, with null, by the handle of an ignored failure; pinned ones do alike."""
 
 from __future__ import annotations
 

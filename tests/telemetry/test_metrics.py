@@ -196,7 +196,7 @@ async def test_names_are_shown_at_most_so_long(opened: Open) -> None:
 async def test_test_runs_are_not_counted(opened: Open) -> None:
     place = await opened()
     document = {"nodes": [{"id": "start", "type": "start"}], "edges": []}
-    await place.ended(await place.services.workflows.test_workflow(document, {}, tenant_id="default"))
+    await place.ended(await place.services.workflows.test_workflow(document, tenant_id="default"))
 
     assert ("workflow_runs_started_total", DRAWN) not in await place.numbers()
 

@@ -248,7 +248,7 @@ async def test_the_span_of_a_node_is_current_while_its_handler_runs(opened: Open
 async def test_test_runs_are_traced_and_marked(opened: Open, collector: Collector) -> None:
     place = await opened(otlp_endpoint=collector.url)
     document = {"nodes": [{"id": "start", "type": "start"}], "edges": []}
-    await place.ended(await place.services.workflows.test_workflow(document, {}, tenant_id="default"))
+    await place.ended(await place.services.workflows.test_workflow(document, tenant_id="default"))
 
     await collector.has("workflow.run", test=True)
 

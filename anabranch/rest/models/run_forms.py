@@ -22,6 +22,7 @@ from anabranch.rest.models.base import (
     Request,
     Waiting,
 )
+from anabranch.rest.models.drafts import Pin
 from anabranch.rest.models.workflow_forms import Graph
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
@@ -122,10 +123,32 @@ class StartRun(Request):
     deadlineAt: Instant | None = None
 
 
-class StartTestRun(Graph):
-    """An unsaved graph and the input of its test run."""
+class TestRunOrigin(Request):
+    """A run, and its node, that a test run goes on from."""
 
-    input: Any = Field(default_factory=dict, description="Any JSON value of at most 1 MB.")
+    __test__ = False
+
+    instanceID: str
+    nodeID: str = Field(description="What was before this node in that run is pinned.")
+    scope: str | None = Field(
+        None, description="The iteration whose outputs are taken; null: that of the node's first activation."
+    )
+
+
+class StartTestRun(Graph):
+    """An unsaved graph, the input of its test run, and how this differs from a run of the graph."""
+
+    input: Any = Field(
+        default_factory=dict,
+        description="Any JSON value of at most 1 MB; with `from` that of the other run, if it is not given.",
+    )
+    pins: dict[str, Pin] | None = Field(
+        None, description="Outputs by node id; these nodes are not executed, in no iteration."
+    )
+    until: str | None = Field(None, description="The id of a node: only it and what leads to it are run.")
+    from_: TestRunOrigin | None = Field(
+        None, alias="from", description="Pins what was before a node in another run; with `until` the same: it alone."
+    )
 
 
 class CancelRun(Request):
@@ -186,6 +209,25 @@ class WaitsFor(Answer):
     match: Any = Field(None, description="What its payload must contain.")
     events: dict[str, Any] | None = Field(None, description="Any of these signals, each with its match.")
     childID: str | None = Field(None, description="The run.")
+
+
+class RunGraph(Answer):
+    """The graph that a run follows: as it was drawn, or as a coded run has traced it."""
+
+    instanceID: str
+    kind: Literal["drawn", "coded"]
+    test: bool
+    workflowID: str | None
+    name: str
+    version: int
+    nodes: list[dict[str, Any]]
+    edges: list[dict[str, Any]]
+    title: str | None
+    workflowOptions: dict[str, Any] | None
+    notes: Any
+    viewport: Any
+    pins: dict[str, Any] = Field(description="Of a test run: the outputs that it took instead of executing nodes.")
+    until: str | None = Field(description="Of a test run: the node that it ended with.")
 
 
 class NodeState(Answer):

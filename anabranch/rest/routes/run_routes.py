@@ -43,6 +43,7 @@ from anabranch.rest.models.run_forms import (
     LogQuery,
     Run,
     RunAsOf,
+    RunGraph,
     RunList,
     RunPage,
     RunState,
@@ -219,6 +220,11 @@ async def get_iterations(call: Call) -> Reply:
     return Reply(page_of(items, None if place is None else make_cursor("iterations", place.index, place.seq)))
 
 
+async def get_graph(call: Call) -> Reply:
+    """The run's own graph, also of a test run, a coded one, or one whose workflow is deleted."""
+    return Reply(await call.services.workflows.get_graph(await _run_id(call), tenant_id=call.tenant_id))
+
+
 async def cancel_run(call: Call) -> Reply:
     """Returns once CANCELLED is committed."""
     asked: CancelRun = call.body or CancelRun.model_validate({})
@@ -266,11 +272,9 @@ async def get_widget(call: Call) -> Reply:
 
 
 async def start_test_run(call: Call) -> Reply:
-    """A run of an unsaved graph, kept for a day."""
+    """A run of an unsaved graph, kept for a day. Nodes that are pinned complete at once, with `"pinned": true`."""
     call.services.readiness.refuse_if_stopping()
-    document = dict(call.body)
-    input_ = document.pop("input", {})
-    instance_id = await call.services.workflows.test_workflow(document, input_, tenant_id=call.tenant_id)
+    instance_id = await call.services.workflows.test_workflow(call.body, tenant_id=call.tenant_id)
     return await _after_wait(call, {"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
 
 
@@ -416,6 +420,7 @@ ROUTES = (
         query=InScope,
         errors=(RunTooLarge, TooManyPending),
     ),
+    _about_run("GET", "/graph", get_graph, "Read the graph that a run follows.", Role.VIEWER, {200: RunGraph}),
     _about_run(
         "GET",
         "/widget",
@@ -469,7 +474,7 @@ ROUTES = (
         {201: StartedTestRun},
         body=Checked(StartTestRun),
         query=Waiting,
-        errors=(InvalidWorkflow, InvalidInput, TooManyPending, ShuttingDown),
+        errors=(InvalidWorkflow, InvalidInput, NotFound, RunTooLarge, TooManyPending, ShuttingDown),
     ),
     Route(
         "DELETE",

@@ -6,7 +6,7 @@ stored and given back unchanged, key order included; fields that only the server
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import orjson
@@ -70,9 +70,9 @@ def is_same(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return _texts(stored) == _texts(wanted)
 
 
-def check_test_fields(document: Mapping[str, Any]) -> None:
+def check_test_fields(document: Mapping[str, Any], options: Collection[str]) -> None:
     """Refuse a test run with options that there are not. Raises InvalidRequest, naming each."""
-    known = WORKFLOW_FIELDS | {INPUT_FIELD}
+    known = WORKFLOW_FIELDS | {INPUT_FIELD, *options}
     problems = [
         {
             "code": "EXTRA_FORBIDDEN",
@@ -87,7 +87,7 @@ def check_test_fields(document: Mapping[str, Any]) -> None:
     if problems:
         raise InvalidRequest(
             "; ".join(problem["message"] for problem in problems[:3]),
-            hint="A test run takes nodes, edges, workflowOptions and input.",
+            hint=f"A test run takes nodes, edges, workflowOptions, input, {', '.join(sorted(options))}.",
             details=problems,
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead, merged_ends
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.graph.node_types import NodeTypes
@@ -23,6 +24,7 @@ from anabranch.service.definitions.definition_verbs import DefinitionVerbs
 from anabranch.service.definitions.references import References
 from anabranch.service.runs.input_checks import check_input_filters, is_run_id
 from anabranch.service.runs.iterations import Place, iterations_page
+from anabranch.service.runs.run_graph import coded_graph, drawn_graph
 from anabranch.service.runs.run_totals import RunTotals
 from anabranch.service.runs.run_view import (
     NODES_SHOWN_MAX,
@@ -32,6 +34,7 @@ from anabranch.service.runs.run_view import (
     run_outcome,
     run_summary,
     step,
+    traced_graph,
 )
 from anabranch.service.widgets.shapes import shape
 
@@ -58,6 +61,14 @@ class ReadVerbs(DefinitionVerbs):
         if row is None:
             raise no_run(instance_id)
         return row
+
+    async def get_graph(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """The graph that a run follows: as it was drawn, or as its first 1,000 steps traced it. Raises NotFound."""
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.head.kind != CODED_KIND:
+            return await drawn_graph(self._store, row)
+        run = await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX)
+        return coded_graph(run.row, traced_graph(activations_in(run.activations, run.row)))
 
     async def get_outcome(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """A run's id and status, and its output and error, which are null while it is open. Raises NotFound."""

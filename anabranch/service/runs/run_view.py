@@ -72,7 +72,7 @@ def run_details(run: RunReading) -> dict[str, Any]:
     row = run.row
     found = activations_in(run.activations, row)
     end = _OPEN if run.end is None else run_end(run.end) or _OPEN
-    traced = {"graph": _graph(found)} if row.head.kind == CODED_KIND else {}
+    traced = {"graph": traced_graph(found)} if row.head.kind == CODED_KIND else {}
     return {
         **run_summary(row),
         "input": read_input(run.created.payload),
@@ -166,7 +166,7 @@ def _note(note: Event) -> Any:
     return said.as_json() if isinstance(said, FunctionPostponed) else None
 
 
-def _graph(activations: Iterable[Activation]) -> dict[str, Any]:
+def traced_graph(activations: Iterable[Activation]) -> dict[str, Any]:
     """What a coded run has traced, in the form of a drawn one."""
     traced = trace(activations)
     return {

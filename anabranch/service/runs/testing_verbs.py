@@ -8,44 +8,88 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX
+from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.history import Activation, History, RunCreated
 from anabranch.engine.rules.stimuli import Started
+from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.engine.rules.values import Payload
-from anabranch.errors import NotFound, RunIsTerminal
-from anabranch.service.definitions.workflow_documents import check_test_fields
+from anabranch.errors import InvalidRequest, NotFound, RunIsTerminal, RunTooLarge
+from anabranch.service.definitions.workflow_documents import INPUT_FIELD, check_test_fields
 from anabranch.service.runs.input_checks import input_payload
 from anabranch.service.runs.run_heads import test_head
 from anabranch.service.runs.run_verbs import RunVerbs
+from anabranch.service.runs.test_options import (
+    NO_OPTIONS,
+    OPTION_FIELDS,
+    Origin,
+    TrialOptions,
+    before,
+    check_options,
+    pins_from,
+    read_options,
+    trial_plan,
+)
 
 # 500 runs a look: a few hundred kilobytes.
 _FAMILY_PAGE = 500
+
+# 200,000 rows of a run to go on from: some two seconds of folding, as where a run is explained.
+ORIGIN_ROWS_MAX = 200_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a test run may go on from: the input of another run, and its activations that left a value."""
+
+    input: Any = None
+    activations: dict[tuple[str, str], Activation] = field(default_factory=dict)
 
 
 class TestingVerbs(RunVerbs):
     """Test runs, started and stopped."""
 
-    async def test_workflow(self, document: Mapping[str, Any], input_: Any, *, tenant_id: str) -> str:
+    async def test_workflow(self, request: Any, *, tenant_id: str) -> str:
         """Start a test run of a definition that is not saved; its id. It is durable when this returns.
 
-        Kept for a day after its end. Raises InvalidRequest for options that there are not, InvalidWorkflow,
-        InvalidInput, TooManyPending, StoreUnavailable.
+        `request` is the definition with `input` and the options `pins`, `until`, `from` beside it. Kept for a day after
+        its end. Raises InvalidRequest for options that there are not, or that do not fit the graph, NotFound for a run
+        to go on from, InvalidWorkflow, InvalidInput, TooManyPending, StoreUnavailable.
         """
-        if isinstance(document, Mapping):
-            check_test_fields(document)
+        if not isinstance(request, Mapping):
+            await self._refuse_invalid(request, tenant_id)
+        check_test_fields(request, OPTION_FIELDS)
+        options = read_options(request)
+        document = {
+            field: value for field, value in request.items() if field not in OPTION_FIELDS and field != INPUT_FIELD
+        }
         await self._refuse_invalid(document, tenant_id)
         definition = Payload.of(document, bytes_max=DOCUMENT_BYTES_MAX)
         plan = await self.checks.run(tenant_id, self._engine.plans.compile, definition.value)
-        payload = await input_payload(input_, plan, self.checks, tenant_id=tenant_id)
+        check_options(options, plan)
+        given = request.get(INPUT_FIELD, {})
+        differs, known = WHOLE, None
+        if options != NO_OPTIONS:
+            known = None if options.origin is None else await self._known_of(options.origin, tenant_id)
+            differs = await self._differs(options, known, definition.value, plan, tenant_id)
+            plan = await self.checks.run(tenant_id, self._engine.plans.compile, definition.value, differs)
+        if known is not None and INPUT_FIELD not in request:
+            given = known.input
+        payload = await input_payload(given, plan, self.checks, tenant_id=tenant_id)
         head = test_head(definition.value, plan, tenant_id=tenant_id, now=self._engine.clock.now())
         hold = self._engine.has_room(tenant_id)
         if not hold:
             await self._pending_limit.take_place(tenant_id)
-        new_run = await self._engine.orchestrator.create_run(
-            head, plan, Started(payload, begin=hold, definition=definition)
+        started = Started(
+            payload, begin=hold, definition=definition, differs=None if differs.is_whole else differs.payload
         )
+        new_run = await self._engine.orchestrator.create_run(head, plan, started)
         return new_run.instance_id
 
     async def stop_test_workflow(self, instance_id: str, *, tenant_id: str) -> None:
@@ -67,6 +111,33 @@ class TestingVerbs(RunVerbs):
         await self._remove_test(row)
 
     # -- within ---------------------------------------------------------------------------
+    async def _known_of(self, origin: Origin, tenant_id: str) -> _Known:
+        """What a run came to so far. Raises NotFound, InvalidRequest for a coded run, RunTooLarge."""
+        row = await self.get_run_status(origin.instance_id, tenant_id=tenant_id)
+        if row.head.kind == CODED_KIND:
+            raise InvalidRequest(f"run {origin.instance_id} is code: a test run goes on from drawn runs alone")
+        if row.last_seq > ORIGIN_ROWS_MAX:
+            raise RunTooLarge(
+                f"run {origin.instance_id} has {row.last_seq:,} rows; at most {ORIGIN_ROWS_MAX:,} are read"
+            )
+        history, found = History(), _Known()
+        async for page in log_pages(self._store, origin.instance_id):
+            for event in page:
+                change = history.take(event)
+                if isinstance(change, RunCreated):
+                    found.input = change.input
+                elif isinstance(change, Activation) and (change.leaves_value or change.node_id == origin.node_id):
+                    found.activations[change.place] = change
+        return found
+
+    async def _differs(
+        self, options: TrialOptions, known: _Known | None, document: Any, plan: Plan, tenant_id: str
+    ) -> TestRunPlan:
+        if known is None or options.origin is None:
+            return trial_plan(options, {})
+        wanted = await self.checks.run(tenant_id, before, document, options.origin.node_id)
+        return trial_plan(options, pins_from(known.activations.values(), wanted, plan, options.origin))
+
     async def _cancel_test(self, row: InstanceRow) -> None:
         if not row.status.is_terminal:
             with suppress(RunIsTerminal, NotFound):  # it ended by itself, or was stopped twice at once

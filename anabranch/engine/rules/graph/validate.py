@@ -159,7 +159,7 @@ def _document_problems(document: Any) -> Iterator[Problem]:
 
 
 def _disabled_problems(graph: Graph) -> Iterator[Problem]:
-    """What is refused of `disabled`. Asked at save alone: older versions with other values are compiled all the same."""
+    """What is refused of `disabled`. Asked at save alone: what older versions hold is compiled all the same."""
     for node in graph.nodes.values():
         written, place = node.disabled_written, node.pointer + "/disabled"
         if written not in (None, True, False):

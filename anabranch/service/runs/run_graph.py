@@ -1,0 +1,51 @@
+"""The graph that a run follows, for whoever draws it: a drawn version, the definition of a test run, a coded trace.
+
+Called by the façade. A version stays readable while a run is pinned to it, also when its workflow is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
+from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
+from anabranch.errors import NotFound
+
+_DRAWN_FIELDS = ("title", "workflowOptions", "notes", "viewport")
+
+
+async def drawn_graph(store: Store, row: InstanceRow) -> dict[str, Any]:
+    """The graph of a drawn run, with the pins and the last node of a test run. Raises NotFound."""
+    head = row.head
+    if head.workflow_id is None:
+        first = await store.read_log(head.instance_id, limit=DEFINITION_SEQ)
+        definition, differs = read_definition(first), read_test_run(first)
+    else:
+        stored = await store.get_definition(head.workflow_id, head.workflow_version)
+        definition, differs = None if stored is None else stored.definition, WHOLE
+    if definition is None:
+        raise NotFound(f"the definition of run {head.instance_id} is not stored any more")
+    return _shown(row, definition, differs)
+
+
+def coded_graph(row: InstanceRow, traced: Mapping[str, Any]) -> dict[str, Any]:
+    """The graph that a coded run has traced so far, in the same form."""
+    return _shown(row, traced, WHOLE)
+
+
+def _shown(row: InstanceRow, graph: Mapping[str, Any], differs: TestRunPlan) -> dict[str, Any]:
+    head = row.head
+    return {
+        "instanceID": head.instance_id,
+        "kind": head.kind,
+        "test": head.test,
+        "workflowID": head.workflow_id,
+        "name": head.workflow_name,
+        "version": head.workflow_version,
+        "nodes": graph.get("nodes", []),
+        "edges": graph.get("edges") or [],
+        **{field: graph.get(field) for field in _DRAWN_FIELDS},
+        **differs.as_json(),
+    }

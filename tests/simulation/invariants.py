@@ -102,7 +102,7 @@ def one_dispatch_per_attempt(run: Facts, row: Event, commit: Commit) -> Iterator
 
 
 def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
-    """What is recorded of an attempt is about the attempt that was open, and that was executed."""
+    """What is recorded of an attempt is about the open attempt, which was executed, but for a disabled node."""
     if row.type not in _OUTCOMES:
         return
     place = (row.node_id, row.scope)
@@ -115,7 +115,12 @@ def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) 
     if row.type is EventType.NODE_ATTEMPT_FAILED and not (is_own and error["attempt"] == row.attempt):
         yield f"the failure of attempt {row.attempt} of {row.node_id} is another one's: {error}"
     effects = commit.effects(row.node_id, row.scope)
-    if effects is None or all(attempt != row.attempt for attempt, _ in effects.executions):
+    if run.case.plan.nodes[row.node_id].given is not None:
+        if row.type is not EventType.NODE_COMPLETED or row.payload.value is not None:
+            yield f"the disabled node {row.node_id} came to {row.type} {row.payload.value}"
+        if effects is not None and effects.executions:
+            yield f"the disabled node {row.node_id} was executed"
+    elif effects is None or all(attempt != row.attempt for attempt, _ in effects.executions):
         yield f"{row.type} of attempt {row.attempt} of {row.node_id}, which nobody has executed"
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
 
+from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store
-from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
@@ -56,10 +55,11 @@ async def cancel_runs_of_deleted_workflows(store: Store, *, workflow_id: str | N
     return cancelled
 
 
-class Housekeeping:
+class Housekeeping(Poller):
     """Counts every 10 s, and sweeps every `sweep_interval_ms`, for the first time after 10 s."""
 
     def __init__(self, *, store: Store, clock: Clock, sweep_interval_ms: int, audit_retention_days: int) -> None:
+        super().__init__(self._count_and_sweep, name="housekeeping", every_ms=COUNT_EVERY_MS, sleep=clock.sleep)
         self._store = store
         self._clock = clock
         self._sweep_interval_ms = sweep_interval_ms
@@ -67,18 +67,6 @@ class Housekeeping:
         self._swept_at: float | None = None
         self.swept = 0
         """Ended runs that this process has removed since it began."""
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Begin."""
-        self._task = asyncio.create_task(self._keep_forever(), name="housekeeping")
-
-    async def stop(self) -> None:
-        """Do no more; may be called twice, or before start."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def count(self) -> None:
         """Fold everything that can be counted for good. Raises StoreUnavailable."""
@@ -107,11 +95,15 @@ class Housekeeping:
             await self._clock.sleep(GIVE_BACK_PAUSE_MS)
         return True
 
-    async def _keep_forever(self) -> None:
-        while True:
-            await self._clock.sleep(COUNT_EVERY_MS)
-            await _despite_trouble(self.count())
-            await _despite_trouble(self._sweep_if_due())
+    async def _count_and_sweep(self) -> None:
+        trouble: Exception | None = None
+        try:
+            await self.count()
+        except Exception as failure:  # noqa: BLE001 -- raised below: it must not keep the sweep from its turn
+            trouble = failure
+        await self._sweep_if_due()
+        if trouble is not None:
+            raise trouble
 
     async def _sweep_if_due(self) -> None:
         now = self._clock.monotonic()
@@ -119,13 +111,3 @@ class Housekeeping:
             return
         if await self.sweep():
             self._swept_at = now
-
-
-async def _despite_trouble(work: Awaitable[None]) -> None:
-    """Do it; what does not succeed now is tried again at the next time."""
-    try:
-        await work
-    except StoreUnavailable as failure:
-        logger.info("housekeeping is put off: %s", failure.message)
-    except Exception:
-        logger.exception("housekeeping went wrong; tried again")

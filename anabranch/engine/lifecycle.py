@@ -11,14 +11,13 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import Handler, HandlerRegistry
 from anabranch.engine.hints.hint_line import HintLine
 from anabranch.engine.hints.hints import Hints
-from anabranch.engine.hints.prompting import Prompt
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.loop_watch import LoopWatch
 from anabranch.engine.observe import Observers, StoreNews
@@ -159,10 +158,8 @@ class Engine:
         self._foreign = ExternalChanges(
             store=store, orchestrator=self.orchestrator, clock=self.clock, look_ms=options.poll_ms
         )
-        self._foreign_look = Prompt(self._foreign.look_at_touched, clock=self.clock, name="look-at-touched")
-        self._claim = Prompt(self.recovery.claim_all, clock=self.clock, name="claim-hinted")
         self.hints = Hints(
-            line=line, clock=self.clock, works=options.works, touched=self._touched, pending=self._claim.give
+            line=line, clock=self.clock, works=options.works, touched=self._foreign.touched, pending=self.recovery.soon
         )
         """Hints from and to other processes (`ChangeHints`); without a line only within this one."""
         self.notices = StoreNews(hints=self.hints, clock=self.clock, telemetry=telemetry)
@@ -207,8 +204,6 @@ class Engine:
             await self._foreign.start()
             await self.recovery.start()
             await self.housekeeping.start()
-        else:
-            await self._claim.stop()  # nobody claims here, whatever is hinted
         await self.hints.start()
 
     async def stop(self, *, grace_s: float = 0.0, within_s: float | None = None) -> None:
@@ -222,14 +217,12 @@ class Engine:
         self._stopped = True
         loop = asyncio.get_running_loop()
         end_at = loop.time() + (grace_s + COMMAND_S if within_s is None else within_s)
-        await self._claim.stop()
         await self.housekeeping.stop()
         await self.recovery.stop()
         self._tasks.close()
         if grace_s > 0:
             await self._handover.finish(grace_s)
         await self._tasks.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))
-        await self._foreign_look.stop()
         await self._foreign.stop()
         await _ended(self.orchestrator.stop(), end_at, PART_SHARE, "what was being committed may not be written")
         await self._leases.stop()
@@ -242,10 +235,6 @@ class Engine:
             await self.store.release(worker_id=self.worker_id)
         except StoreUnavailable as failure:
             logger.warning("leases could not be handed over, they lapse by themselves: %s", failure.message)
-
-    def _touched(self, instance_ids: Collection[str]) -> None:
-        if self._foreign.touched(instance_ids):
-            self._foreign_look.give()
 
 
 async def _ended(part: Awaitable[None], end_at: float, share: float, otherwise: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from anabranch.engine.log_pages import log_pages
+from anabranch.engine.poller import Poller
 from anabranch.engine.ports import ChangeHints, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.errors import NotFound, StoreUnavailable
@@ -53,31 +54,35 @@ class Broadcaster:
         self._holds = holds
         self._timer = timer
         self._hints = hints
-        self._components: dict[str, Room] = {}
+        self._rooms: dict[str, Room] = {}
         self._openings: dict[Room, asyncio.Task[None]] = {}
         self._readers: dict[Room, asyncio.Task[None]] = {}
         self._unread: set[Room] = set()
         """Rooms whose log holds more than they know; read, or tried again at the next look."""
         self._reads = asyncio.Semaphore(READS_AT_ONCE)
-        self._looks: asyncio.Task[None] | None = None
+        self._looking = Poller(
+            self.look,
+            name="looking at watched runs",
+            every_ms=int(LOOK_S * 1000),
+            retry_last_ms=int(LOOK_S * 1000),
+            sleep=lambda milliseconds: timer.sleep(milliseconds / 1000),
+        )
 
     @property
     def rooms_count(self) -> int:
         """How many runs are watched."""
-        return len(self._components)
+        return len(self._rooms)
 
     async def start(self) -> None:
         """Begin to look for what others commit."""
         if self._hints is not None:
             self._hints.subscribe(self.changed)
-        self._looks = asyncio.create_task(self._look_forever(), name="socket-looks")
+        await self._looking.start()
 
     async def stop(self) -> None:
         """Look no more; may be called twice, or before start."""
         tasks = [*self._openings.values(), *self._readers.values()]
-        looks, self._looks = self._looks, None
-        if looks is not None:
-            tasks.append(looks)
+        await self._looking.stop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -85,13 +90,13 @@ class Broadcaster:
     # -- news -----------------------------------------------------------------------------
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """The engine announces what it has written."""
-        room = self._components.get(instance_id)
+        room = self._rooms.get(instance_id)
         if room is not None:
             room.committed(events, status)
 
     def changed(self, instance_id: str) -> None:
         """Somebody else may have written to this run: read on, unless our engine does it anyway."""
-        room = self._components.get(instance_id)
+        room = self._rooms.get(instance_id)
         if room is not None and not room.progress.is_over and not self._holds(instance_id):
             self._read_on(room)
 
@@ -101,7 +106,7 @@ class Broadcaster:
             self._read_on(room)
         watched = {
             instance_id: room
-            for instance_id, room in self._components.items()
+            for instance_id, room in self._rooms.items()
             if room.is_open and not room.progress.is_over and not self._holds(instance_id)
         }
         if not watched:
@@ -145,9 +150,9 @@ class Broadcaster:
 
     # -- rooms ----------------------------------------------------------------------------
     def _enter(self, instance_id: str) -> Room:
-        room = self._components.get(instance_id)
+        room = self._rooms.get(instance_id)
         if room is None:
-            room = self._components[instance_id] = Room(
+            room = self._rooms[instance_id] = Room(
                 instance_id, timer=self._timer, needs_tail=self._read_on, emptied=self._close_if_empty
             )
             if self._hints is not None:
@@ -185,9 +190,9 @@ class Broadcaster:
             task.exception()  # whoever still waits for it gets it; if nobody does, it is nobody's
 
     def _close_if_empty(self, room: Room) -> None:
-        if not room.is_empty or self._components.get(room.instance_id) is not room:
+        if not room.is_empty or self._rooms.get(room.instance_id) is not room:
             return
-        del self._components[room.instance_id]
+        del self._rooms[room.instance_id]
         self._unread.discard(room)
         if self._hints is not None:
             self._hints.unwatch(room.instance_id)
@@ -201,7 +206,7 @@ class Broadcaster:
             reader.add_done_callback(lambda task: self._readers.pop(room, None))
 
     async def _read_tails(self, room: Room) -> None:
-        while room in self._unread and self._components.get(room.instance_id) is room:
+        while room in self._unread and self._rooms.get(room.instance_id) is room:
             self._unread.discard(room)
             try:
                 await self._read_tail(room)
@@ -245,13 +250,3 @@ class Broadcaster:
         messages = list(map(Message.of, missed)) if singly else Message.batches(instance_id, missed)
         # At the next turn of the event loop: the answer to the join is on its way by then.
         self._timer.call_later(0.0, lambda: membership.resume(messages))
-
-    async def _look_forever(self) -> None:
-        while True:
-            await self._timer.sleep(LOOK_S)
-            try:
-                await self.look()
-            except StoreUnavailable as failure:
-                logger.info("watched runs cannot be looked at: %s", failure.message)
-            except Exception:
-                logger.exception("looking at watched runs went wrong; tried again")

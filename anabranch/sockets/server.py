@@ -17,6 +17,7 @@ from aiohttp import web
 from socketio.exceptions import ConnectionRefusedError as Refused
 
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.poller import Poller
 from anabranch.errors import (
     AnabranchError,
     InvalidRequest,
@@ -42,7 +43,7 @@ PATH = "socket.io"
 
 # Every 2 s the keys of all connections are looked at in one statement: a revoked one is out within 5 s,
 # also when one look fails.
-KEY_LOOK_S = 2.0
+KEY_LOOK_MS = 2_000
 
 Arguments = tuple[Any, ...]
 Verb = Callable[[Member, Arguments], Awaitable[dict[str, Any]]]
@@ -70,7 +71,10 @@ class SocketServer:
         """By the id of the connection."""
         self._members: dict[str, Member] = {}
         """By the id of the client."""
-        self._key_looks: asyncio.Task[None] | None = None
+        self._key_looks = Poller(
+            self._look_at_keys, name="looking at keys", every_ms=KEY_LOOK_MS, sleep=engine.clock.sleep
+        )
+        self._is_running = False
         self._protocol = open_protocol(is_own_origin, self._has_shown_key)
         self._verbs: dict[str, tuple[Role, Verb]] = {
             "workflow_run_join": (Role.VIEWER, self._join),
@@ -90,15 +94,15 @@ class SocketServer:
         """Hear what the engine commits, and look at keys."""
         self._engine.observers.add(self.broadcaster)
         await self.broadcaster.start()
-        self._key_looks = asyncio.create_task(self._look_at_keys_forever(), name="socket-keys")
+        await self._key_looks.start()
+        self._is_running = True
 
     async def stop(self) -> None:
         """End all connections; may be called twice, or before start."""
-        key_looks, self._key_looks = self._key_looks, None
-        if key_looks is None:
+        if not self._is_running:
             return
-        key_looks.cancel()
-        await asyncio.gather(key_looks, return_exceptions=True)
+        self._is_running = False
+        await self._key_looks.stop()
         for eio_sid in list(self._visitors):
             await self._hang_up(eio_sid)
         self._engine.observers.remove(self.broadcaster)
@@ -226,16 +230,6 @@ class SocketServer:
         return visitor is not None and visitor.member is not None
 
     # -- keys -----------------------------------------------------------------------------
-    async def _look_at_keys_forever(self) -> None:
-        while True:
-            await self._timer.sleep(KEY_LOOK_S)
-            try:
-                await self._look_at_keys()
-            except StoreUnavailable as failure:
-                logger.info("keys cannot be looked at: %s", failure.message)
-            except Exception:
-                logger.exception("looking at keys went wrong; tried again")
-
     async def _look_at_keys(self) -> None:
         """End connections whose key is no longer valid, and those that have shown none."""
         now = self._timer.now()

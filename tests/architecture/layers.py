@@ -142,7 +142,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rest.lists": ("rest.models", "service"),
     "rest.models": ("engine.rules", "keys", "run_requests", "service"),
     "pages": (),
-    "sockets": ("engine", "engine.ports", "engine.rules", "errors", "keys", "service"),
+    "sockets": ("engine", "engine.poller", "engine.ports", "engine.rules", "errors", "keys", "service"),
     "app_services": (
         "audit",
         "drafts",
@@ -164,7 +164,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # SQL is judged before it is saved, with the eyes of what will run it
     "queries.saved": ("engine.rules", "errors", "ports of side concerns", "queries", "service"),
     "queries": ("errors", "ports of side concerns"),
-    "triggers": ("engine.ports", "engine.rules", "errors", "ports of side concerns", "run_requests", "service"),
+    "triggers": (
+        "engine.poller",
+        "engine.ports",
+        "engine.rules",
+        "errors",
+        "ports of side concerns",
+        "run_requests",
+        "service",
+    ),
     "tables of side concerns": (
         "audit.audit_recording",
         "engine.ports",
@@ -207,6 +215,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine": (
         "engine.handling",
         "engine.hints.hint_line",
+        "engine.poller",
         "engine.ports",
         "engine.queues",
         "engine.rules",
@@ -216,6 +225,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "grace",
     ),
     "engine.queues": ("engine.ports", "engine.rules"),
+    "engine.poller": ("errors",),
     "engine.telemetry": ("engine.rules",),
     # leaves: they know the interfaces and nobody's inside
     # (what servers answer is JSON from outside, and comes in by the API for it)
@@ -299,7 +309,15 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "workflows and runs": ("service", "durable", "durable.step_error", "run_requests"),
     "node types": ("handlers", "handlers.sandbox.inside", "egress", "handlers.types.http_port", "json_input"),
-    "engine": ("telemetry", "engine", "engine.queues", "engine.telemetry", "engine.handling", "engine.threads"),
+    "engine": (
+        "telemetry",
+        "engine",
+        "engine.queues",
+        "engine.poller",
+        "engine.telemetry",
+        "engine.handling",
+        "engine.threads",
+    ),
     "database": (
         "migrations",
         "migrations.versions",

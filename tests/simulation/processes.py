@@ -158,8 +158,10 @@ class SimulatedProcess:
             engine.orchestrator.held.delays._task,
             engine.recovery._task,
             engine.housekeeping._task,
-            engine._foreign._task,
-            *engine._leases._tasks,
+            engine._foreign._looking._task,
+            engine._foreign._hinted._task,
+            engine._leases._extending._task,
+            engine._leases._guarding._task,
             *engine._tasks._consumers,
         ]
         return [f"{part.get_name()}: {part}" for part in parts if part is not None and part.done()]

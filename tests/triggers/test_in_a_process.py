@@ -70,4 +70,4 @@ async def test_who_advances_some_runs_only_starts_none_by_the_clock(database_url
     settings = Settings.load(environ={}, database_url=database_url)
     async with build(settings).open_services(works=True, only=[]):
         names = {task.get_name() for task in asyncio.all_tasks()}
-    assert "recovery" in names and not names & {"scheduler", "publisher"}
+    assert "claiming" in names and not names & {"starting what is due", "finishing messages"}

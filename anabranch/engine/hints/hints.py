@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from anabranch.engine.hints.hint_line import Channel, HintLine
-from anabranch.engine.hints.prompting import Prompt
+from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, InstanceRow, Outcome, Transition
 from anabranch.errors import StoreUnavailable
 
@@ -33,9 +33,8 @@ REMEMBERED_MAX = 100_000
 # The length of a run's id. Anything else on a channel is not from us.
 ID_CHARACTERS = 36
 
-# A lost line is tried again after half a second, then twice as long each time, up to a minute: a
+# A lost line is tried again later and later, up to a minute: a
 # database that restarts is back soon, a pooler without LISTEN never is.
-RETRY_FIRST_MS = 500
 RETRY_LAST_MS = 60_000
 
 # 1 s without sending after a failure: whatever is said in that time is forgotten, not queued.
@@ -69,26 +68,40 @@ class Hints:
         """Runs that somebody watches in another process, and until when (monotonic) we believe it."""
         self._subscribers: list[Callable[[str], None]] = []
         self._outbox: dict[Channel, set[str]] = {}
-        self._sender = Prompt(self._send, clock=clock, name="hints-send")
+        self._sender = Poller(
+            self._send,
+            name="sending hints",
+            every_ms=None,
+            sleep=clock.sleep,
+            unavailable=lambda failure: logger.debug("a hint was not sent: %s", failure.message),
+        )
+        self._announcer = Poller(self._announce, name="announcing", every_ms=ANNOUNCE_MS, sleep=clock.sleep)
+        self._listener = Poller(
+            self._listen,
+            name="listening for hints",
+            every_ms=None,
+            retry_last_ms=RETRY_LAST_MS,
+            sleep=clock.sleep,
+            unavailable=self._complain,
+        )
         self._silent_until = 0.0
-        self._tasks: list[asyncio.Task[None]] = []
-        self._started = self._complained = self._listening = False
+        self._complained = self._listening = False
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
         """Listen from now on, if this process works or somebody has subscribed; returns at once."""
-        self._started = True
         if self._line is None:
             logger.info("this store carries no hints between processes; polling notices what others write")
-        self._listen_if_anybody_cares()
+            return
+        if self._works:
+            self._listener.soon()
+        for part in (self._sender, self._announcer, self._listener):
+            await part.start()
 
     async def stop(self) -> None:
         """Hear nothing more, say what is still to be said, and hang up; may be called twice, or before start."""
-        self._started = False
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._listener.stop()
+        await self._announcer.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._sender.finish()
@@ -117,7 +130,7 @@ class Hints:
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """Call this with the id of each watched run that may have changed; it must not block or raise."""
         self._subscribers.append(changed)
-        self._listen_if_anybody_cares()
+        self._listener.soon()
 
     # -- from the store (hint_line.Notices) -----------------------------------------------
     def committed(self, transitions: Sequence[Transition], outcome: Outcome) -> None:
@@ -159,7 +172,7 @@ class Hints:
         waiting = self._outbox.setdefault(channel, set())
         if len(waiting) < REMEMBERED_MAX:
             waiting.update(instance_ids)
-        self._sender.give()
+        self._sender.soon()
 
     async def _send(self) -> None:
         """Everything that is to be said, once each: so a run's changes are told twenty times a second at most."""
@@ -172,40 +185,31 @@ class Hints:
             self._silent_until = self._clock.monotonic() + SILENCE_AFTER_FAILURE_S
             raise
 
-    async def _announce_forever(self) -> None:
+    async def _announce(self) -> None:
         """Say again what is watched here, and forget what nobody watches elsewhere any more."""
-        while True:
-            await self._clock.sleep(ANNOUNCE_MS)
-            self._say(Channel.WATCHED, self._watched_here)
-            now = self._clock.monotonic()
-            self._watched_elsewhere = {each: until for each, until in self._watched_elsewhere.items() if until > now}
+        self._say(Channel.WATCHED, self._watched_here)
+        now = self._clock.monotonic()
+        self._watched_elsewhere = {each: until for each, until in self._watched_elsewhere.items() if until > now}
 
     # -- within: listening ----------------------------------------------------------------
-    def _listen_if_anybody_cares(self) -> None:
-        if self._line is not None and self._started and not self._tasks and (self._works or self._subscribers):
-            self._tasks = [
-                asyncio.create_task(self._listen_forever(self._line), name="hints-listen"),
-                asyncio.create_task(self._announce_forever(), name="hints-announce"),
-            ]
+    async def _listen(self) -> bool:
+        """Hear the line until it is lost; True if it had been well for a while: then it is tried again at once."""
+        assert self._line is not None, "started only with a line"
+        asked_at = self._clock.monotonic()
+        try:
+            await self._line.listen(list(Channel), self._heard, connected=self._connected)
+        except StoreUnavailable as failure:
+            if self._clock.monotonic() - asked_at <= RETRY_LAST_MS / 1000:
+                raise
+            self._complain(failure)
+        finally:
+            self._listening = False
+        return True
 
-    async def _listen_forever(self, line: HintLine) -> None:
-        retry_ms = RETRY_FIRST_MS
-        while True:
-            asked_at = self._clock.monotonic()
-            try:
-                await line.listen(list(Channel), self._heard, connected=self._connected)
-            except StoreUnavailable as failure:
-                if not self._complained:
-                    self._complained = True
-                    logger.warning("no hints from other processes, polling goes on: %s", failure.message)
-            except Exception:
-                logger.exception("listening for hints went wrong; tried again")
-            finally:
-                self._listening = False
-            if self._clock.monotonic() - asked_at > RETRY_LAST_MS / 1000:
-                retry_ms = RETRY_FIRST_MS  # it had been well for a while
-            await self._clock.sleep(retry_ms)
-            retry_ms = min(2 * retry_ms, RETRY_LAST_MS)
+    def _complain(self, failure: StoreUnavailable) -> None:
+        if not self._complained:
+            self._complained = True
+            logger.warning("no hints from other processes, polling goes on: %s", failure.message)
 
     def _connected(self) -> None:
         """The line stands. What was said before is lost: look at everything once, and say what is watched here."""

@@ -6,15 +6,11 @@ lose and find out; this look makes sure that an instance without a next commit d
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store
-from anabranch.errors import StoreUnavailable
-
-logger = logging.getLogger("anabranch.engine")
 
 # With a commit after it, an external signal or cancel takes effect within the promised second.
 LOOK_MS = 500
@@ -26,9 +22,12 @@ class ExternalChanges:
     def __init__(self, *, store: Store, orchestrator: Orchestrator, clock: Clock, look_ms: int = LOOK_MS) -> None:
         self._store = store
         self._orchestrator = orchestrator
-        self._clock = clock
-        self._look_ms = look_ms
-        self._task: asyncio.Task[None] | None = None
+
+        def poller(look: Callable[[], Awaitable[None]], every_ms: int | None) -> Poller:
+            name = "looking for external changes"
+            return Poller(look, name=name, every_ms=every_ms, sleep=clock.sleep, unavailable=orchestrator.note_failure)
+
+        self._looking, self._hinted = poller(self.look, look_ms), poller(self._look_at_touched, None)
         self._uncompared: set[str] = set()
         """Owned instances that another process may have written to since we last looked at them."""
         self._touched: set[str] = set()
@@ -36,14 +35,13 @@ class ExternalChanges:
 
     async def start(self) -> None:
         """Begin to look."""
-        self._task = asyncio.create_task(self._look_forever(), name="external-watch")
+        await self._looking.start()
+        await self._hinted.start()
 
     async def stop(self) -> None:
         """Look no more; may be called twice, or before start."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._hinted.stop()
+        await self._looking.stop()
 
     async def look(self) -> None:
         """Refresh every held instance whose version is not the one we know.
@@ -57,13 +55,14 @@ class ExternalChanges:
         self._uncompared.intersection_update(held.ids)
         await self._compare(self._uncompared)
 
-    def touched(self, instance_ids: Collection[str]) -> bool:
-        """Note that another process is said to have written to these; is any of them held here?"""
+    def touched(self, instance_ids: Collection[str]) -> None:
+        """Another process is said to have written to these: look soon at those that are held here."""
         held = [instance_id for instance_id in instance_ids if self._orchestrator.holds(instance_id)]
-        self._touched.update(held)
-        return bool(held)
+        if held:
+            self._touched.update(held)
+            self._hinted.soon()
 
-    async def look_at_touched(self) -> None:
+    async def _look_at_touched(self) -> None:
         """Refresh those of the touched instances whose version is not the one we know.
 
         One with a transition in flight is left to that transition, which loses if it does not know of the
@@ -88,13 +87,3 @@ class ExternalChanges:
         self._uncompared.difference_update(comparable)
         if changed:
             await self._orchestrator.refresh(changed)
-
-    async def _look_forever(self) -> None:
-        while True:
-            await self._clock.sleep(self._look_ms)
-            try:
-                await self.look()
-            except StoreUnavailable as failure:
-                self._orchestrator.note_failure(failure)
-            except Exception:
-                logger.exception("looking for external changes went wrong; tried again")

@@ -7,16 +7,12 @@ two thirds of the lease is dropped before anybody else may adopt it.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections import deque
 
 from anabranch.engine.orchestrator import Orchestrator
+from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store
-from anabranch.errors import StoreUnavailable
-
-logger = logging.getLogger("anabranch.engine")
 
 # Six looks in a lease: extension starts with half of it left and has two more tries before the
 # two thirds are over.
@@ -31,23 +27,35 @@ class Leases:
         self._orchestrator = orchestrator
         self._clock = clock
         self._lease_ms = lease_ms
-        self._tasks: list[asyncio.Task[None]] = []
+        look_ms = lease_ms // LOOKS_PER_LEASE
+        self._extending = Poller(
+            self.extend_due,
+            name="extending leases",
+            every_ms=look_ms,
+            sleep=clock.sleep,
+            retry_last_ms=look_ms,
+            unavailable=orchestrator.note_failure,
+        )
+        # Apart from extending, which may hang as long as the database does.
+        self._guarding = Poller(
+            self._guard,
+            name="dropping what could not be extended",
+            every_ms=look_ms // 2,
+            sleep=clock.sleep,
+            retry_last_ms=look_ms // 2,
+        )
         self._kept: deque[tuple[set[str], float]] = deque()
         """What the watch has extended while the event loop was blocked, with the times when it asked."""
 
     async def start(self) -> None:
         """Begin to look after leases."""
-        self._tasks = [
-            asyncio.create_task(self._extend_forever(), name="leases-extend"),
-            asyncio.create_task(self._guard_forever(), name="leases-guard"),
-        ]
+        await self._extending.start()
+        await self._guarding.start()
 
     async def stop(self) -> None:
         """Look no more; may be called twice, or before start."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._extending.stop()
+        await self._guarding.stop()
 
     def keep_from_thread(self) -> None:
         """Extend every lease, from a thread while the event loop is blocked. Raises StoreUnavailable.
@@ -92,28 +100,12 @@ class Leases:
             if extended_at < latest:
                 self._orchestrator.held.drop(instance_id, "its lease could not be extended")
 
+    async def _guard(self) -> None:
+        self.drop_unextended()
+
     def _note_kept(self) -> None:
         while self._kept:
             kept, asked_at = self._kept.popleft()
             until = self._clock.now() - int((self._clock.monotonic() - asked_at) * 1000) + self._lease_ms
             for instance_id in kept:
                 self._orchestrator.held.lease_extended(instance_id, until=until, asked_at=asked_at)
-
-    async def _extend_forever(self) -> None:
-        while True:
-            await self._clock.sleep(self._lease_ms // LOOKS_PER_LEASE)
-            try:
-                await self.extend_due()
-            except StoreUnavailable as failure:
-                self._orchestrator.note_failure(failure)
-            except Exception:
-                logger.exception("extending leases went wrong; tried again")
-
-    async def _guard_forever(self) -> None:
-        """Apart from extending, which may hang as long as the database does."""
-        while True:
-            await self._clock.sleep(self._lease_ms // LOOKS_PER_LEASE // 2)
-            try:
-                self.drop_unextended()
-            except Exception:
-                logger.exception("dropping what could not be extended went wrong; tried again")

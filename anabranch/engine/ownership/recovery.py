@@ -17,6 +17,7 @@ from anabranch.engine.log_pages import pages_of
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ownership.adoption import Adoption
 from anabranch.engine.plans import PlanCache
+from anabranch.engine.poller import Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, ClaimRequest, Clock, Store, TenantRooms
 from anabranch.engine.rules.log_limit import LogLimit
 from anabranch.errors import StoreUnavailable
@@ -39,7 +40,7 @@ class _Leases:
     """Monotonic seconds just before the last request that extended them."""
 
 
-class Recovery:
+class Recovery(Poller):
     """Claims and adopts, within the number of instances that this worker may hold."""
 
     def __init__(
@@ -58,6 +59,8 @@ class Recovery:
         poll_ms: int = POLL_MS,
     ) -> None:
         """`only` restricts what is adopted to these instances (`anabranch run`)."""
+        super().__init__(self.claim_due, name="claiming", every_ms=poll_ms, sleep=clock.sleep,
+                         unavailable=orchestrator.note_failure)  # fmt: skip
         self._store = store
         self._orchestrator = orchestrator
         self._plans = plans
@@ -68,8 +71,6 @@ class Recovery:
         self._known_code = known_code
         self._log_limit = log_limit
         self._only = only
-        self._poll_ms = poll_ms
-        self._task: asyncio.Task[None] | None = None
         self._claiming = asyncio.Lock()
         """One claim at a time: two would count on the same room."""
         self._postponed: list[tuple[Claimed, float]] = []
@@ -87,16 +88,17 @@ class Recovery:
         self._only = list(instance_ids)
 
     async def start(self) -> None:
-        """Begin to claim."""
-        self._task = asyncio.create_task(self._claim_forever(), name="recovery")
+        """Begin to claim, now."""
+        self.soon()
+        await super().start()
 
     async def stop(self) -> None:
         """Claim no more; may be called twice, or before start."""
-        tasks = [task for task in (self._task, self._reading) if task is not None]
-        self._task = self._reading = None
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await super().stop()
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     async def claim_once(self, *, steal: bool = False) -> int:
         """Claim what may be claimed and there is room for; how many were claimed. Raises StoreUnavailable.
@@ -106,12 +108,10 @@ class Recovery:
         async with self._claiming:
             return await self._claim_within_room(steal=steal)
 
-    async def claim_all(self) -> None:
-        """Claim until nothing is left that may be claimed, or no room. Raises StoreUnavailable."""
-        while True:
-            await self.claim_once()
-            if not self._may_find_more:
-                return
+    async def claim_due(self) -> bool:
+        """Claim what may be claimed and there is room for; may the next claim find more? Raises StoreUnavailable."""
+        await self.claim_once()
+        return self._may_find_more
 
     async def _claim_within_room(self, *, steal: bool) -> int:
         await self._adopt_postponed()
@@ -129,7 +129,7 @@ class Recovery:
                 only=self._only,
                 steal=steal,
                 known_code=self._known_code(),
-                rooms=TenantRooms(self._held_per_tenant_max, self._components(without=sat_out)),
+                rooms=TenantRooms(self._held_per_tenant_max, self._rooms_left(without=sat_out)),
                 large=not self._large,
             )
         )
@@ -144,7 +144,7 @@ class Recovery:
             self._reading = asyncio.create_task(self._adopt_large(asked_at), name="large-logs")
         return len(claimed)
 
-    def _components(self, *, without: str | None) -> dict[str, int]:
+    def _rooms_left(self, *, without: str | None) -> dict[str, int]:
         """How many more runs of those tenants are taken that have some here already."""
         held = self._orchestrator.held.by_tenant
         rooms = {tenant_id: max(0, self._held_per_tenant_max - count) for tenant_id, count in held.items()}
@@ -244,15 +244,3 @@ class Recovery:
         leases.extended_at = asked_at
         for instance_id in self._large.keys() - ours:
             del self._large[instance_id]
-
-    async def _claim_forever(self) -> None:
-        while True:
-            try:
-                await self.claim_once()
-            except StoreUnavailable as failure:
-                self._orchestrator.note_failure(failure)
-            except Exception:
-                logger.exception("claiming went wrong; tried again")
-                self._may_find_more = False
-            if not self._may_find_more:
-                await self._clock.sleep(self._poll_ms)

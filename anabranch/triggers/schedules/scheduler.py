@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock
 from anabranch.engine.rules.instants import to_iso
 from anabranch.errors import AnabranchError, InvalidRequest, StoreUnavailable
@@ -37,31 +38,24 @@ AT_ONCE_MAX = 16
 STARTS_MAX = 25
 
 
-class Scheduler:
+class Scheduler(Poller):
     """Looks for due occurrences and starts their runs."""
 
     def __init__(
         self, *, saved: SavedSchedules, starter: Starter, clock: Clock, store_now: Callable[[], Awaitable[int]]
     ) -> None:
         """`store_now` is the clock that occurrences are judged by; `clock` only waits between two looks."""
+        super().__init__(self.look_once, name="starting what is due", every_ms=POLL_MS, sleep=clock.sleep)
         self._saved = saved
         self._starter = starter
-        self._clock = clock
         self._store_now = store_now
         self._awake_since: int | None = None
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
-        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to look."""
-        self._task = asyncio.create_task(self._look_forever(), name="scheduler")
-
-    async def stop(self) -> None:
-        """Start nothing more; may be called twice, or before start. What was cut off is due for somebody else."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        """Begin to look, now. What a `stop` cuts off is due for somebody else."""
+        self.soon()
+        await super().start()
 
     async def look_once(self) -> bool:
         """Start what is due now; True if a schedule has more to make up for. Raises StoreUnavailable."""
@@ -84,22 +78,6 @@ class Scheduler:
                 return has_more
             last = due[-1]
             after = (last.next_at or 0, last.schedule_id)
-
-    async def _look_forever(self) -> None:
-        was_away = False
-        while True:
-            has_more = False
-            try:
-                has_more = await self.look_once()
-                was_away = False
-            except StoreUnavailable as failure:
-                if not was_away:
-                    logger.warning("schedules wait for the database: %s", failure.message)
-                was_away = True
-            except Exception:
-                logger.exception("starting what is due went wrong; tried again")
-            if not has_more:
-                await self._clock.sleep(POLL_MS)
 
     async def _attend(self, schedule: Schedule, *, now: int, awake_since: int) -> bool:
         """Deal with what is due of one schedule; True if there is more that could be done at once."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock
 from anabranch.errors import AnabranchError, StoreUnavailable
 from anabranch.run_requests import StartOptions
@@ -43,7 +44,7 @@ REMOVED_MAX = 1_000
 REMOVAL_PAUSE_S = 60.0
 
 
-class Publisher:
+class Publisher(Poller):
     """Keeps messages and starts their runs."""
 
     def __init__(
@@ -58,6 +59,7 @@ class Publisher:
         unfinished_per_tenant_max: int | None = None,
     ) -> None:
         """`store_now` is the clock that the age of messages is judged by; `clock` only waits."""
+        super().__init__(self._take_up, name="finishing messages", every_ms=POLL_MS, sleep=clock.sleep)
         self._own_ms = own_ms
         self._unfinished_max = unfinished_max
         self._unfinished_per_tenant_max = unfinished_per_tenant_max or unfinished_max
@@ -66,7 +68,6 @@ class Publisher:
         self._clock = clock
         self._store_now = store_now
         self._removed_at: float | None = None
-        self._task: asyncio.Task[None] | None = None
 
     async def publish(self, topic: str, payload: Any, *, tenant_id: str, key: str | None) -> Message:
         """Keep a message and start its runs; it is durable when this returns, and all its runs will be.
@@ -86,42 +87,28 @@ class Publisher:
             unfinished_max=self._unfinished_max,
             unfinished_per_tenant_max=self._unfinished_per_tenant_max,
         )
-        return await self._finish(kept)
+        return await self._start_runs(kept)
 
     async def start(self) -> None:
-        """Begin to finish what others left."""
-        self._task = asyncio.create_task(self._finish_forever(), name="publisher")
-
-    async def stop(self) -> None:
-        """Finish nothing more; may be called twice, or before start. What was cut off is taken by somebody else."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        """Begin to finish what others left, now. What a `stop` cuts off is taken by somebody else."""
+        self.soon()
+        await super().start()
 
     async def finish_once(self) -> int:
         """Take up messages that nobody is finishing; how many. Raises StoreUnavailable."""
         taken = await self._saved.take_unfinished(limit=TAKEN_MAX, own_ms=self._own_ms)
         for message in taken:
-            await self._finish(message)
+            await self._start_runs(message)
         return len(taken)
 
     async def remove_old(self) -> int:
         """Remove finished messages that are kept long enough; how many. Raises StoreUnavailable."""
         return await self._saved.remove_finished(before=await self._store_now() - KEPT_MS, limit=REMOVED_MAX)
 
-    async def _finish_forever(self) -> None:
-        while True:
-            taken = 0
-            try:
-                taken = await self.finish_once()
-                await self._remove_now_and_then()
-            except StoreUnavailable as failure:
-                logger.info("messages wait for the database: %s", failure.message)
-            except Exception:
-                logger.exception("finishing messages went wrong; tried again")
-            if taken < TAKEN_MAX:
-                await self._clock.sleep(POLL_MS)
+    async def _take_up(self) -> bool:
+        taken = await self.finish_once()
+        await self._remove_now_and_then()
+        return taken >= TAKEN_MAX
 
     async def _remove_now_and_then(self) -> None:
         now = self._clock.monotonic()
@@ -130,7 +117,7 @@ class Publisher:
             if removed < REMOVED_MAX:
                 self._removed_at = now
 
-    async def _finish(self, message: Message) -> Message:
+    async def _start_runs(self, message: Message) -> Message:
         """Start what has not started, and keep that; what is hindered stays unfinished, and is tried again."""
         if message.is_finished:
             return message

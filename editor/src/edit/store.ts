@@ -64,15 +64,13 @@ export class Transaction {
   readonly #start: WorkflowDocument;
   #document: WorkflowDocument;
   #isStale = false;
-  readonly #ranks = { node: -1, edge: -1, note: -1 };
+  /** The last rank of each list, once something was added to it. */
+  readonly #ranks: { node?: number; edge?: number; note?: number } = {};
 
   constructor(document: WorkflowDocument, keys: Keys) {
     this.#start = document;
     this.#document = document;
     this.keys = keys;
-    this.#ranks.node = lastRank(document.nodes.values());
-    this.#ranks.edge = lastRank(document.edges.values());
-    this.#ranks.note = lastRank(document.notes.values());
   }
 
   /** The document with all changes so far. */
@@ -127,8 +125,9 @@ export class Transaction {
   }
 
   #sourceOf(text: string, kind: "node" | "edge" | "note") {
-    this.#ranks[kind] += 1;
-    return { text, lead: leadFor(this.#start, kind), trail: "", rank: this.#ranks[kind] };
+    const rank = (this.#ranks[kind] ?? lastRank(listOf(this.#start, kind))) + 1;
+    this.#ranks[kind] = rank;
+    return { text, lead: leadFor(this.#start, kind), trail: "", rank };
   }
 
   #rankBehind(key: EdgeKey, otherwise: number): number {
@@ -290,6 +289,10 @@ function isUnchanged(before: WorkflowRecord | null, after: WorkflowRecord | null
   return before === null || after === null ? before === after : isSameSource(before, after);
 }
 
+function listOf(document: WorkflowDocument, kind: "node" | "edge" | "note"): WorkflowRecord[] {
+  return [...{ node: document.nodes, edge: document.edges, note: document.notes }[kind].values()];
+}
+
 function lastRank(records: Iterable<WorkflowRecord>): number {
   let last = -1;
   for (const record of records) last = Math.max(last, record.rank);
@@ -298,7 +301,7 @@ function lastRank(records: Iterable<WorkflowRecord>): number {
 
 /** The whitespace before an added record: its neighbours', or a line of its own in a document that has lines. */
 function leadFor(document: WorkflowDocument, kind: "node" | "edge" | "note"): string {
-  const records = [...{ node: document.nodes, edge: document.edges, note: document.notes }[kind].values()];
+  const records = listOf(document, kind);
   const last = records.at(-1);
   if (last === undefined) return document.head.text.includes("\n") ? "\n    " : "";
   return records.length === 1 && last.lead === "" ? " " : last.lead;

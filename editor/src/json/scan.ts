@@ -143,10 +143,16 @@ export function membersAt(text: string, start: number): Members {
     const nameEnd = scanString(text, at);
     const valueStart = skipSpace(text, skipSpace(text, nameEnd) + 1);
     const end = scanValue(text, valueStart);
-    members.push({ name: JSON.parse(text.slice(nameStart, nameEnd)) as string, nameStart, nameEnd, start: valueStart, end });
+    members.push({ name: stringAt(text, nameStart, nameEnd), nameStart, nameEnd, start: valueStart, end });
     at = skipSpace(text, end);
   }
   return { open: start, close: at, members };
+}
+
+/** The string between these places of a checked text, quotes included. */
+function stringAt(text: string, start: number, end: number): string {
+  const inside = text.slice(start + 1, end - 1);
+  return inside.includes("\\") ? (JSON.parse(text.slice(start, end)) as string) : inside;
 }
 
 /** The items of the array that begins at `start`. The text must have been checked. */

@@ -113,9 +113,9 @@ export class DraftSaver<E> {
     if (draft !== null && revision > draft.revision && this.#saving.sending === null) this.#take({ type: "overtaken", draftID: draft.draftID });
   }
 
-  /** The conflict is resolved: edits go on from what they have; the merge itself is an edit. */
-  resolved(theirs: OpenedDraft): void {
-    this.#take({ type: "resolved", theirs });
+  /** The conflict is resolved: edits go on from what they have, and `text` is the merge, which is saved as an edit. */
+  resolved(theirs: OpenedDraft, text: string): void {
+    this.#take({ type: "resolved", theirs, text });
   }
 
   /** The draft was published, which has moved its base version. */
@@ -168,7 +168,7 @@ export class DraftSaver<E> {
           this.#wakes.push(clock.after(Math.max(0, effect.at - clock.now()), () => this.#take({ type: "time" })));
           break;
         case "keep":
-          void this.#keep(effect.text, effect.base, effect.revision).then((isKept) => this.#take({ type: "kept", isKept }));
+          void this.#keep(effect.text, effect.base, effect.revision).then((isKept) => this.#take({ type: "kept", text: effect.text, isKept }));
           break;
         case "forget":
           void this.#forget();

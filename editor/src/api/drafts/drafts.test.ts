@@ -99,7 +99,9 @@ class FakeServer {
     return this.fate === "dies after saving" ? { kind: "unreachable" } : { kind: "saved", draft: this.draft! };
   }
 
+  fetches = 0;
   fetch = async (): Promise<FetchAnswer<string>> => {
+    this.fetches += 1;
     return this.fate === "unreachable" ? { kind: "unreachable" } : { kind: "draft", draft: this.opened() };
   };
 
@@ -136,8 +138,7 @@ function mergeInto(saver: DraftSaver<string>): string | null {
   const { state } = saver;
   if (state.kind !== "conflict") return null;
   const merged = `${state.theirs.text}+merged`;
-  saver.resolved(state.theirs);
-  saver.edited(merged);
+  saver.resolved(state.theirs, merged);
   return merged;
 }
 
@@ -288,6 +289,18 @@ describe("a draft that does not exist yet", () => {
     expect(server.sent.map(({ revision }) => revision)).toEqual([0, 0, 1]);
   });
 
+  it("leaves nothing under the workflow in the outbox once it is made", async () => {
+    const { clock, outbox, server, saver } = setUp({ isNew: true });
+    server.fate = "hangs";
+    saver.edited("two");
+    await clock.pass(800);
+    server.release();
+    saver.edited("three");
+    await clock.pass(1_000);
+    expect(saver.draft?.revision).toBe(1);
+    expect([...outbox.stored.keys()]).toEqual(["d tab"]);
+  });
+
   it("of a new workflow has no place in the outbox before it is made, and does not claim to be kept", async () => {
     const { clock, outbox, server, saver } = setUp({ isNew: true, workflow: null });
     server.fate = "unreachable";
@@ -404,7 +417,7 @@ describe("a draft that somebody else has saved", () => {
     await expect(saver.flush()).rejects.toThrow("conflict");
     saver.edited("mine, later");
     await clock.pass(60_000);
-    expect(server.sent).toHaveLength(1);
+    expect([server.sent.length, server.fetches]).toEqual([1, 1]);
     expect(outbox.texts).toEqual(["mine, later"]);
     mergeInto(saver);
     expect(saver.base).toBe("theirs");
@@ -412,13 +425,27 @@ describe("a draft that somebody else has saved", () => {
     expect([server.text, saver.state.kind, saver.draft?.revision, outbox.stored.size]).toEqual(["theirs+merged", "saved", 3, 0]);
   });
 
+  it("is not overwritten with what was being kept while the conflict was resolved", async () => {
+    const { clock, outbox, server, saver } = setUp();
+    server.other("theirs");
+    saver.edited("mine");
+    await clock.pass(800);
+    let finish = () => {};
+    outbox.slowly = new Promise((resolve) => (finish = resolve));
+    saver.edited("mine, later");
+    await clock.pass(10_000);
+    mergeInto(saver);
+    finish();
+    await clock.pass(60_000);
+    expect(server.sent.map(({ text }) => text)).toEqual(["mine", "theirs+merged"]);
+  });
+
   it("may be taken as it is", async () => {
     const { clock, outbox, server, saver } = setUp();
     server.other("theirs");
     saver.edited("mine");
     await clock.pass(800);
-    saver.resolved(server.opened());
-    saver.edited("theirs");
+    saver.resolved(server.opened(), "theirs");
     await clock.pass(60_000);
     expect([server.sent.length, saver.state.kind, outbox.stored.size]).toEqual([1, "saved", 0]);
   });

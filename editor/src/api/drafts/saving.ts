@@ -77,7 +77,7 @@ export type SavingEvent<E> =
   | { readonly type: "saveNow" }
   | { readonly type: "online" }
   | { readonly type: "time" }
-  | { readonly type: "kept"; readonly isKept: boolean }
+  | { readonly type: "kept"; readonly text: string; readonly isKept: boolean }
   | { readonly type: "saved"; readonly draft: DraftVersion }
   /** Another revision is there than the one that was read, or a draft where there was none. */
   | { readonly type: "overtaken"; readonly draftID: string }
@@ -85,8 +85,8 @@ export type SavingEvent<E> =
   | { readonly type: "refused"; readonly error: E }
   | { readonly type: "readOnly"; readonly reason: ReadOnlyReason }
   | { readonly type: "fetched"; readonly theirs: OpenedDraft }
-  /** The conflict is over: edits go on from what they have. */
-  | { readonly type: "resolved"; readonly theirs: OpenedDraft }
+  /** The conflict is over: edits go on from what they have, with this text. */
+  | { readonly type: "resolved"; readonly theirs: OpenedDraft; readonly text: string }
   | { readonly type: "published"; readonly draft: DraftVersion };
 
 export type SavingEffect =
@@ -170,7 +170,8 @@ function taken<E>(state: SavingState<E>, event: SavingEvent<E>, now: number): Sa
     case "time":
       return state;
     case "kept":
-      return { ...state, kept: event.isKept ? state.keeping : state.kept, keeping: null, canKeep: event.isKept };
+      if (event.text !== state.keeping) return state;
+      return { ...state, kept: event.isKept ? event.text : state.kept, keeping: null, canKeep: event.isKept };
     case "saved":
       return { ...answered(state), base: state.sending ?? state.base, draft: event.draft, unanswered: [] };
     case "published":
@@ -197,9 +198,10 @@ function taken<E>(state: SavingState<E>, event: SavingEvent<E>, now: number): Sa
       return { ...answered(state), conflict: { draftID: theirs.draftID, theirs, isFetching: false } };
     }
     case "resolved": {
-      const { theirs } = event;
-      // What was kept is from before the merge: it must not be sent on their revision.
-      return { ...answered(state), unanswered: [], conflict: null, base: theirs.text, draft: theirs, editedFirst: now, editedLast: now, kept: null };
+      const { theirs, text } = event;
+      const resolved = { ...answered(state), unanswered: [], conflict: null, base: theirs.text, draft: theirs, current: text };
+      // What was kept, or is being kept, is from before the merge: it must not be sent on their revision.
+      return { ...resolved, editedFirst: now, editedLast: now, kept: null, keeping: null };
     }
   }
 }

@@ -10,7 +10,7 @@ import typer
 
 from anabranch.audit.audit_log import LIMIT_DEFAULT, LIMIT_MAX
 from anabranch.audit.audit_trail import audit_row_as_json, cut_at
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl
+from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
@@ -43,7 +43,7 @@ def audit(
     as_json: AsJson = False,
 ) -> int:
     """Who made and revoked keys, saved and deleted workflows, secrets and queries, and failed to log in."""
-    session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
+    session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     if verify:
         return _verify(session, as_json=as_json)
     rows = _ask(session, lambda log: log.list(tenant, limit=limit, before=before))

@@ -6,9 +6,13 @@ they are imported: their modules defer what is heavy (`anabranch.deferred`).
 
 from __future__ import annotations
 
+import inspect
 from collections import UserDict
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 from typer.main import get_command
@@ -31,4 +35,37 @@ def _load(place: str, name: str) -> Any:
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False)
         found.command(name)(function)
+    for command in found.registered_commands:
+        if command.callback is not None:
+            command.callback = with_options(command.callback)
     return get_command(found)
+
+
+def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with single options in place of each parameter that is a dataclass of them."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in signature.parameters.values() if is_dataclass(each.annotation)
+    }
+    if not groups:
+        return command
+    parameters: list[inspect.Parameter] = []
+    for each in signature.parameters.values():
+        parameters += _options_of(groups[each.name]) if each.name in groups else [each]
+
+    @wraps(command)
+    def called(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{option.name: given.pop(option.name) for option in fields(group)})
+        return command(**given)
+
+    called.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return called
+
+
+def _options_of(group: Any) -> list[inspect.Parameter]:
+    types = get_type_hints(group, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(each.name, keyword, default=each.default, annotation=types[each.name])
+            for each in fields(group)]  # fmt: skip

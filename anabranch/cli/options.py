@@ -1,11 +1,13 @@
 """The options that commands share, and the values that people write into them.
 
-Every command takes `--json`; those that open the database also take `--database-url` and `--tenant`.
+Options that many commands have together are the fields of a dataclass: `DatabaseOptions` here, `TargetOptions` in
+`target`. A command takes one of it, and `on_demand` puts the options in its place.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -59,6 +61,24 @@ DEFAULT_TENANT = "default"
 CLI_ACTOR = "cli"
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """Which database, whose part of it, and the form of what is printed."""
+
+    database_url: DatabaseUrl = None
+    tenant: Tenant = DEFAULT_TENANT
+    as_json: AsJson = False
+
+    @property
+    def flags(self) -> list[str]:
+        """With which a further command finds what this one did."""
+        flags = [] if self.tenant == DEFAULT_TENANT else ["--tenant", self.tenant]
+        if self.database_url is not None:
+            # A password is not repeated on the screen; who gave it can give it again.
+            flags += ["--database-url", "URL" if urlsplit(self.database_url).password else self.database_url]
+        return flags
+
+
 def read_value(text: str | None, *, what: str, default: Any) -> Any:
     """The JSON value that `text` is, or that the file after `@` holds. Raises as `intake` does."""
     if text is None:
@@ -81,12 +101,3 @@ def read_instant(text: str | None, *, option: str) -> int | None:
             f"{option} {text!r} is no point in time",
             hint="Write ISO 8601 with an offset, 2030-01-31T08:00:00+01:00, or a date, which begins in UTC.",
         ) from None
-
-
-def same_place(*, database_url: str | None, tenant: str) -> list[str]:
-    """The flags with which a further command finds what this one did."""
-    flags = [] if tenant == DEFAULT_TENANT else ["--tenant", tenant]
-    if database_url is not None:
-        # A password is not repeated on the screen; who gave it can give it again.
-        flags += ["--database-url", "URL" if urlsplit(database_url).password else database_url]
-    return flags

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.cli import nearby
+from anabranch.cli.options import DatabaseOptions
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
 from anabranch.errors import DatabaseMissing, InvalidRequest
@@ -60,21 +61,16 @@ class Session:
 
 
 def open_session(
-    *,
-    database_url: str | None,
-    tenant: str,
-    creates: bool = False,
-    imports: Sequence[str] | None = None,
-    **flags: Any,
+    at: DatabaseOptions, *, creates: bool = False, imports: Sequence[str] | None = None, **settings_given: Any
 ) -> Session:
-    """Read the settings (`flags` are further ones), import the code of users, and wait for the database.
+    """Read the settings (those that are given win), import the code of users, and wait for the database.
 
     A database that does not exist is only made with `creates`: for commands that begin something. Raises
     SettingsError, InvalidRequest, DatabaseMissing, StoreUnavailable, SchemaMismatch.
     """
-    if not 1 <= len(tenant) <= TENANT_CHARACTERS_MAX or not tenant.isprintable():
+    if not 1 <= len(at.tenant) <= TENANT_CHARACTERS_MAX or not at.tenant.isprintable():
         raise InvalidRequest(f"--tenant has 1 to {TENANT_CHARACTERS_MAX} printable characters")
-    settings = Settings.load(database_url=database_url, **flags)
+    settings = Settings.load(database_url=at.database_url, **settings_given)
     for name in imports or ():
         import_user_code(name)
     # The app looks at the schema too, but in a thread that nothing can interrupt: while an absent
@@ -88,4 +84,4 @@ def open_session(
         )
     except DatabaseMissing as missing:
         raise DatabaseMissing(missing.message, hint=nearby.hint_for(settings.database_url)) from None
-    return Session(settings, tenant)
+    return Session(settings, at.tenant)

@@ -12,7 +12,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, same_place
+from anabranch.cli.options import (
+    CLI_ACTOR,
+    DEFAULT_TENANT,
+    AsJson,
+    DatabaseOptions,
+    DatabaseUrl,
+    Tenant,
+    Token,
+    Url,
+)
 from anabranch.cli.session import Session, open_session
 from anabranch.cli.user_code import import_user_code
 from anabranch.deferred import deferred
@@ -51,32 +60,36 @@ class Target:
         return asyncio.run(asked())
 
 
-def open_target(
-    *,
-    url: str | None,
-    token: str | None,
-    database_url: str | None,
-    tenant: str,
-    creates: bool = False,
-    imports: Sequence[str] | None = None,
-) -> Target:
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """Which server or database, whose part of it, and the form of what is printed."""
+
+    url: Url = None
+    token: Token = None
+    database_url: DatabaseUrl = None
+    tenant: Tenant = DEFAULT_TENANT
+    as_json: AsJson = False
+
+
+def open_target(at: TargetOptions, *, creates: bool = False, imports: Sequence[str] | None = None) -> Target:
     """The server that is named, on the command line or by the settings, or else the database.
 
     A database is waited for, made only with `creates`, and what `imports` name is imported. Raises SettingsError,
     InvalidRequest, and for a database DatabaseMissing, StoreUnavailable and SchemaMismatch.
     """
-    server = _server(url=url, token=token, database_url=database_url, tenant=tenant, imports=imports)
+    server = _server(at, imports=imports)
     if server is not None:
         return server
-    session = open_session(database_url=database_url, tenant=tenant, creates=creates, imports=imports)
-    return Target(lambda: _opened(session), same_place(database_url=database_url, tenant=tenant))
+    database = DatabaseOptions(at.database_url, at.tenant, at.as_json)
+    session = open_session(database, creates=creates, imports=imports)
+    return Target(lambda: _opened(session), database.flags)
 
 
 def find_validator(
     *, url: str | None, token: str | None, imports: Sequence[str] | None
 ) -> Callable[[Any], dict[str, Any]]:
     """What tells everything wrong with a document: a server, or the rules themselves, which need no database."""
-    server = _server(url=url, token=token, database_url=None, tenant=DEFAULT_TENANT, imports=imports)
+    server = _server(TargetOptions(url, token), imports=imports)
     if server is not None:
         return lambda document: server.ask(lambda gateway: gateway.validate(document))
     for name in imports or ():
@@ -85,20 +98,18 @@ def find_validator(
     return lambda document: validate.validate(document, node_types).as_json()
 
 
-def _server(
-    *, url: str | None, token: str | None, database_url: str | None, tenant: str, imports: Sequence[str] | None
-) -> Target | None:
+def _server(at: TargetOptions, *, imports: Sequence[str] | None) -> Target | None:
     """The server, if one is named; refuses what makes no sense together. Raises SettingsError, InvalidRequest."""
-    if url is not None and database_url is not None:
+    if at.url is not None and at.database_url is not None:
         raise InvalidRequest(
             "--url and --database-url name two places", hint="Name the server, or the database that it works on."
         )
-    settings = Settings.load(url=url, token=token)
-    if database_url is not None or settings.url is None:
-        if token is not None:
+    settings = Settings.load(url=at.url, token=at.token)
+    if at.database_url is not None or settings.url is None:
+        if at.token is not None:
             raise InvalidRequest("--token is a key for a server", hint="Name the server with --url or ANABRANCH_URL.")
         return None
-    if tenant != DEFAULT_TENANT:
+    if at.tenant != DEFAULT_TENANT:
         raise InvalidRequest("--tenant is for a database", hint="On a server the key decides the tenant.")
     if imports:
         raise InvalidRequest(
@@ -110,7 +121,7 @@ def _server(
             hint="Give it as --token, ANABRANCH_TOKEN or ANABRANCH_TOKEN_FILE; `anabranch keys create` makes one.",
         )
     gateway = remote.RemoteGateway(settings.url, settings.token.get_secret_value())
-    return Target(lambda: gateway, [] if url is None else ["--url", url])
+    return Target(lambda: gateway, [] if at.url is None else ["--url", at.url])
 
 
 @asynccontextmanager

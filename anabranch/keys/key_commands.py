@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl
 from anabranch.cli.output import print_document, print_line, print_note, print_table
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
@@ -43,14 +43,12 @@ def create(
             " admin also keys, sources and secrets.",
         ),
     ] = Role.EDITOR,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Make a key and print it, this once: what is stored is only its hash."""
-    session = open_session(database_url=database_url, tenant=tenant, creates=True)
+    session = open_session(at, creates=True)
     created = _ask(session, lambda access: access.create_key(tenant_id=session.tenant, role=role, actor=CLI_ACTOR))
-    if as_json:
+    if at.as_json:
         print_document(
             {"key": created.key, "keyID": created.key_id, "tenant": created.tenant_id, "role": created.role.value}
         )
@@ -62,7 +60,7 @@ def create(
 @family.command("list")
 def list_keys(*, database_url: DatabaseUrl = None, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Who has keys, with what role, and when each was last used; revoked ones too."""
-    session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
+    session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     found = _ask(session, lambda access: access.list_keys(tenant))
     documents = [key_as_json(key) for key in found]
     if as_json:
@@ -81,7 +79,7 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Let a key in no more: at most two seconds later everywhere."""
-    session = open_session(database_url=database_url, tenant=tenant or DEFAULT_TENANT)
+    session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     revoked = _ask(session, lambda access: access.revoke_key(key_id, tenant_id=tenant, actor=CLI_ACTOR))
     if as_json:
         print_document(key_as_json(revoked))

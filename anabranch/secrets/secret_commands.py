@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.options import CLI_ACTOR, DatabaseOptions
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import Session, open_session
 from anabranch.deferred import deferred
@@ -40,30 +40,28 @@ def set_secret(
         str | None,
         typer.Option("--value", metavar="TEXT", help="The value; without it, it is read from standard input."),
     ] = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Store a secret, over the one before. A value on the command line stays in the shell's history: pipe it in."""
     text = _typed(name) if value is None else value
     secret_store.check_secret(name, text)  # before a key is made for nothing
-    session = open_session(database_url=database_url, tenant=tenant, creates=True)
+    session = open_session(at, creates=True)
     entry = _ask(
         session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR), makes_key=True
     )
-    if as_json:
+    if at.as_json:
         print_document(secret_store.secret_as_json(entry))
     else:
         print_line(f"secret {entry.name} is stored, version {entry.version}")
 
 
 @family.command("list")
-def list_secrets(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
+def list_secrets(*, at: DatabaseOptions) -> None:
     """Names and times; no values."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     entries = _ask(session, lambda safe: safe.list(tenant_id=session.tenant))
     documents = [secret_store.secret_as_json(entry) for entry in entries]
-    if as_json:
+    if at.as_json:
         print_document({"items": documents, "nextCursor": None})
         return
     columns = ("name", "version", "createdAt", "updatedAt")
@@ -71,13 +69,11 @@ def list_secrets(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
 
 
 @family.command("delete")
-def delete_secret(
-    name: SecretName, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
-) -> None:
+def delete_secret(name: SecretName, *, at: DatabaseOptions) -> None:
     """Remove a secret; nodes that read it fail with SECRET_UNKNOWN."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     _ask(session, lambda safe: safe.delete(tenant_id=session.tenant, name=name, actor=CLI_ACTOR))
-    if as_json:
+    if at.as_json:
         print_document({"name": name, "deleted": True})
     else:
         print_line(f"secret {name} is deleted")

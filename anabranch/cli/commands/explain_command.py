@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, RunId, Tenant, Token, Url
+from anabranch.cli.options import RunId
 from anabranch.cli.output import print_document, print_line
-from anabranch.cli.target import open_target
+from anabranch.cli.target import TargetOptions, open_target
 
 
 def explain(
@@ -16,16 +16,12 @@ def explain(
     node: Annotated[str | None, typer.Argument(metavar="NODE", help="One of its nodes; without it, the run.")] = None,
     *,
     scope: Annotated[str, typer.Option("--scope", metavar="SCOPE", help="Which iteration, such as each[3].")] = "",
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """Why a run waits or how it ended; why a node has run, was skipped, or has not run yet."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     found = target.ask(lambda gateway: gateway.explain_run(instance_id, node, scope=scope))
-    if as_json:
+    if at.as_json:
         print_document(found)
         return
     print_line(found["sentence"])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anabranch.app import build
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.options import CLI_ACTOR, DatabaseOptions
 from anabranch.cli.output import print_document, print_line
 from anabranch.cli.session import open_session
 from anabranch.engine.rules.duration import parse_duration
@@ -29,16 +29,14 @@ def purge(
         str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Its runs: a name, or the id of a deleted one.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, say what would go.")] = False,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Remove ended runs now, without conditions those whose retention is over, and give the space back.
 
     Orphans and deleted workflows that no run needs go, too. On SQLite others may have to wait while it works.
     """
     age_ms = None if older_than is None else _duration(older_than)
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
 
     async def purged() -> PurgeReport:
         async with build(session.settings).opened_purge() as service:
@@ -52,7 +50,7 @@ def purge(
             )
 
     report = asyncio.run(purged())
-    if as_json:
+    if at.as_json:
         print_document(
             {
                 "dryRun": dry_run,

@@ -17,14 +17,10 @@ import typer
 
 from anabranch.cli.options import (
     CLI_ACTOR,
-    DEFAULT_TENANT,
-    AsJson,
-    DatabaseUrl,
+    DatabaseOptions,
     Imports,
     Input,
-    Tenant,
     read_value,
-    same_place,
 )
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_note, problem_line
@@ -77,9 +73,7 @@ def run(
         typer.Option("--resume", metavar="INSTANCE_ID", help="Go on with this run; takes its lease at once."),
     ] = None,
     imports: Imports = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Run a workflow to its end. Exits 0 if it COMPLETED, 1 if it FAILED or was CANCELLED, 130 after Ctrl-C."""
     if target is None and resume is None:
@@ -93,19 +87,18 @@ def run(
     document = read_workflow_file(str(target)) if is_file else None
     # By name a workflow is there already, unless the code that is imported declares it.
     begins = resume is None and (is_file or bool(imports))
-    session = open_session(database_url=database_url, tenant=tenant, creates=begins, imports=imports)
+    session = open_session(at, creates=begins, imports=imports)
     progress = None
     if watch:
-        place = same_place(database_url=database_url, tenant=tenant)
-        progress = on_screen.Progress(stderr=as_json, instance_id=resume, place=place)
+        progress = on_screen.Progress(stderr=at.as_json, instance_id=resume, place=at.flags)
     assignment = _Assignment(session, target, is_file, document, value, resume, progress)
     try:
         outcome = outcome_of(asyncio.run(_until_stopped(assignment)))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        again = _how_to_resume(assignment, imports=imports, database_url=database_url, tenant=tenant)
-        _print_interrupted(assignment, again, as_json=as_json)
+        again = _how_to_resume(assignment, at, imports=imports)
+        _print_interrupted(assignment, again, as_json=at.as_json)
         raise typer.Exit(EXIT_SIGNAL_BASE + assignment.stopped_by) from None
-    print_outcome(outcome, as_json=as_json, place=same_place(database_url=database_url, tenant=tenant))
+    print_outcome(outcome, as_json=at.as_json, place=at.flags)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -217,15 +210,13 @@ async def _end(assignment: _Assignment, waits: RunWaits) -> None:
             await asyncio.gather(drawing, return_exceptions=True)
 
 
-def _how_to_resume(
-    assignment: _Assignment, *, imports: Sequence[str] | None, database_url: str | None, tenant: str
-) -> str | None:
+def _how_to_resume(assignment: _Assignment, at: DatabaseOptions, *, imports: Sequence[str] | None) -> str | None:
     if assignment.instance_id is None:
         return None
     words = ["run", "--resume", assignment.instance_id]
     for name in imports or ():
         words += ["--import", name]
-    return command([*words, *same_place(database_url=database_url, tenant=tenant)])
+    return command([*words, *at.flags])
 
 
 def _print_interrupted(assignment: _Assignment, again: str | None, *, as_json: bool) -> None:

@@ -10,21 +10,15 @@ import typer
 from anabranch.cli.activation_table import ActivationTable
 from anabranch.cli.event_lines import event_line
 from anabranch.cli.options import (
-    DEFAULT_TENANT,
-    AsJson,
-    DatabaseUrl,
     Input,
     RunId,
-    Tenant,
-    Token,
-    Url,
     WorkflowName,
     read_instant,
     read_value,
 )
 from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
-from anabranch.cli.target import open_target
+from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
@@ -58,15 +52,11 @@ def list_runs(
     version: Annotated[int | None, typer.Option("--version", metavar="N", min=1, help="Only of this version.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX)] = LIMIT_DEFAULT,
     cursor: Annotated[str | None, typer.Option("--cursor", help="The nextCursor of the page before.")] = None,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """Runs, newest first."""
     first, end = read_instant(since, option="--since"), read_instant(until, option="--until")
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     page = target.ask(
         lambda gateway: gateway.list_runs(
             RunFilter(workflow=workflow, statuses=status or (), since=first, until=end, version=version),
@@ -74,7 +64,7 @@ def list_runs(
             cursor=cursor,
         )
     )
-    if as_json:
+    if at.as_json:
         print_document(page)
         return
     columns = ("instanceID", "name", "version", "status", "createdAt", "completedAt")
@@ -87,17 +77,13 @@ def list_runs(
 def show(
     instance_id: RunId,
     *,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """One run: input, outcome, and its nodes."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     table = ActivationTable()
-    run = target.ask(lambda gateway: _read_run(gateway, instance_id, None if as_json else table))
-    if as_json:
+    run = target.ask(lambda gateway: _read_run(gateway, instance_id, None if at.as_json else table))
+    if at.as_json:
         print_document(run)
         return
     apart = ("nodes", "graph", "input", "output", "error")
@@ -128,16 +114,12 @@ def log(
     instance_id: RunId,
     *,
     after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only events after this one.")] = 0,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """The events of a run, in log order."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     events = target.ask(lambda gateway: gateway.get_log(instance_id, after_seq=after))
-    if as_json:
+    if at.as_json:
         print_document({"items": events, "nextCursor": None})
         return
     columns = ("seq", "createdAt", "eventType", "nodeID", "scope", "nodeAttempt", "nextHandle", "errorMessage")
@@ -158,11 +140,7 @@ def start(
     deadline_at: Annotated[
         str | None, typer.Option("--deadline-at", metavar="TIME", help="FAILED at that time.")
     ] = None,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """Start a run and return at once; a worker advances it."""
     value = read_value(input_, what="--input", default={})
@@ -173,9 +151,9 @@ def start(
         available_at=read_instant(available_at, option="--available-at"),
         deadline_at=read_instant(deadline_at, option="--deadline-at"),
     )
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     started = target.ask(lambda gateway: gateway.start_run(workflow, value, options))
-    if as_json:
+    if at.as_json:
         print_document({"instanceID": started.instance_id, "status": started.status})
     else:
         print_line(
@@ -188,16 +166,12 @@ def cancel(
     instance_id: RunId,
     *,
     reason: Annotated[str, typer.Option("--reason", help="Kept in the log.")] = "cancelled from the command line",
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """Cancel a run; returns once that is committed."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     status = target.ask(lambda gateway: gateway.cancel_run(instance_id, reason=reason))
-    if as_json:
+    if at.as_json:
         print_document({"instanceID": instance_id, "status": status})
     else:
         print_line(f"run {instance_id} is {status}")
@@ -210,17 +184,13 @@ def signal(
     *,
     payload: Annotated[str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What it carries.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="A repeated key is delivered once.")] = None,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """Send a signal to a run; it is kept until something waits for it."""
     value = read_value(payload, what="--payload", default=None)
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     delivered = target.ask(lambda gateway: gateway.send_signal(instance_id, event, value, key=key))
-    if as_json:
+    if at.as_json:
         print_document({"delivered": delivered})
     else:
         print_line(f"{event} is {'delivered to a wait' if delivered else 'kept until something waits for it'}")
@@ -230,17 +200,13 @@ def signal(
 def watch(
     instance_id: RunId,
     *,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """Follow a run that another process advances, until it ends. Exits like `run`."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
 
-    outcome = outcome_of(target.ask(lambda gateway: _follow(gateway, instance_id, shows_events=not as_json)))
-    print_outcome(outcome, as_json=as_json, place=target.flags)
+    outcome = outcome_of(target.ask(lambda gateway: _follow(gateway, instance_id, shows_events=not at.as_json)))
+    print_outcome(outcome, as_json=at.as_json, place=target.flags)
     raise typer.Exit(outcome.exit_code)
 
 

@@ -15,7 +15,7 @@ import orjson
 import typer
 
 from anabranch.cli.dev_key import find_dev_key
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Imports
+from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseOptions, DatabaseUrl, Imports
 from anabranch.cli.output import flush_answers, print_line, print_note, problem_line
 from anabranch.cli.sample import SAMPLE
 from anabranch.cli.session import Session, open_session
@@ -141,7 +141,7 @@ def dev(
 
 
 def _open(*, imports: list[str] | None, database_url: str | None, **flags: str | int | None) -> Session:
-    return open_session(database_url=database_url, tenant=DEFAULT_TENANT, creates=True, imports=imports, **flags)
+    return open_session(DatabaseOptions(database_url), creates=True, imports=imports, **flags)
 
 
 async def _has_keys(application: App) -> bool:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.options import DEFAULT_TENANT, AsJson, DatabaseUrl, Imports, Tenant, Token, Url, WorkflowName
+from anabranch.cli.options import Imports, WorkflowName
 from anabranch.cli.output import print_document, print_line, print_note, print_table, problem_line, write_document
-from anabranch.cli.target import open_target
+from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidWorkflow
 from anabranch.json_input import read_workflow_file
@@ -28,16 +28,12 @@ Version = Annotated[int | None, typer.Option("--version", metavar="N", help="Whi
 @family.command("list")
 def list_workflows(
     *,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """The newest version of every workflow."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     items = target.ask(lambda gateway: gateway.list_workflows())
-    if as_json:
+    if at.as_json:
         print_document({"items": items, "nextCursor": None})
         return
     columns = ("name", "version", "kind", "title", "updatedAt", "workflowID")
@@ -49,16 +45,12 @@ def show(
     workflow: WorkflowName,
     *,
     version: Version = None,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """One workflow with its nodes and edges."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     found = target.ask(lambda gateway: gateway.get_workflow(workflow, version=version))
-    if as_json:
+    if at.as_json:
         print_document(found)
         return
     title = f": {found['title']}" if found["title"] else ""
@@ -78,15 +70,11 @@ def import_files(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Drawn workflows as JSON.")],
     *,
     imports: Imports = None,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """Save workflows under their names: new, the next version, or nothing if the newest is the same."""
     documents = [(file, read_workflow_file(file)) for file in files]
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant, creates=True, imports=imports)
+    target = open_target(at, creates=True, imports=imports)
 
     async def save_all(gateway: Gateway) -> list[dict[str, Any]]:
         for file, document in documents:  # all are looked at before one is saved
@@ -94,7 +82,7 @@ def import_files(
         return [await gateway.save_workflow(_named(document)) for _, document in documents]
 
     saved = target.ask(save_all)
-    if as_json:
+    if at.as_json:
         print_document({"items": saved})
         return
     for item in saved:
@@ -109,14 +97,10 @@ def export(
     *,
     version: Version = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.")] = None,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """The workflow as a file that `import` and `run` take; printed unless --output names a file."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
 
     async def read(gateway: Gateway) -> tuple[dict[str, Any], dict[str, Any]]:
         found = await gateway.get_workflow(workflow, version=version)
@@ -128,7 +112,7 @@ def export(
         print_document(document)
         return
     write_document(output, document)
-    if as_json:
+    if at.as_json:
         print_document({"name": found["name"], "version": found["version"], "file": str(output)})
     else:
         print_line(f"{found['name']} version {found['version']} is in {output}")
@@ -139,16 +123,12 @@ def delete(
     workflow: WorkflowName,
     *,
     force: Annotated[bool, typer.Option("--force", help="Cancel its open runs first.")] = False,
-    url: Url = None,
-    token: Token = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: TargetOptions,
 ) -> None:
     """Delete a workflow with all its versions; its name is free, its ended runs stay. Open runs stand in the way."""
-    target = open_target(url=url, token=token, database_url=database_url, tenant=tenant)
+    target = open_target(at)
     target.ask(lambda gateway: gateway.delete_workflow(workflow, force=force))
-    if as_json:
+    if at.as_json:
         print_document({"workflow": workflow, "deleted": True})
     else:
         print_line(f"workflow {workflow} is deleted")

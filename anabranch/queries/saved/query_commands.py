@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, read_value
+from anabranch.cli.options import CLI_ACTOR, DatabaseOptions, read_value
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.errors import InvalidRequest
@@ -32,12 +32,10 @@ def add(
         str | None, typer.Option("--timeout", metavar="DURATION", help="How long it may take; 25s if not given.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Change an existing query.")] = False,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Save a query."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     document: dict[str, Any] = {
         "name": name,
         "dataSourceID": source,
@@ -52,18 +50,18 @@ def add(
         )
     else:
         query = session.ask_data(lambda data: data.create_query(document, tenant_id=session.tenant, actor=CLI_ACTOR))
-    if as_json:
+    if at.as_json:
         print_document(query_as_json(query))
     else:
         print_line(f"data query {query.name} is saved; its parameters: {', '.join(query.params) or 'none'}")
 
 
 @family.command("list")
-def list_queries(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
+def list_queries(*, at: DatabaseOptions) -> None:
     """Names and parameters."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     queries = session.ask_data(lambda data: data.list_queries(tenant_id=session.tenant))
-    if as_json:
+    if at.as_json:
         print_document({"items": [query_as_json(query) for query in queries], "nextCursor": None})
         return
     rows = [[query.name, ", ".join(query.params) or None, query.writes, query.data_query_id] for query in queries]
@@ -71,13 +69,11 @@ def list_queries(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
 
 
 @family.command("show")
-def show(
-    query: QueryName, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
-) -> None:
+def show(query: QueryName, *, at: DatabaseOptions) -> None:
     """One query with its SQL."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     found = session.ask_data(lambda data: data.get_query(query, tenant_id=session.tenant))
-    if as_json:
+    if at.as_json:
         print_document(query_as_json(found))
         return
     print_line(found.sql)
@@ -85,13 +81,11 @@ def show(
 
 
 @family.command("delete")
-def delete(
-    query: QueryName, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
-) -> None:
+def delete(query: QueryName, *, at: DatabaseOptions) -> None:
     """Remove a query; nodes that name it fail with QUERY_NOT_FOUND."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     session.ask_data(lambda data: data.delete_query(query, tenant_id=session.tenant, actor=CLI_ACTOR))
-    if as_json:
+    if at.as_json:
         print_document({"name": query, "deleted": True})
     else:
         print_line(f"data query {query} is deleted")
@@ -104,17 +98,15 @@ def run(
     args: Annotated[
         str | None, typer.Option("--args", metavar="JSON|@FILE", help="A value for each parameter.")
     ] = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Run a query as a node would, and print its rows."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     given = read_value(args, what="--args", default={})
     if not isinstance(given, dict):
         raise InvalidRequest("--args is a JSON object", hint="Write --args '{\"id\": 7}'.")
     answer = session.ask_data(lambda data: data.run_query(query, given, tenant_id=session.tenant))
-    if as_json:
+    if at.as_json:
         print_document(dict(answer))
         return
     columns = list(answer["rows"][0]) if answer["rows"] else []

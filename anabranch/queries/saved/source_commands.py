@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant
+from anabranch.cli.options import CLI_ACTOR, DatabaseOptions
 from anabranch.cli.output import print_document, print_line, print_note, print_table
 from anabranch.cli.session import open_session
 from anabranch.queries.saved.saved_queries import saved_source_as_json, source_as_json
@@ -29,12 +29,10 @@ def add(
     ],
     *,
     replace: Annotated[bool, typer.Option("--replace", help="Give an existing source this URL.")] = False,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Connect to a data source and save it. A password in a command stays in the history of the shell: use -."""
-    session = open_session(database_url=database_url, tenant=tenant, creates=True)
+    session = open_session(at, creates=True)
     document = {"name": name, "url": sys.stdin.read(STDIN_CHARACTERS_MAX).strip() if url == "-" else url}
     if replace:
         saved = session.ask_data(
@@ -44,7 +42,7 @@ def add(
         saved = session.ask_data(
             lambda data: data.create_source(document, tenant_id=session.tenant, actor=CLI_ACTOR), makes_key=True
         )
-    if as_json:
+    if at.as_json:
         print_document(saved_source_as_json(saved))
     else:
         print_line(f"data source {saved.source.name} is saved: {saved.source.address}")
@@ -53,12 +51,12 @@ def add(
 
 
 @family.command("list")
-def list_sources(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
+def list_sources(*, at: DatabaseOptions) -> None:
     """Names, kinds and addresses."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     sources = session.ask_data(lambda data: data.list_sources(tenant_id=session.tenant))
     documents = [source_as_json(source) for source in sources]
-    if as_json:
+    if at.as_json:
         print_document({"items": documents, "nextCursor": None})
         return
     columns = ("name", "kind", "address", "updatedAt", "dataSourceID")
@@ -66,13 +64,11 @@ def list_sources(*, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_T
 
 
 @family.command("delete")
-def delete(
-    source: SourceName, *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
-) -> None:
+def delete(source: SourceName, *, at: DatabaseOptions) -> None:
     """Remove a data source that no query names."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     session.ask_data(lambda data: data.delete_source(source, tenant_id=session.tenant, actor=CLI_ACTOR))
-    if as_json:
+    if at.as_json:
         print_document({"name": source, "deleted": True})
     else:
         print_line(f"data source {source} is deleted")

@@ -8,11 +8,8 @@ import typer
 
 from anabranch.cli.options import (
     CLI_ACTOR,
-    DEFAULT_TENANT,
-    AsJson,
-    DatabaseUrl,
+    DatabaseOptions,
     Input,
-    Tenant,
     WorkflowName,
     read_instant,
     read_value,
@@ -51,12 +48,10 @@ def create(
         int | None, typer.Option("--version", metavar="NUMBER", help="Always this one, not the newest.")
     ] = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Save it, and start nothing yet.")] = False,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Start a workflow at the times of a cron expression, or again and again."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     document = {
         "name": name,
         "workflow": workflow,
@@ -72,7 +67,7 @@ def create(
         lambda services: services.schedules.create_schedule(document, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
     shown = schedule_documents.schedule_as_json(saved)
-    if as_json:
+    if at.as_json:
         print_document(shown)
     elif saved.enabled:
         print_line(f"schedule {saved.name} is saved; it starts {saved.workflow} next at {shown['nextAt']}")
@@ -81,14 +76,12 @@ def create(
 
 
 @family.command("list")
-def list_schedules(
-    *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
-) -> None:
+def list_schedules(*, at: DatabaseOptions) -> None:
     """Names, workflows and when they are due."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     saved = session.ask_house(lambda services: services.schedules.list_schedules(tenant_id=session.tenant))
     documents = [schedule_documents.schedule_as_json(schedule) for schedule in saved]
-    if as_json:
+    if at.as_json:
         print_document({"items": documents, "nextCursor": None})
         return
     columns = ("name", "workflow", "cron", "every", "timezone", "enabled", "nextAt", "lastAt")
@@ -102,18 +95,16 @@ def trigger(
     key: Annotated[
         str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")
     ] = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Start a run now, beside the occurrences; a worker advances it."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     started = session.ask_house(
         lambda services: services.schedules.trigger_now(
             schedule, tenant_id=session.tenant, idempotency_key=key, actor=CLI_ACTOR
         )
     )
-    if as_json:
+    if at.as_json:
         print_document({"instanceID": started.instance_id, "status": started.status})
     else:
         already = "is" if started.created else "was started before and is"
@@ -126,21 +117,19 @@ def backfill(
     *,
     since: Annotated[str, typer.Option("--from", metavar="TIME", help="The first occurrence is then or later.")],
     until: Annotated[str, typer.Option("--to", metavar="TIME", help="The last one is before then.")],
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Start the runs of occurrences that have passed and have none; a repeat starts nothing twice."""
     first, end = read_instant(since, option="--from"), read_instant(until, option="--to")
     assert first is not None and end is not None, "both are required"
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     started = session.ask_house(
         lambda services: services.schedules.backfill(
             schedule, tenant_id=session.tenant, since=first, until=end, actor=CLI_ACTOR
         )
     )
     document = schedule_documents.backfill_as_json(started)
-    if as_json:
+    if at.as_json:
         print_document(document)
         return
     made = sum(each["created"] for each in document["items"])
@@ -154,16 +143,14 @@ def backfill(
 def delete(
     schedule: ScheduleName,
     *,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Remove a schedule; the runs that it has started go on."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     session.ask_house(
         lambda services: services.schedules.delete_schedule(schedule, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
-    if as_json:
+    if at.as_json:
         print_document({"name": schedule, "deleted": True})
     else:
         print_line(f"schedule {schedule} is deleted")

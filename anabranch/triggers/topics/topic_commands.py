@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.options import CLI_ACTOR, DEFAULT_TENANT, AsJson, DatabaseUrl, Tenant, WorkflowName, read_value
+from anabranch.cli.options import (
+    CLI_ACTOR,
+    DatabaseOptions,
+    WorkflowName,
+    read_value,
+)
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.session import open_session
 from anabranch.deferred import deferred
@@ -28,17 +33,15 @@ def subscribe(
     pattern: Pattern,
     workflow: WorkflowName,
     *,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Start a workflow for each message on the topics that the pattern fits."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     document = {"type": "workflow", "name": workflow}
     subscription, created = session.ask_house(
         lambda services: services.topics.subscribe(pattern, document, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
-    if as_json:
+    if at.as_json:
         print_document(topic_service.subscription_as_json(subscription))
     else:
         already = "" if created else ", as it was already"
@@ -46,14 +49,12 @@ def subscribe(
 
 
 @family.command("list")
-def list_subscriptions(
-    *, database_url: DatabaseUrl = None, tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False
-) -> None:
+def list_subscriptions(*, at: DatabaseOptions) -> None:
     """Patterns and the workflows that they start."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     saved = session.ask_house(lambda services: services.topics.list_subscriptions(tenant_id=session.tenant))
     documents = [topic_service.subscription_as_json(subscription) for subscription in saved]
-    if as_json:
+    if at.as_json:
         print_document({"items": documents, "nextCursor": None})
         return
     columns = ("pattern", "name", "createdAt", "subscriptionID")
@@ -64,16 +65,14 @@ def list_subscriptions(
 def unsubscribe(
     subscription: Annotated[str, typer.Argument(metavar="SUBSCRIPTION_ID", help="The subscription.")],
     *,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Remove a subscription; the runs that it has started go on."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     session.ask_house(
         lambda services: services.topics.unsubscribe(subscription, tenant_id=session.tenant, actor=CLI_ACTOR)
     )
-    if as_json:
+    if at.as_json:
         print_document({"subscriptionID": subscription, "deleted": True})
     else:
         print_line(f"subscription {subscription} is deleted")
@@ -89,18 +88,16 @@ def publish(
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="The same key again starts nothing new.")
     ] = None,
-    database_url: DatabaseUrl = None,
-    tenant: Tenant = DEFAULT_TENANT,
-    as_json: AsJson = False,
+    at: DatabaseOptions,
 ) -> None:
     """Start a run for each subscription that fits the topic; workers advance them."""
-    session = open_session(database_url=database_url, tenant=tenant)
+    session = open_session(at)
     value = read_value(payload, what="the message", default=None)
     message = session.ask_house(
         lambda services: services.topics.publish(topic, value, tenant_id=session.tenant, key=key)
     )
     answer = topic_service.message_as_json(message)
-    if as_json:
+    if at.as_json:
         print_document(answer)
         return
     print_line(f"message {message.message_id} has started {len(answer['runs'])} runs")

@@ -11,10 +11,12 @@ from anabranch.deferred import exported_from
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
-    from anabranch.client.client import Client
-    from anabranch.client.sync_client import SyncClient
+    from anabranch.client.client import Client, RunHandle
+    from anabranch.client.sync_client import SyncClient, SyncRunHandle
+    from anabranch.durable.context import Context
     from anabranch.durable.definition import workflow
     from anabranch.durable.step_error import StepError
+    from anabranch.durable.steps import Steps
     from anabranch.engine.handling import HandlerResult, Helpers
     from anabranch.errors import NonRetryable
     from anabranch.handlers.declare import node_type
@@ -24,8 +26,12 @@ else:
         __name__,
         {
             "Client": "anabranch.client.client",
+            "Context": "anabranch.durable.context",
+            "RunHandle": "anabranch.client.client",
             "StepError": "anabranch.durable.step_error",
+            "Steps": "anabranch.durable.steps",
             "SyncClient": "anabranch.client.sync_client",
+            "SyncRunHandle": "anabranch.client.sync_client",
             "Worker": "anabranch.worker",
             "workflow": "anabranch.durable.definition",
             "HandlerResult": "anabranch.engine.handling",
@@ -37,11 +43,15 @@ else:
 
 __all__ = [
     "Client",
+    "Context",
     "HandlerResult",
     "Helpers",
     "NonRetryable",
+    "RunHandle",
     "StepError",
+    "Steps",
     "SyncClient",
+    "SyncRunHandle",
     "Worker",
     "__version__",
     "node_type",

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from anabranch.drafts.draft_service import DraftText, draft_as_json
+from anabranch.drafts.draft_service import DraftText, RevisionOptions, draft_as_json
 from anabranch.drafts.saved_drafts import Draft as StoredDraft
 from anabranch.drafts.saved_drafts import Pins as StoredPins
 from anabranch.engine.rules.graph.source_texts import texts_of_fields
@@ -74,9 +74,8 @@ async def save_draft(call: Call) -> Reply:
     saved = await call.services.drafts.save_draft(
         await _draft_id(call),
         _text(call, asked),
+        RevisionOptions(expected_revision=expected_number(call.headers["If-Match"]), base_version=asked.baseVersion),
         tenant_id=call.tenant_id,
-        expected_revision=expected_number(call.headers["If-Match"]),
-        base_version=asked.baseVersion,
         actor=call.actor,
     )
     return Reply(draft_as_json(saved), headers={"ETag": etag(saved.revision)})

@@ -40,6 +40,16 @@ class DraftText:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionOptions:
+    """How the next revision of a draft is saved."""
+
+    expected_revision: int | None
+    """Only if the newest revision is this one; None: whichever it is."""
+    base_version: int | None
+    """The version that it is based on from now on, as after a merge; None: the one that it was based on."""
+
+
 class DraftService:
     """Drafts of one database."""
 
@@ -102,29 +112,27 @@ class DraftService:
         self,
         draft_id: str,
         document: DraftText,
+        options: RevisionOptions,
         *,
         tenant_id: str,
-        expected_revision: int | None,
-        base_version: int | None,
         actor: str,
     ) -> Draft:
-        """The next revision; None expects any. What is stored already is no new revision, whatever is expected.
+        """The next revision. What is stored already is no new revision, whatever is expected.
 
-        So who repeats a save whose answer was lost gets it. `base_version` moves the base, as after a merge with a
-        newer version. Raises NotFound, DraftConflict, TooLarge.
+        So who repeats a save whose answer was lost gets it. Raises NotFound, DraftConflict, TooLarge.
         """
         _check_size(document.text, "the document", DOCUMENT_BYTES_MAX)
         draft = Draft(
             draft_id,
             tenant_id,
             workflow_id=None,
-            base_version=base_version,
+            base_version=options.base_version,
             revision=0,
             title=_title_of(document.value),
             document=document.text,
         )
         try:
-            return await self._saved.save_draft(draft, expected_revision=expected_revision, actor=actor)
+            return await self._saved.save_draft(draft, expected_revision=options.expected_revision, actor=actor)
         except DraftMoved as moved:
             raise _conflict(moved.current) from None
 

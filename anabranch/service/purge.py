@@ -40,6 +40,21 @@ class PurgeReport:
     bytes_after: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeConditions:
+    """Which ended runs go, whatever their retention; without any condition those whose retention is over."""
+
+    older_than_ms: int | None = None
+    """Ended so long ago."""
+    statuses: Sequence[Status] = ()
+    """Ended so; none: however they ended."""
+    workflow: str | None = None
+    """Its name or id; of a deleted one the id."""
+
+
+RETENTION_OVER = PurgeConditions()
+
+
 class Purge:
     """Removes what is asked for from one database."""
 
@@ -47,34 +62,27 @@ class Purge:
         self._store = store
 
     async def purge(
-        self,
-        *,
-        tenant_id: str,
-        actor: str,
-        older_than_ms: int | None = None,
-        statuses: Sequence[Status] = (),
-        workflow: str | None = None,
-        dry_run: bool = False,
+        self, conditions: PurgeConditions = RETENTION_OVER, *, tenant_id: str, actor: str, dry_run: bool = False
     ) -> PurgeReport:
-        """Remove ended runs, whatever their retention; without any condition those whose retention is over.
+        """Remove ended runs.
 
         Then orphans and deleted workflows that no run needs. Raises InvalidRequest, NotFound, StoreUnavailable.
         """
-        store = self._store
-        still_open = [status.value for status in statuses if not status.is_terminal]
+        store, workflow = self._store, conditions.workflow
+        still_open = [status.value for status in conditions.statuses if not status.is_terminal]
         if still_open:
             raise InvalidRequest(
                 f"only ended runs are purged, and {still_open[0]} is no end", hint="COMPLETED, FAILED or CANCELLED."
             )
         before = await store.disk_bytes()
-        if older_than_ms is None and not statuses and workflow is None:
+        if conditions == RETENTION_OVER:
             runs = await self._expired(dry_run=dry_run)
         else:
             wanted = PurgeFilter(
                 tenant_id=tenant_id,
-                ended_before=await store.now() - (older_than_ms or 0),
+                ended_before=await store.now() - (conditions.older_than_ms or 0),
                 workflow_id=None if workflow is None else await self._workflow_id(tenant_id, workflow),
-                statuses=tuple(dict.fromkeys(statuses)),
+                statuses=tuple(dict.fromkeys(conditions.statuses)),
             )
             runs = await self._matching(wanted, dry_run=dry_run, actor=actor)
         logs = await self._orphaned_logs(dry_run=dry_run)

@@ -408,6 +408,10 @@ _SQL = re.compile(
 
 _ONLY_A_REFERENCE = re.compile(r"See (also )?`?[\w.]+`?\.?\s*")
 
+# Their public methods are called from other components, as those of ports are.
+_OF_VERBS = ("service", "engine.store", "tables of side concerns", "audit", "drafts", "keys", "queries.saved",
+             "secrets", "triggers")  # fmt: skip
+
 # Five: what a caller can still keep apart, and every implementation repeats all of them.
 PORT_PARAMETERS_MAX = 5
 
@@ -497,7 +501,8 @@ def _docstrings_say_something(source: Source, known_modules: frozenset[str]) -> 
 
 
 def _ports_take_few_parameters(source: Source, known_modules: frozenset[str]) -> Iterator[tuple[int, str]]:
-    for function in source.methods_of_protocols():
+    verbs = source.public_methods() if component_of(source.module) in _OF_VERBS else source.methods_of_protocols()
+    for function in verbs:
         count = len(function.parameters)
         if count > PORT_PARAMETERS_MAX:
             yield (

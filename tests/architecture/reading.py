@@ -70,13 +70,13 @@ class Source:
 
     def methods_of_protocols(self) -> Iterator[Function]:
         """Every method of a class that is a `Protocol`: all that implement it have the same parameters."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.ClassDef) and any(
-                ast.unparse(base).split("[")[0] == "Protocol" for base in node.bases
-            ):
-                for member in node.body:
-                    if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                        yield _function(member, inside=node.name)
+        classes = (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+        return (each for node in classes if _is_protocol(node) for each in _methods(node))
+
+    def public_methods(self) -> Iterator[Function]:
+        """Every method without an underscore, of whatever class."""
+        classes = (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+        return (each for node in classes for each in _methods(node) if "._" not in each.name)
 
     def awaits(self) -> Iterator[int]:
         """The lines with `await`, `async def`, `async for` or `async with`."""
@@ -127,6 +127,15 @@ def _modules_named_by(node: ast.AST, known_modules: frozenset[str]) -> list[str]
 def _is_deferral(call: ast.Call) -> bool:
     """`deferred("module")`: the one way to import later; at the top of a file it is an import like any other."""
     return isinstance(call.func, ast.Name) and call.func.id == "deferred"
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).split("[")[0] == "Protocol" for base in node.bases)
+
+
+def _methods(node: ast.ClassDef) -> Iterator[Function]:
+    functions = (member for member in node.body if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return (_function(member, inside=node.name) for member in functions)
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, *, inside: str) -> Function:

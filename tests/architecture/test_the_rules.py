@@ -74,6 +74,11 @@ BAD = [
         "class Store(Protocol):\n    async def claim(self, a, b, *, c, d, e, f): ...",
         "Store.claim takes 6 parameters",
     ),
+    (
+        "anabranch.service.runs.run_verbs",
+        "class RunVerbs:\n    async def start(self, a, b, c, d, *, e, f): ...",
+        "RunVerbs.start takes 6 parameters",
+    ),
 ]
 
 GOOD = [

@@ -17,7 +17,7 @@ from anabranch.engine.store.sql import upkeep
 from anabranch.engine.store.sql.purging import FIRST_PLACE, PurgeFilter
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.sqlite_dialect import PAGES_GIVEN_BACK, SqliteDialect
-from anabranch.service.purge import Purge
+from anabranch.service.purge import Purge, PurgeConditions
 from tests.conformance.building import TENANT, committed, completed, created, ending, input_set, new_id, transition
 
 DAY_MS = 86_400_000
@@ -240,7 +240,7 @@ async def test_a_purge_takes_the_ended_runs_that_are_meant_and_no_other(store: S
     purge = Purge(store)
 
     async def count(**wanted: Any) -> int:
-        return (await purge.purge(tenant_id=TENANT, actor="cli", dry_run=True, **wanted)).runs
+        return (await purge.purge(PurgeConditions(**wanted), tenant_id=TENANT, actor="cli", dry_run=True)).runs
 
     assert await count(older_than_ms=0) == 3
     assert await count(older_than_ms=3_600_000) == 0
@@ -248,7 +248,7 @@ async def test_a_purge_takes_the_ended_runs_that_are_meant_and_no_other(store: S
     assert await count(workflow=workflow, statuses=[Status.FAILED]) == 0
     assert await count(statuses=[Status.CANCELLED, Status.COMPLETED]) == 3
     assert await count() == 0, "no retention is over"
-    report = await purge.purge(tenant_id=TENANT, actor="cli", statuses=[Status.COMPLETED])
+    report = await purge.purge(PurgeConditions(statuses=[Status.COMPLETED]), tenant_id=TENANT, actor="cli")
     assert (report.runs, report.events) == (2, plain.last_seq + of_workflow.last_seq)
     assert await store.get_instance(child.head.instance_id) is not None, "its parent may ask for it"
     assert await store.get_instance(other_tenant.head.instance_id) is not None
@@ -269,8 +269,8 @@ async def test_a_purge_goes_from_page_to_page(store: SqlStore, monkeypatch: pyte
     first = await store.purge_runs(wanted, after=FIRST_PLACE, dry_run=True, actor="cli")
     assert first is not None and first.runs == 1 and first.place is not None
     purge = Purge(store)
-    assert (await purge.purge(tenant_id=TENANT, actor="cli", older_than_ms=0, dry_run=True)).runs == 7
-    assert (await purge.purge(tenant_id=TENANT, actor="cli", older_than_ms=0)).runs == 7
+    assert (await purge.purge(PurgeConditions(older_than_ms=0), tenant_id=TENANT, actor="cli", dry_run=True)).runs == 7
+    assert (await purge.purge(PurgeConditions(older_than_ms=0), tenant_id=TENANT, actor="cli")).runs == 7
     assert (await store.count_runs(tenant_id=TENANT)) == {}
 
 

@@ -14,7 +14,7 @@ from anabranch.cli.session import open_session
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.events import Status
 from anabranch.errors import InvalidRequest
-from anabranch.service.purge import PurgeReport
+from anabranch.service.purge import PurgeConditions, PurgeReport
 
 
 def purge(
@@ -41,11 +41,9 @@ def purge(
     async def purged() -> PurgeReport:
         async with build(session.settings).opened_purge() as service:
             return await service.purge(
+                PurgeConditions(older_than_ms=age_ms, statuses=status or (), workflow=workflow),
                 tenant_id=session.tenant,
                 actor=CLI_ACTOR,
-                older_than_ms=age_ms,
-                statuses=status or (),
-                workflow=workflow,
                 dry_run=dry_run,
             )
 

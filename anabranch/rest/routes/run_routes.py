@@ -63,7 +63,8 @@ from anabranch.rest.models.run_forms import (
 from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.run_requests import KEY_CHARACTERS_MAX, StartOptions
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number, read_run_cursor, run_cursor
-from anabranch.service.runs.iterations import Place
+from anabranch.service.runs.iterations import IterationsWanted, Place
+from anabranch.service.runs.read_verbs import StepFilter
 
 _INPUT_PREFIX = "input."
 
@@ -164,8 +165,9 @@ async def get_steps(call: Call) -> Reply:
         tenant_id=call.tenant_id,
         limit=page.limit,
         after_seq=_after_seq(page, "steps"),
-        only=ActivationFilter(page.nodeID, page.scope, page.within, frozenset(page.status)),
-        outputs=page.outputs,
+        wanted=StepFilter(
+            ActivationFilter(page.nodeID, page.scope, page.within, frozenset(page.status)), outputs=page.outputs
+        ),
     )
     return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
 
@@ -210,12 +212,8 @@ async def get_iterations(call: Call) -> Reply:
         after = Place(index, seq)
     items, place = await call.services.workflows.get_iterations(
         instance_id,
-        page.nodeID,
+        IterationsWanted(node_id=page.nodeID, scope=page.scope, statuses=page.status, after=after, limit=page.limit),
         tenant_id=call.tenant_id,
-        limit=page.limit,
-        scope=page.scope,
-        statuses=page.status,
-        after=after,
     )
     return Reply(page_of(items, None if place is None else make_cursor("iterations", place.index, place.seq)))
 

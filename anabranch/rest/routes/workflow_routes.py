@@ -31,6 +31,7 @@ from anabranch.rest.models.workflow_forms import (
 )
 from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
+from anabranch.service.definitions.definition_verbs import UpdateOptions
 from anabranch.service.definitions.workflow_view import saved_summary
 
 _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
@@ -55,9 +56,11 @@ async def update_workflow(call: Call) -> Reply:
     saved, report = await call.services.workflows.update_workflow(
         call.path["workflow"],
         call.body,
+        UpdateOptions(
+            expected_version=expected_number(call.headers.get("If-Match")),
+            replace=call.query.replace,
+        ),
         tenant_id=call.tenant_id,
-        expected_version=expected_number(call.headers.get("If-Match")),
-        replace=call.query.replace,
         actor=call.actor,
     )
     return Reply(saved_summary(saved, report), 200, {"ETag": etag(saved.version)})

@@ -8,6 +8,7 @@ here, and the versions that starts ask for are read once for all who ask at the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,20 @@ SAVE_TRIES_MAX = 5
 
 # 20 tries to change a version: each further one means that somebody else has saved the next one meanwhile.
 UPDATE_TRIES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOptions:
+    """How the next version of a workflow is saved."""
+
+    expected_version: int | None = None
+    """Only if the newest version is this one."""
+    replace: bool = False
+    """True: the document is the whole of it. Else top-level fields that it leaves out keep their value and null clears
+    one, so that whoever knows a few fields does not lose the others."""
+
+
+NEXT_VERSION = UpdateOptions()
 
 
 class DefinitionVerbs:
@@ -89,31 +104,18 @@ class DefinitionVerbs:
         self,
         workflow: str,
         document: Mapping[str, Any],
+        options: UpdateOptions = NEXT_VERSION,
         *,
         tenant_id: str,
-        expected_version: int | None = None,
-        replace: bool = False,
         actor: str | None = None,
     ) -> tuple[WorkflowVersion, Report]:
-        """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too.
-
-        Top-level fields that the document leaves out keep their value and null clears one, so that whoever
-        knows a few fields does not lose the others; with `replace` the document is the whole of it.
-        """
-        update = partial(
-            self._update_once,
-            workflow,
-            document,
-            tenant_id=tenant_id,
-            expected_version=expected_version,
-            replace=replace,
-            actor=actor,
-        )
+        """Save the next version; equal to the newest, it is that version. Raises NotFound, VersionMismatch too."""
+        update = partial(self._update_once, workflow, document, options, tenant_id=tenant_id, actor=actor)
         for _ in range(UPDATE_TRIES_MAX - 1):
             try:
                 return await update()
             except VersionMismatch:
-                if expected_version is not None:
+                if options.expected_version is not None:
                     raise
         return await update()
 
@@ -121,10 +123,9 @@ class DefinitionVerbs:
         self,
         workflow: str,
         document: Mapping[str, Any],
+        options: UpdateOptions,
         *,
         tenant_id: str,
-        expected_version: int | None,
-        replace: bool,
         actor: str | None,
     ) -> tuple[WorkflowVersion, Report]:
         known = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
@@ -133,17 +134,18 @@ class DefinitionVerbs:
             await self._refuse_invalid(document, tenant_id)
         check_identity(document, workflow_id=known.workflow_id, kind=known.kind)
         given = without_server_fields(document)
-        wanted = given if replace else updated(known.definition, given)
+        wanted = given if options.replace else updated(known.definition, given)
         report = await self._refuse_invalid(wanted, tenant_id)
-        if expected_version not in (None, known.version):
-            raise VersionMismatch(f"workflow {known.name} is at version {known.version}, not {expected_version}")
+        expected = options.expected_version
+        if expected not in (None, known.version):
+            raise VersionMismatch(f"workflow {known.name} is at version {known.version}, not {expected}")
         saved = await self._save(
             wanted,
             wanted.get("name") or known.name,
             tenant_id=tenant_id,
             known=known,
             # What was left out is that of the version which was read: nobody else's save may come in between.
-            expected_version=expected_version if replace else known.version,
+            expected_version=expected if options.replace else known.version,
             actor=actor,
         )
         return saved, report

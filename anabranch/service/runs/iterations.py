@@ -76,17 +76,25 @@ class _Iteration:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationsWanted:
+    """Which iterations of which loop are asked for."""
+
+    node_id: str
+    """The loop's, in `scope`."""
+    scope: str = ""
+    statuses: Collection[ActivationStatus] = ()
+    """With one of these; empty: with any."""
+    after: Place | None = None
+    """Where the page begins; None: with the loop."""
+    limit: int
+
+
 async def iterations_page(
-    store: Store,
-    row: InstanceRow,
-    *,
-    loop: tuple[str, str],
-    statuses: Collection[ActivationStatus],
-    after: Place,
-    limit: int,
+    store: Store, row: InstanceRow, wanted: IterationsWanted, *, after: Place
 ) -> tuple[list[dict[str, Any]], Place | None]:
-    """At most `limit` iterations of a loop (node id, scope) by index, and where to go on; None: there are no more."""
-    page = _Page(loop, after.index)
+    """The iterations by index, from `after` on, and where to go on; None: there are no more."""
+    page = _Page((wanted.node_id, wanted.scope), after.index)
     found: list[dict[str, Any]] = []
     seq, is_last = after.seq, False
     while not is_last:
@@ -96,10 +104,10 @@ async def iterations_page(
             page.take(event)
             seq = event.seq
         while (iteration := page.next_finished(any_state=is_last)) is not None:
-            if statuses and iteration.status not in statuses:
+            if wanted.statuses and iteration.status not in wanted.statuses:
                 continue
             found.append(iteration.as_json())
-            if len(found) == limit:
+            if len(found) == wanted.limit:
                 following = page.first_pending()
                 if following is None and is_last:
                     return found, None

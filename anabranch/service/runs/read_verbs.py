@@ -5,8 +5,8 @@ The middle floor of the façade, on top of `definition_verbs`; `run_verbs` stand
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine
@@ -17,13 +17,13 @@ from anabranch.engine.rules.drawn.drawn_state import InstanceHead, merged_ends
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, ActivationStatus
+from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.errors import InvalidRequest, NotFound
 from anabranch.service.definitions.definition_verbs import DefinitionVerbs
 from anabranch.service.definitions.references import References
 from anabranch.service.runs.input_checks import check_input_filters, is_run_id
-from anabranch.service.runs.iterations import Place, iterations_page
+from anabranch.service.runs.iterations import IterationsWanted, Place, iterations_page
 from anabranch.service.runs.run_graph import coded_graph, drawn_graph
 from anabranch.service.runs.run_totals import RunTotals
 from anabranch.service.runs.run_view import (
@@ -42,6 +42,18 @@ from anabranch.service.widgets.shapes import shape
 PAGE_BYTES_MAX = 4 * 1_048_576
 
 _STEPS_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StepFilter:
+    """Which steps are asked for, and how much of them."""
+
+    activations: ActivationFilter = ALL_ACTIVATIONS
+    outputs: bool = True
+    """False: all but what they came to, which may be large."""
+
+
+ALL_STEPS = StepFilter()
 
 
 class ReadVerbs(DefinitionVerbs):
@@ -143,22 +155,21 @@ class ReadVerbs(DefinitionVerbs):
         tenant_id: str,
         limit: int,
         after_seq: int = 0,
-        only: ActivationFilter = ALL_ACTIVATIONS,
-        outputs: bool = True,
+        wanted: StepFilter = ALL_STEPS,
     ) -> tuple[list[dict[str, Any]], int | None]:
         """At most `limit` activations whose first event is after `after_seq`, and where to go on after; None: the end.
 
         Ends early once their outputs have `PAGE_BYTES_MAX`. Raises NotFound.
         """
-        bytes_max = PAGE_BYTES_MAX if outputs else 0
+        bytes_max = PAGE_BYTES_MAX if wanted.outputs else 0
         steps: list[dict[str, Any]] = []
         next_seq: int | None = after_seq
         while not steps and next_seq is not None:
             row, page = await self._read_activations(
-                instance_id, tenant_id, after_seq=next_seq, limit=limit, bytes_max=bytes_max, only=only
+                instance_id, tenant_id, after_seq=next_seq, limit=limit, bytes_max=bytes_max, only=wanted.activations
             )
-            found = filter(only.takes, activations_in(page, row))
-            steps, next_seq = [step(activation, output=outputs) for activation in found], page.next_seq
+            found = filter(wanted.activations.takes, activations_in(page, row))
+            steps, next_seq = [step(activation, output=wanted.outputs) for activation in found], page.next_seq
         return steps, next_seq
 
     async def get_totals(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
@@ -166,32 +177,17 @@ class ReadVerbs(DefinitionVerbs):
         return await self._totals.of(await self.get_run_status(instance_id, tenant_id=tenant_id))
 
     async def get_iterations(
-        self,
-        instance_id: str,
-        node_id: str,
-        *,
-        tenant_id: str,
-        limit: int,
-        scope: str = "",
-        statuses: Collection[ActivationStatus] = (),
-        after: Place | None = None,
+        self, instance_id: str, wanted: IterationsWanted, *, tenant_id: str
     ) -> tuple[list[dict[str, Any]], Place | None]:
-        """At most `limit` iterations of a loop by index, and where to go on; None: there are no more now.
+        """Iterations of a loop by index, and where to go on; None: there are no more now.
 
         Of a node that is no loop, or was not reached, there are none. Raises NotFound.
         """
-        loop = ActivationFilter(node_id=node_id, scope=scope)
+        loop = ActivationFilter(node_id=wanted.node_id, scope=wanted.scope)
         row, page = await self._read_activations(instance_id, tenant_id, after_seq=0, limit=1, only=loop)
         if not page.events:
             return [], None
-        return await iterations_page(
-            self._store,
-            row,
-            loop=(node_id, scope),
-            statuses=statuses,
-            after=after or Place(seq=page.events[0].seq),
-            limit=limit,
-        )
+        return await iterations_page(self._store, row, wanted, after=wanted.after or Place(seq=page.events[0].seq))
 
     async def get_run_status_for_widget(
         self, instance_id: str, widget_type: str, widget_config: Mapping[str, Any] | None, *, tenant_id: str

@@ -26,6 +26,7 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "runs cancel": ("an-id",),
     "runs signal": ("an-id", "approve"),
     "runs watch": ("an-id",),
+    "explain": ("an-id",),
     "secrets list": (),
     "secrets delete": ("TOKEN",),
     "sources list": (),

@@ -34,9 +34,9 @@ from anabranch.engine.rules.coded.arguments import differ
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import (
     TIMER_NAME,
+    Mark,
     StepKind,
     is_step_name,
-    mark,
     scope_of_call,
     scope_of_timer,
 )
@@ -323,7 +323,7 @@ class FunctionRun:
 
     def _note_new_rules(self) -> None:
         self._new_rules_since = self._journal.last_seq
-        known = mark(StepKind.RUN, frozenset((self._began_seq,)))
+        known = Mark.of(StepKind.RUN, frozenset((self._began_seq,)))
         self._run_access.report(StepReport("", "", 0, known, self.attempt, LegacyReplayed()))
 
     # -- steps ----------------------------------------------------------------------------
@@ -383,7 +383,7 @@ class FunctionRun:
         self._run_access.report(report)
 
     def _report_of(self, call: Call, attempt: int, outcome: StepOutcome) -> StepReport:
-        known = mark(call.kind, call.branch.known)
+        known = Mark.of(call.kind, call.branch.known)
         return StepReport(call.name, call.scope, attempt, known, self.attempt, outcome, call.policy, call.arguments)
 
     # -- when there is nothing to tell ----------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.ports import ActivationPage, InstanceRow, Store
+from anabranch.engine.rules.coded.names import Mark, StepKind
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.service.runs.run_view import activations_in, step
 from tests.conformance.building import (
@@ -67,7 +68,7 @@ def coded_log(seed: int) -> list[Event]:
     dice = random.Random(seed)
     lives: list[list[Event]] = []
     for number in range(20):
-        place = {"node_id": f"s{number}", "attempt": 1, "output_variable": f"run:{dice.randrange(2, 6)}"}
+        place = {"node_id": f"s{number}", "attempt": 1, "mark": Mark(StepKind.RUN, str(dice.randrange(2, 6)))}
         later = {**place, "attempt": 2}
         error = {"error": {"code": "E"}, "dueAt": "2030-01-01T00:00:00+00:00"}
         lives.append(
@@ -182,13 +183,13 @@ async def test_a_page_of_activations_ends_once_outputs_have_enough_bytes(store: 
         (
             [
                 event(EventType.SYSTEM_SET, payload={"code": "NO_CODE"}),
-                event(EventType.NODE_COMPLETED, "s", attempt=1, payload=1, output_variable="run:2"),
+                event(EventType.NODE_COMPLETED, "s", attempt=1, payload=1, mark=Mark(StepKind.RUN, "2")),
             ],
             None,
         ),
         (
             [
-                event(EventType.NODE_COMPLETED, "s", attempt=1, payload=1, output_variable="run:2"),
+                event(EventType.NODE_COMPLETED, "s", attempt=1, payload=1, mark=Mark(StepKind.RUN, "2")),
                 event(EventType.SYSTEM_SET, payload={"code": "NO_CODE"}),
                 signal_received("e"),
             ],

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.values import Payload
 from anabranch.service.runs.run_view import log_entry
@@ -61,6 +62,7 @@ def _told(update: Update) -> dict[str, Any]:
 
 
 def _event(row: dict[str, Any]) -> Event:
+    variable, mark = variable_and_mark(row["output_variable"])
     return Event(
         seq=row["seq"],
         type=EventType(row["event_type"]),
@@ -70,7 +72,8 @@ def _event(row: dict[str, Any]) -> Event:
         payload=Payload(json.loads(row["payload"]), row["payload"].encode()),
         created_at=row["created_at"],
         next_handle=row["next_handle"],
-        output_variable=row["output_variable"],
+        output_variable=variable,
+        mark=mark,
         error_message=row["error_message"],
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from anabranch.engine.rules.coded.names import StepKind, read_mark
+from anabranch.engine.rules.coded.names import NO_MARK, StepKind
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.instants import from_iso
 from tests.simulation import invariants
@@ -33,7 +33,7 @@ def a_try_follows_a_failed_one(run: CodedFacts, row: Event, commit: Commit) -> I
         return
     place = (row.node_id, row.scope)
     last, before = run.last.get(place), run.attempts.get(place, 0)
-    begins = last is None and (place == BODY or read_mark(row.output_variable).kind is StepKind.CHILD)
+    begins = last is None and (place == BODY or (row.mark or NO_MARK).kind is StepKind.CHILD)
     follows = last is not None and last.type is EventType.NODE_ATTEMPT_FAILED
     if row.attempt != before + 1 or not (begins or follows):
         yield f"attempt {row.attempt} of {place} follows attempt {before}, and {last and last.type}"

@@ -63,7 +63,7 @@ CODED_MUTANTS = (
             "                    if not step.has_ended and step.phase is Phase.DISPATCHED:\n"
             "                        again = step.attempt + 1\n"
             "                        notes.append(EventType.NODE_DISPATCHED, *step.place, again, EMPTY,\n"
-            "                                     output_variable=step.mark)\n",
+            "                                     mark=step.mark)\n",
         ),
     ),
     _coded(

@@ -10,7 +10,7 @@ from typing import Any
 
 from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.coded.names import FUNCTION_KEY, StepKind, mark
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, Mark, StepKind
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.decision import Decision
@@ -109,7 +109,7 @@ def report(
     body_attempt: int = 1,
 ) -> StepReport:
     """What a step of the body came to."""
-    return StepReport(name, scope, attempt, mark(kind, frozenset((2,))), body_attempt, outcome)
+    return StepReport(name, scope, attempt, Mark.of(kind, frozenset((2,))), body_attempt, outcome)
 
 
 def done(name: str, output: Any = None, **place: Any) -> StepReport:

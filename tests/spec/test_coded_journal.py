@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.engine.rules.coded import coded_decide as coded_decide
-from anabranch.engine.rules.coded.names import StepKind, mark, scope_of_timer
+from anabranch.engine.rules.coded.names import Mark, StepKind, scope_of_timer
 from anabranch.engine.rules.coded.replaying import seed_of
 from anabranch.engine.rules.coded.trace import trace
 from anabranch.engine.rules.decision import NOTHING, Decision
@@ -349,7 +349,7 @@ def test_a_step_may_be_called_like_the_start_of_the_graph():
 
 
 def _after(name: str, rows: frozenset[int]) -> StepReport:
-    return replace(done(name), mark=mark(StepKind.RUN, rows))
+    return replace(done(name), mark=Mark.of(StepKind.RUN, rows))
 
 
 # -- arguments ----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.commands import Command, Dispatch, Wake
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.events import TERMINALS, Event, EventType
@@ -82,6 +83,7 @@ class DecisionBuilder(Generic[State]):
         output_variable: str | None = None,
         error_message: str | None = None,
         arguments: str | None = None,
+        mark: Mark | None = None,
     ) -> None:
         """Append an event, numbered and stamped; it is folded into the state at once.
 
@@ -107,6 +109,7 @@ class DecisionBuilder(Generic[State]):
             output_variable,
             error_message,
             arguments,
+            mark,
         )
         evolve(state, event)
         self.events.append(event)

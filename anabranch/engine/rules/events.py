@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.values import Payload
 
 
@@ -94,6 +95,13 @@ class Event:
     error_message: str | None = None
     arguments: str | None = None
     """The first row of a coded step: what it was asked for with (`coded.arguments`)."""
+    mark: Mark | None = None
+    """Of each row of a coded step: its kind, and what it followed."""
+
+    @property
+    def stored_variable(self) -> str | None:
+        """The column `output_variable`: the variable of a node, or the mark of a step (`names.variable_and_mark`)."""
+        return self.output_variable if self.mark is None else self.mark.text
 
     @property
     def node_status(self) -> str | None:

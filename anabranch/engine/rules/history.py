@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind, is_mark, read_mark
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind
 from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
@@ -267,8 +267,7 @@ class History:
         return activation
 
     def _opened(self, event: Event, type_: EventType) -> Activation:
-        text = event.output_variable
-        mark = read_mark(text) if text is not None and is_mark(text) else None
+        mark = event.mark
         began_at = event.created_at if type_ is _DISPATCHED else None
         if mark is not None and began_at is None:
             before = mark.latest_row
@@ -313,8 +312,7 @@ class History:
         activation.ended_at, activation.next_handle = event.created_at, event.next_handle
         if type_ is _COMPLETED:
             activation.output, activation.error = event.payload, None
-        if activation.mark is None:
-            activation.output_variable = event.output_variable
+        activation.output_variable = event.output_variable
         del self.open[activation.place]
 
 

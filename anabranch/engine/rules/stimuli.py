@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
@@ -145,8 +146,8 @@ class StepReport:
     name: str
     scope: str
     attempt: int
-    mark: str
-    """What its rows are to say of it (`coded.places.mark`)."""
+    mark: Mark
+    """What its rows are to say of it."""
     body_attempt: int
     outcome: StepOutcome
     retry: RetryPolicy = DEFAULT_STEP_RETRY

@@ -152,7 +152,7 @@ def log_entry(event: Event, *, payload: bool = True) -> dict[str, Any]:
         "eventType": event.type.value,
         "nodeStatus": event.node_status,
         "nextHandle": event.next_handle,
-        "outputVariable": event.output_variable,
+        "outputVariable": event.stored_variable,
         "nodeAttempt": event.attempt,
         **({"payload": event.payload.value} if payload else {}),
         "errorMessage": event.error_message,

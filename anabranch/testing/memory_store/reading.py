@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, is_mark, latest_row_before
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.rules.payloads import SignalAwaited, SignalTaken, read_wait
@@ -56,7 +56,8 @@ def activations_of(
         if latest[place].type is EventType.NODE_COMPLETED:
             size += len(latest[place].payload.raw)
     events = {event.seq: event for place in page for event in (firsts[place], latest[place])}
-    rows = {latest_row_before(firsts[place].output_variable) for place in page}
+    marks = [firsts[place].mark for place in page]
+    rows = {mark.latest_row for mark in marks if mark is not None}
     times = {row: record.events[row - 1].created_at for row in rows if row is not None}
     next_seq = firsts[page[-1]].seq if len(page) < len(after) else None
     iterated = frozenset(loop_of(scope) for _, scope in firsts if scope.endswith("]"))
@@ -83,6 +84,6 @@ def _note(row: InstanceRow, events: Sequence[Event]) -> Event | None:
     for event in reversed(events) if row.head.kind == CODED_KIND else ():
         if event.type is EventType.SYSTEM_SET:
             return event
-        if event.output_variable is not None and is_mark(event.output_variable):
+        if event.mark is not None:
             return None
     return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
-from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, StepKind, read_mark
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, StepKind
 from anabranch.engine.rules.coded.replaying import replay_rules
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decision import NOTHING, Decision, DecisionBuilder
@@ -276,7 +276,7 @@ def _attempt_failed(notes: CodedDecisionBuilder, report: StepReport, failed: Fai
     """A try failed: another is due later, or that was the last."""
     note = next_try(notes, report.retry, report.attempt, failed, key=f"{report.scope}/{report.name}")
     if note is None:
-        if read_mark(report.mark).kind is StepKind.CHILD:
+        if report.mark.kind is StepKind.CHILD:
             # It may have been created, and the answer lost.
             notes.cancels.append(child_id(notes.state.head.instance_id, report.name, report.scope))
         _fail_step(notes, report, failed.error)
@@ -318,7 +318,7 @@ def _append(
         step.attempt,
         payload,
         next_handle=next_handle,
-        output_variable=step.mark,
+        mark=step.mark,
         error_message=error_message,
         arguments=step.arguments if is_first else None,
     )
@@ -352,7 +352,7 @@ def _catch_up(notes: CodedDecisionBuilder) -> None:
 
 def _step_due(notes: CodedDecisionBuilder, step: Step) -> None:
     if step.phase is Phase.RETRYING:
-        notes.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, output_variable=step.mark)
+        notes.append(EventType.NODE_DISPATCHED, *step.place, step.attempt + 1, EMPTY, mark=step.mark)
     else:
         _complete(notes, step, NULL, handle=TIMEOUT_HANDLE if step.events is not None else DEFAULT_HANDLE)
 

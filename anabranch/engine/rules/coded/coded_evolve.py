@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
-from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, NO_MARK
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.payloads import (
     FunctionPaused,
@@ -145,7 +145,7 @@ def _step_of(state: CodedState, event: Event) -> Step:
     step = state.steps.get((event.node_id, event.scope))
     if step is None:
         created_in = 0 if state.body is None else state.body.attempt
-        step = Step(event.node_id, event.scope, event.output_variable or "", created_in, event.arguments)
+        step = Step(event.node_id, event.scope, event.mark or NO_MARK, created_in, event.arguments)
         state.steps[step.place] = step
         step.attempt = event.attempt
         step.first_seq = event.seq

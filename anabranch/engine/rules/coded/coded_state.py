@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
-from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, read_mark, scope_of_attempt
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, Mark, scope_of_attempt
 from anabranch.engine.rules.drawn.drawn_state import Context
 from anabranch.engine.rules.run_state import InstanceHead, OpenActivation, RunState
 from anabranch.engine.rules.values import NULL, Payload
@@ -38,13 +38,13 @@ class Step(OpenActivation):
         "undone_in",
     )
 
-    def __init__(self, name: str, scope: str, mark: str, created_in: int, arguments: str | None = None) -> None:
+    def __init__(self, name: str, scope: str, mark: Mark, created_in: int, arguments: str | None = None) -> None:
         super().__init__()
         self.name = name
         self.scope = scope
         self.mark = mark
         """What its rows say of where it stands among the others."""
-        self.kind = read_mark(mark).kind
+        self.kind = mark.kind
         self.created_in = created_in
         """The attempt of the workflow that its first row was written in."""
         self.arguments = arguments

@@ -69,23 +69,25 @@ def scope_of_first_attempt(scope: str) -> str:
     return scope.partition("@")[0]
 
 
-def mark(kind: StepKind, after: Rows) -> str:
-    """What every row of a step says in `output_variable`: its kind, and the last rows known when it was asked for.
-
-    `run:7` followed row 7, `run:7,9` both, `run:7-900` a gather of too many to list.
-    """
-    if len(after) > ROWS_LISTED_MAX:
-        return f"{kind.value}:{min(after)}-{max(after)}"
-    return f"{kind.value}:{','.join(map(str, sorted(after)))}"
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark as it was read."""
+    """What every row of a step says beside its outcome: its kind, and the last rows known when it was asked for."""
 
     kind: StepKind
     after: str
-    """The rows, as they are written."""
+    """The rows: `7`, `7,9`, or `7-900` for a gather of too many to list."""
+
+    @classmethod
+    def of(cls, kind: StepKind, after: Rows) -> Mark:
+        """The mark of a step that followed these rows."""
+        if len(after) > ROWS_LISTED_MAX:
+            return cls(kind, f"{min(after)}-{max(after)}")
+        return cls(kind, ",".join(map(str, sorted(after))))
+
+    @property
+    def text(self) -> str:
+        """As it is stored: `run:7`."""
+        return f"{self.kind.value}:{self.after}"
 
     @property
     def rows(self) -> range | tuple[int, ...]:
@@ -102,17 +104,18 @@ class Mark:
         return rows[-1] if rows else None
 
 
-def read_mark(text: str | None) -> Mark:
-    """What a mark says."""
-    kind, _, after = (text or StepKind.RUN.value).partition(":")
-    return Mark(StepKind(kind), after)
+NO_MARK = Mark(StepKind.RUN, "")
+"""Of steps of the first versions."""
+
+_KINDS = {kind.value: kind for kind in StepKind}
 
 
-def latest_row_before(text: str | None) -> int | None:
-    """The latest row that a step with this mark followed: its body could ask for it then. None: it is no mark."""
-    return None if text is None or not is_mark(text) else read_mark(text).latest_row
+def variable_and_mark(stored: str | None) -> tuple[str | None, Mark | None]:
+    """What the column `output_variable` of a row has: the variable that a node writes, or the mark of a step.
 
-
-def is_mark(text: str) -> bool:
-    """Is it a mark, and not the variable that a node writes? Variables are identifiers."""
-    return ":" in text
+    Variables are identifiers, and every mark has a colon.
+    """
+    if stored is None or ":" not in stored:
+        return stored, None
+    kind, _, after = stored.partition(":")
+    return None, Mark(_KINDS[kind], after)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from anabranch.engine.rules.coded.names import StepKind, read_mark
+from anabranch.engine.rules.coded.names import NO_MARK, Mark, StepKind
 from anabranch.engine.rules.history import Activation
 
 # 1,000 steps: what a canvas can show; the log has them all.
@@ -47,7 +47,7 @@ def trace(activations: Iterable[Activation]) -> Trace:
     after: dict[str, list[str]] = {}
     ended: dict[int, str] = {}
     for step in islice(activations, TRACED_MAX):
-        mark = step.mark or read_mark(None)
+        mark = step.mark or NO_MARK
         id_ = step.node_id + step.scope
         found.append(TracedStep(id_, step.node_id, step.scope, mark.kind.value))
         after.setdefault(mark.after, []).append(id_)
@@ -61,7 +61,7 @@ def trace(activations: Iterable[Activation]) -> Trace:
 
 def _connect(graph: Trace, rows: str, followers: list[str], ended: dict[int, str]) -> None:
     """What ended by these rows comes before all of these steps."""
-    known = read_mark(f"{StepKind.RUN}:{rows}").rows
+    known = Mark(StepKind.RUN, rows).rows
     before = [ended[row] for row in known if row in ended] or [START_ID]
     if len(before) > 1 and len(followers) > 1:
         join = TracedStep(f"join@{rows}", "", "", "join")

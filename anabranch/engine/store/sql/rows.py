@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
+from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.events import NODE_STATUS, Event, EventType, Status
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
@@ -92,7 +93,7 @@ def encode_events(transitions: Iterable[Transition]) -> str:
                 "event_type": event.type,
                 "node_status": NODE_STATUS.get(event.type.value),
                 "next_handle": event.next_handle,
-                "output_variable": event.output_variable,
+                "output_variable": event.stored_variable,
                 "payload": orjson.Fragment(event.payload.raw),
                 "error_message": event.error_message,
                 "node_attempt": event.attempt,
@@ -165,33 +166,27 @@ def events_from(notes: Sequence[Sequence[Any]], payloads: str) -> list[Event]:
     if not notes:
         return []
     raws = payloads.encode().split(_PAYLOAD_SEPARATOR)
-    return [
-        Event(
-            seq,
-            _EVENT_TYPE[event_type],
-            node_id,
-            scope,
-            attempt,
-            EMPTY if raw == EMPTY.raw else Payload.parse(raw),
-            created_at,
-            next_handle,
-            output_variable,
-            error_message,
-            arguments,
+    events: list[Event] = []
+    for note, raw in zip(notes, raws, strict=True):
+        seq, event_type, node_id, scope, attempt, created_at, next_handle, stored, error_message, arguments = note
+        variable, mark = variable_and_mark(stored)
+        events.append(
+            Event(
+                seq,
+                _EVENT_TYPE[event_type],
+                node_id,
+                scope,
+                attempt,
+                EMPTY if raw == EMPTY.raw else Payload.parse(raw),
+                created_at,
+                next_handle,
+                variable,
+                error_message,
+                arguments,
+                mark,
+            )
         )
-        for (
-            seq,
-            event_type,
-            node_id,
-            scope,
-            attempt,
-            created_at,
-            next_handle,
-            output_variable,
-            error_message,
-            arguments,
-        ), raw in zip(notes, raws, strict=True)
-    ]
+    return events
 
 
 def values_of_transitions(transitions: Iterable[Transition], *, now: int) -> list[Any]:
@@ -245,7 +240,7 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
                 event_type,
                 NODE_STATUS.get(event_type),
                 event.next_handle,
-                event.output_variable,
+                event.stored_variable,
                 raw.decode(),
                 event.error_message,
                 event.attempt,

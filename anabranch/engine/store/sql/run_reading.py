@@ -18,7 +18,6 @@ from sqlalchemy import Connection, TextClause, text
 
 from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, RunReading
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.coded.names import latest_row_before
 from anabranch.engine.rules.events import DONE_HANDLE, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.store.schema import IS_ENDING
@@ -268,7 +267,7 @@ class _Reader:
 
     def _times(self, firsts: Sequence[Event]) -> dict[int, int]:
         """When the rows were written that these steps followed: they began then."""
-        rows = {latest_row_before(event.output_variable) for event in firsts} if self._is_coded else set()
+        rows = {event.mark.latest_row for event in firsts if event.mark is not None}
         return self._numbers([row for row in rows if row is not None], "l.created_at")
 
     def _numbers(self, seqs: Sequence[int], column: str) -> dict[int, int]:

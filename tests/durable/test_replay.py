@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from anabranch.durable.replay import Replay
 from anabranch.engine.rules.coded.coded_state import Step
+from anabranch.engine.rules.coded.names import Mark, StepKind
 
 
 def step(name: str, *, created_in: int = 1, first_seq: int, ended_seq: int = 0) -> Step:
-    found = Step(name, "", "run:1", created_in)
+    found = Step(name, "", Mark(StepKind.RUN, "1"), created_in)
     found.first_seq = first_seq
     found.seq = found.ended_seq = ended_seq
     return found

@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.engine.rules import decide as rules
 from anabranch.engine.rules.coded.coded_plan import coded_plan
+from anabranch.engine.rules.coded.names import Mark, StepKind
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
@@ -109,7 +110,7 @@ def test_a_coded_run_ends_at_a_step_without_room():
     state = new_state(coded_plan("code", 1, {}), head)
     decide(state, Started(Payload.of(None), begin=True), 1)
     limit = LogLimit(state.log_bytes + 100, 100)
-    report = StepReport("fetch", "", 1, "run:2", 1, Completed(Payload.of("x" * 200)))
+    report = StepReport("fetch", "", 1, Mark(StepKind.RUN, "2"), 1, Completed(Payload.of("x" * 200)))
     decision = decide(state, report, 2, log_limit=limit)
     assert [event.type for event in decision.events] == [EventType.INSTANCE_FAILED]
     assert decision.events[0].payload.value["code"] == "LOG_TOO_LARGE"

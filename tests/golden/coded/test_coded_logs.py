@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine.rules.coded.coded_plan import coded_plan
+from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import fold
@@ -54,6 +55,7 @@ def take_up(world: World, run_id: str, log: list[Event]) -> None:
 
 
 def _event(row: dict[str, Any]) -> Event:
+    variable, mark = variable_and_mark(row["outputVariable"])
     return Event(
         row["seq"],
         EventType(row["eventType"]),
@@ -63,6 +65,7 @@ def _event(row: dict[str, Any]) -> Event:
         Payload.of(row["payload"]),
         from_iso(row["createdAt"]),
         row["nextHandle"],
-        row["outputVariable"],
+        variable,
         row["errorMessage"],
+        mark=mark,
     )

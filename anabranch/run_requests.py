@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidRequest
 
@@ -20,6 +20,9 @@ KEY_CHARACTERS_MAX = 255
 
 # Of the keys under which schedules and topics start runs: one that somebody else took would lose an occurrence.
 RESERVED_PREFIXES = ("schedule:", "topic:")
+
+COMMAND_LINE = "cli"
+"""Who did it, where a command was run on the database itself."""
 
 # As large as the columns of versions and of days.
 WHOLE_NUMBER_MAX = 2**31 - 1
@@ -39,9 +42,16 @@ class StartOptions:
     """Not before then; None, or in the past: now."""
     deadline_at: int | None = None
     """FAILED at that time; None: as its workflow says."""
+    started_by: str | None = None
+    """The id of the key that asks for it, or `cli`; shown with the run."""
+    rerun_of: str | None = None
+    """The run that is repeated."""
 
 
 START_NOW = StartOptions()
+
+SAME_INPUT: Any = object()
+"""The input of a re-run that none is given for: that of the run which it repeats."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import typer
 from anabranch.engine.rules.instants import from_iso_or_date
 from anabranch.errors import InvalidRequest
 from anabranch.json_input import TEXT_BYTES_MAX, parse_json, read_json_file
+from anabranch.run_requests import COMMAND_LINE
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 DatabaseUrl = Annotated[
@@ -58,7 +59,7 @@ WorkflowName = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Name or i
 DEFAULT_TENANT = "default"
 
 # Who did it, in the audit trail: whoever may run commands on the database.
-CLI_ACTOR = "cli"
+CLI_ACTOR = COMMAND_LINE
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from anabranch.client.gateway import PAGE_RUNS_MAX, Gateway
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
 from anabranch.run_requests import (
+    SAME_INPUT,
     StartOptions,
     check_key,
     check_limit,
@@ -134,6 +135,25 @@ class Client:
             deadline_at=_milliseconds(deadline_at),
         )
         started = await self._open_gateway.start_run(workflow, input, options)
+        return RunHandle(self, started.instance_id)
+
+    async def rerun(
+        self,
+        run_id: str,
+        *,
+        input: Any = SAME_INPUT,
+        version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> RunHandle:
+        """Start a new run like another one: with its input and of its version, unless others are given.
+
+        The new run is linked to it (`rerunOf`). Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
+        """
+        check_start(version=version, retention_days=None)
+        if idempotency_key is not None:
+            check_start_key(idempotency_key)
+        options = StartOptions(version=version, idempotency_key=idempotency_key)
+        started = await self._open_gateway.rerun_run(run_id, options, input_=input)
         return RunHandle(self, started.instance_id)
 
     def handle(self, run_id: str) -> RunHandle:

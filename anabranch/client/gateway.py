@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.run_requests import START_NOW, StartedRun, StartOptions
+from anabranch.run_requests import SAME_INPUT, START_NOW, StartedRun, StartOptions
 
 if TYPE_CHECKING:
     from anabranch.engine.rules.run_filter import RunFilter
@@ -41,6 +41,14 @@ class Gateway(Protocol):
 
     async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
         """Start a run; it is durable when this returns.
+
+        Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
+        """
+
+    async def rerun_run(
+        self, instance_id: str, options: StartOptions = START_NOW, *, input_: Any = SAME_INPUT
+    ) -> StartedRun:
+        """Start a new run like another one: of its options only the version and the key count.
 
         Raises NotFound, InvalidInput, InvalidRequest, TooManyPending.
         """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from anabranch.app import build
@@ -15,7 +16,7 @@ from anabranch.app_services import AppServices
 from anabranch.client.gateway import Gateway
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
-from anabranch.run_requests import START_NOW, StartedRun, StartOptions
+from anabranch.run_requests import SAME_INPUT, START_NOW, StartedRun, StartOptions
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.definitions.workflow_view import saved_summary
 from anabranch.service.runs.run_view import NODES_SHOWN_MAX
@@ -72,7 +73,15 @@ class LocalGateway:
     # -- runs -----------------------------------------------------------------------------
     async def start_run(self, workflow: str, input_: Any, options: StartOptions = START_NOW) -> StartedRun:
         """Start a run; it is durable when this returns."""
+        options = replace(options, started_by=self._actor)
         return await self._service.execute_workflow(workflow, input_, options, tenant_id=self._tenant_id)
+
+    async def rerun_run(
+        self, instance_id: str, options: StartOptions = START_NOW, *, input_: Any = SAME_INPUT
+    ) -> StartedRun:
+        """Start a new run like another one."""
+        options = replace(options, started_by=self._actor)
+        return await self._service.rerun(instance_id, options, tenant_id=self._tenant_id, input_=input_)
 
     async def list_runs(self, wanted: RunFilter, *, limit: int, cursor: str | None = None) -> dict[str, Any]:
         """A page of runs, newest first."""

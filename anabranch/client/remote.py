@@ -20,7 +20,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidInput, InvalidRequest, NameTaken, NotFound, ValueNotStorable, ValueTooLarge
-from anabranch.run_requests import START_NOW, StartedRun, StartOptions
+from anabranch.run_requests import SAME_INPUT, START_NOW, StartedRun, StartOptions
 
 if TYPE_CHECKING:
     from anabranch import settings
@@ -154,13 +154,19 @@ class RemoteGateway:
             "availableAt": None if options.available_at is None else to_iso(options.available_at),
             "deadlineAt": None if options.deadline_at is None else to_iso(options.deadline_at),
         }
-        path = ("v1", "workflows", workflow, "runs")
-        with _refused_as_on_a_database("the input"):
-            answer = await self._caller.call(Request("POST", path, body=body, repeatable=True))
-        run = answer.document()
-        # Nobody else has a key that was made here: the run that it met is this one.
-        created = answer.status == 201 or key is None
-        return StartedRun(str(run["instanceID"]), Status(run["status"]), created)
+        return await self._start(
+            Request("POST", ("v1", "workflows", workflow, "runs"), body=body, repeatable=True), key
+        )
+
+    async def rerun_run(
+        self, instance_id: str, options: StartOptions = START_NOW, *, input_: Any = SAME_INPUT
+    ) -> StartedRun:
+        """Start a new run like another one; repeated under a key as a start is."""
+        key = options.idempotency_key
+        body = {"version": options.version} | ({} if input_ is SAME_INPUT else {"input": input_})
+        headers = {"Idempotency-Key": f"once-{uuid.uuid4()}" if key is None else key}
+        path = ("v1", "runs", instance_id, "rerun")
+        return await self._start(Request("POST", path, body=body, headers=headers, repeatable=True), key)
 
     async def list_runs(
         self, wanted: RunFilter, *, limit: int = PAGE_ITEMS, cursor: str | None = None
@@ -247,6 +253,14 @@ class RemoteGateway:
 
     async def _get(self, *path: str, query: dict[str, Any] | None = None) -> Answer:
         return await self._caller.call(Request("GET", path, query=query or {}, repeatable=True))
+
+    async def _start(self, request: Request, key: str | None) -> StartedRun:
+        with _refused_as_on_a_database("the input"):
+            answer = await self._caller.call(request)
+        run = answer.document()
+        # Nobody else has a key that was made here: the run that it met is this one.
+        created = answer.status == 201 or key is None
+        return StartedRun(str(run["instanceID"]), Status(run["status"]), created)
 
     async def _all(self, *path: str, query: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         return [item async for page in self._pages(*path, query=query) for item in page]

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from anabranch.client.client import Client
 from anabranch.errors import InvalidRequest
+from anabranch.run_requests import SAME_INPUT
 
 Answer = TypeVar("Answer")
 
@@ -92,6 +93,20 @@ class SyncClient:
                 retention_days=retention_days,
                 version=version,
             )
+        )
+        return SyncRunHandle(self, handle.run_id)
+
+    def rerun(
+        self,
+        run_id: str,
+        *,
+        input: Any = SAME_INPUT,
+        version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> SyncRunHandle:
+        """Start a new run like another one; see `Client.rerun`."""
+        handle = self._wait_for(
+            self._client.rerun(run_id, input=input, version=version, idempotency_key=idempotency_key)
         )
         return SyncRunHandle(self, handle.run_id)
 

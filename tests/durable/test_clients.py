@@ -76,6 +76,26 @@ async def test_a_run_from_its_start_to_its_result(database_url: str, reach: Reac
             await handle.signal("verify")
 
 
+@workflow(name="gives-back")
+async def gives_back(ctx: Any, input: Any) -> Any:
+    return await ctx.step.run("letter", letter, input)
+
+
+async def test_a_run_is_run_again_with_its_input_or_another(database_url: str, reach: Reach) -> None:
+    async with Worker(database_url, workflows=[gives_back]), reach.client() as client:
+        first = await client.start("gives-back", "a")
+        assert await first.result(timeout=PATIENCE_S) == "a"
+
+        again = await client.rerun(first.run_id, idempotency_key="once")
+        once_more = await client.rerun(first.run_id, idempotency_key="once")
+        other = await client.rerun(first.run_id, input=None)
+
+        assert again.run_id == once_more.run_id != first.run_id
+        assert await again.result(timeout=PATIENCE_S) == "a"
+        assert await other.result(timeout=PATIENCE_S) is None
+        assert (await other.get())["rerunOf"] == first.run_id
+
+
 async def test_a_repeated_signal_is_answered_as_the_first_was(database_url: str, reach: Reach) -> None:
     async with Worker(database_url, workflows=[onboard]), reach.client() as client:
         handle = await client.start("onboard-user", {})

@@ -22,7 +22,7 @@ from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.run_requests import StartOptions
+from anabranch.run_requests import SAME_INPUT, StartedRun, StartOptions
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 else:
     run_view = deferred("anabranch.service.runs.run_view")
 
-family = typer.Typer(help="Runs: list, show, log, start, cancel, signal, watch.", no_args_is_help=True)
+family = typer.Typer(help="Runs: list, show, log, start, rerun, cancel, signal, watch.", no_args_is_help=True)
+
+Key = Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")]
 
 # 50 of at most 100, as over HTTP.
 LIMIT_DEFAULT = 50
@@ -132,9 +134,7 @@ def start(
     *,
     input_: Input = None,
     version: Annotated[int | None, typer.Option("--version", metavar="N")] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")
-    ] = None,
+    key: Key = None,
     retention_days: Annotated[int | None, typer.Option("--retention-days", metavar="DAYS")] = None,
     available_at: Annotated[str | None, typer.Option("--available-at", metavar="TIME", help="Not before then.")] = None,
     deadline_at: Annotated[
@@ -152,8 +152,29 @@ def start(
         deadline_at=read_instant(deadline_at, option="--deadline-at"),
     )
     target = open_target(at)
-    started = target.ask(lambda gateway: gateway.start_run(workflow, value, options))
-    if at.as_json:
+    _print_started(target.ask(lambda gateway: gateway.start_run(workflow, value, options)), as_json=at.as_json)
+
+
+@family.command("rerun")
+def rerun(
+    instance_id: RunId,
+    *,
+    input_: Input = None,
+    version: Annotated[int | None, typer.Option("--version", metavar="N", help="Else the run's own.")] = None,
+    key: Key = None,
+    at: TargetOptions,
+) -> None:
+    """Start a new run like this one: with its input, unless --input gives another."""
+    value = read_value(input_, what="--input", default=SAME_INPUT)
+    options = StartOptions(version=version, idempotency_key=key)
+    target = open_target(at)
+    _print_started(
+        target.ask(lambda gateway: gateway.rerun_run(instance_id, options, input_=value)), as_json=at.as_json
+    )
+
+
+def _print_started(started: StartedRun, *, as_json: bool) -> None:
+    if as_json:
         print_document({"instanceID": started.instance_id, "status": started.status})
     else:
         print_line(

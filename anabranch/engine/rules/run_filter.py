@@ -21,6 +21,8 @@ class RunFilter:
     until: int | None = None
     """Created at `since` or later, and before `until`."""
     version: int | None = None
+    rerun_of: str | None = None
+    """Runs that repeat this one."""
     test: bool = False
     """Only test runs; else only others."""
     input_filters: Sequence[InputFilter] = ()

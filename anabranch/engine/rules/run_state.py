@@ -48,6 +48,10 @@ class InstanceHead:
     """How many runs are above it."""
     root_id: str | None = None
     """The topmost of them; None: nobody started it, it is a root itself."""
+    rerun_of: str | None = None
+    """The run that this one repeats, with the same or another input."""
+    started_by: str | None = None
+    """The id of the key that started it, or `cli`; None: a run, a schedule, a topic, or nobody said."""
 
 
 # 64 entries: in a smaller heap, sorting out what does not hold any more costs more than it frees.

@@ -54,6 +54,7 @@ class RunPage(Page):
     since: DayOrInstant | None = Field(None, description="Created then or later; a date begins in UTC.")
     until: DayOrInstant | None = Field(None, description="Created before then; a date begins in UTC.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Only runs of this version.")
+    rerunOf: str | None = Field(None, description="Only runs that repeat this one.")
     test: bool = Field(False, description="The test runs instead of the others.")
 
 
@@ -123,6 +124,13 @@ class StartRun(Request):
     deadlineAt: Instant | None = None
 
 
+class Rerun(Request):
+    """What a run is repeated with."""
+
+    input: Any = Field(None, description="Instead of the run's own input.")
+    version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Instead of the run's own version.")
+
+
 class TestRunOrigin(Request):
     """A run, and its node, that a test run goes on from."""
 
@@ -167,6 +175,8 @@ class RunState(Answer):
 class StartedRun(RunState):
     """A run that was started; output and error only where its end was waited for, and null while it is open."""
 
+    newest: RunState | None = Field(None, description="Of a repeated key: the newest re-run of that first run.")
+
     output: Any = None
     error: Any = None
 
@@ -191,6 +201,10 @@ class RunSummary(Answer):
     test: bool
     status: Status
     parentID: str | None
+    rerunOf: str | None = Field(description="The run that this one repeats.")
+    startedBy: dict[str, Any] | None = Field(
+        description="`{kind}` and who: a run, a schedule and its occurrence, a topic, a key, or the command line."
+    )
     worker: str | None = Field(None, description="Who advances it; null while nobody does.")
     retentionDays: int
     createdAt: AwareDatetime

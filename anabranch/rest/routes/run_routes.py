@@ -7,6 +7,7 @@ from typing import Any
 
 from multidict import MultiDictProxy
 
+from anabranch import run_requests
 from anabranch.engine.rules.history import ActivationFilter
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import (
@@ -41,6 +42,7 @@ from anabranch.rest.models.run_forms import (
     IterationQuery,
     LogPage,
     LogQuery,
+    Rerun,
     Run,
     RunAsOf,
     RunGraph,
@@ -71,6 +73,7 @@ _INPUT_PREFIX = "input."
 # 15 digits: no log has so many rows, and more would be no number that JSON keeps.
 _SEQ_DIGITS_MAX = 15
 
+_START_KEY = Header("Idempotency-Key", "A repeated key answers with the first run.", KEY_CHARACTERS_MAX)
 _SIGNAL_KEY = Header(
     "Idempotency-Key", "A repeated key is delivered once, and answered as the first was.", KEY_CHARACTERS_MAX
 )
@@ -103,11 +106,34 @@ async def start_run(call: Call) -> Reply:
                 retention_days=asked.retentionDays,
                 available_at=asked.availableAt,
                 deadline_at=asked.deadlineAt,
+                started_by=call.actor,
             ),
             tenant_id=call.tenant_id,
         )
-    run = {"instanceID": started.instance_id, "status": started.status.value}
+    return await _started(call, started)
+
+
+async def rerun_run(call: Call) -> Reply:
+    """A new run with the same input, or with `input`; of the same version, or of `version`. 200 for a repeated key."""
+    call.services.readiness.refuse_if_stopping()
+    asked: Rerun = call.body or Rerun.model_validate({})
+    given = {"input_": asked.input} if "input" in asked.model_fields_set else {}
+    options = StartOptions(
+        version=asked.version, idempotency_key=call.headers.get("Idempotency-Key"), started_by=call.actor
+    )
+    started = await call.services.workflows.rerun(await _run_id(call), options, tenant_id=call.tenant_id, **given)
+    return await _started(call, started)
+
+
+async def _started(call: Call, started: run_requests.StartedRun) -> Reply:
+    """The answer to a start."""
+    run: dict[str, Any] = {"instanceID": started.instance_id, "status": started.status.value}
     headers = {"Location": f"/v1/runs/{started.instance_id}"}
+    if not started.created:
+        newest = await call.services.workflows.newest_rerun(started.instance_id, tenant_id=call.tenant_id)
+        run["newest"] = (
+            None if newest is None else {"instanceID": newest.head.instance_id, "status": newest.status.value}
+        )
     return await _after_wait(call, run, 201 if started.created else 200, headers)
 
 
@@ -120,6 +146,7 @@ async def list_runs(call: Call) -> Reply:
         since=query.since,
         until=query.until,
         version=query.version,
+        rerun_of=query.rerunOf,
         test=query.test,
         input_filters=_input_filters(call.raw_query),
     )
@@ -438,6 +465,19 @@ ROUTES = (
         body=CancelRun,
         body_required=False,
         errors=(RunIsTerminal,),
+    ),
+    _about_run(
+        "POST",
+        "/rerun",
+        rerun_run,
+        "Start a new run like this one.",
+        Role.OPERATOR,
+        {201: StartedRun, 200: StartedRun},
+        body=Rerun,
+        body_required=False,
+        query=Waiting,
+        headers=(_START_KEY,),
+        errors=(InvalidInput, TooManyPending, ShuttingDown),
     ),
     _about_run(
         "DELETE",

@@ -56,6 +56,8 @@ def root_head(
         retention_days=min(retention_days, retention_days_max),
         idempotency_key=options.idempotency_key,
         kind=found.kind,
+        rerun_of=options.rerun_of,
+        started_by=options.started_by,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,8 @@ from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.payloads import read_input
+from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.stimuli import CancelRequested, SignalSent, Started
@@ -30,6 +33,7 @@ from anabranch.errors import (
     ValueNotStorable,
 )
 from anabranch.run_requests import (
+    SAME_INPUT,
     START_NOW,
     StartedRun,
     StartOptions,
@@ -49,6 +53,9 @@ from anabranch.service.runs.signal_answers import SignalAnswers
 # 2 s: a sweep or a count by another process, which excludes a deletion, takes some 50 ms at a time.
 DELETE_TRIES_MAX = 20
 DELETE_PAUSE_MS = 100
+
+# 100 re-runs of re-runs: nobody repeats a run so often by hand.
+RERUNS_FOLLOWED_MAX = 100
 
 
 class RunVerbs(ReadVerbs):
@@ -125,6 +132,32 @@ class RunVerbs(ReadVerbs):
             if first is None:
                 raise
             return first
+
+    async def rerun(
+        self, instance_id: str, options: StartOptions = START_NOW, *, tenant_id: str, input_: Any = SAME_INPUT
+    ) -> StartedRun:
+        """Start a new run like another one: with its input unless another is given, of its version unless one is named.
+
+        Raises NotFound, also if the workflow is deleted; InvalidInput, InvalidRequest (for test runs, too),
+        TooManyPending, StoreUnavailable.
+        """
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.head.workflow_id is None:
+            raise InvalidRequest(f"run {instance_id} is a test run of a graph that is not saved", hint="Test it again.")
+        if input_ is SAME_INPUT:
+            input_ = read_input((await self._store.read_log(instance_id, limit=1))[0].payload)
+        options = replace(options, rerun_of=instance_id, version=options.version or row.head.workflow_version)
+        return await self.execute_workflow(row.head.workflow_id, input_, options, tenant_id=tenant_id)
+
+    async def newest_rerun(self, instance_id: str, *, tenant_id: str) -> InstanceRow | None:
+        """The newest run that repeats this one, directly or through others; None: there is none."""
+        newest = None
+        for _ in range(RERUNS_FOLLOWED_MAX):
+            found = await self._store.list_instances(RunFilter(rerun_of=instance_id), tenant_id=tenant_id, limit=1)
+            if not found:
+                break
+            newest, instance_id = found[0], found[0].head.instance_id
+        return newest
 
     async def find_first_run(self, workflow: str, idempotency_key: str | None, *, tenant_id: str) -> StartedRun | None:
         """The run that was started with this key, in whatever state; None while there is none."""

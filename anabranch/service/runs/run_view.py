@@ -23,7 +23,9 @@ from anabranch.engine.rules.payloads import (
     read_input,
     read_system,
 )
+from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
+from anabranch.run_requests import COMMAND_LINE
 
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
 NODES_SHOWN_MAX = 1_000
@@ -46,6 +48,8 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
         "test": head.test,
         "status": row.status.value,
         "parentID": head.parent_id,
+        "rerunOf": head.rerun_of,
+        "startedBy": started_by(head),
         "worker": row.worker_id,
         "retentionDays": head.retention_days,
         "createdAt": to_iso(head.created_at),
@@ -54,6 +58,24 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
         "startedAt": _iso_or_none(row.started_at),
         "completedAt": _iso_or_none(row.completed_at),
     }
+
+
+def started_by(head: InstanceHead) -> dict[str, Any] | None:
+    """Who started a run: another run, a schedule, a topic, a key or a command; None: nobody said."""
+    if head.parent_id is not None:
+        return {"kind": "run", "instanceID": head.parent_id, "nodeID": head.parent_node_id, "scope": head.parent_scope}
+    kind, _, rest = (head.idempotency_key or "").partition(":")
+    first, _, second = rest.partition(":")
+    if kind == "schedule":
+        # One that somebody triggered has no occurrence: its key goes on with `now:`.
+        return {"kind": "schedule", "scheduleID": first, "occurrenceAt": None if second[:4] == "now:" else second}
+    if kind == "topic":
+        return {"kind": "topic", "subscriptionID": first}
+    if head.started_by is None:
+        return None
+    if head.started_by == COMMAND_LINE:
+        return {"kind": "cli"}
+    return {"kind": "key", "keyID": head.started_by}
 
 
 def run_outcome(row: InstanceRow, last: Sequence[Event]) -> dict[str, Any]:

@@ -266,6 +266,7 @@ class MemoryStore:
             and (wanted.since is None or wanted.since <= row.head.created_at)
             and (wanted.until is None or row.head.created_at < wanted.until)
             and wanted.version in (None, row.head.workflow_version)
+            and wanted.rerun_of in (None, row.head.rerun_of)
             and (not filters or matches(read_input(self._log(row.head.instance_id)[0].payload), filters))
         ]
         return sorted(rows, key=_listing_order, reverse=True)[:limit]

@@ -81,7 +81,8 @@ COMMIT = text(f"""
             kind text, test boolean, status text, version integer, last_seq integer, worker_id text,
             available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
             parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
-            parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, ends boolean, only_newest boolean)
+            parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, rerun_of uuid,
+            started_by text, ends boolean, only_newest boolean)
     ), living AS (
         SELECT wanted.workflow_id, guard.newest_version
         FROM (SELECT DISTINCT workflow_id FROM new_run ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (

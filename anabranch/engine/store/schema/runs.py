@@ -86,6 +86,8 @@ workflow_instances = Table(
     Column("root_id", Identifier),
     # JSON bytes of all payloads in the log: known without reading it.
     Column("log_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("rerun_of", Identifier),
+    Column("started_by", Text),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
     postgresql_with={
         # Most updates change no indexed column; with room in the page they stay heap-only (HOT).
@@ -142,6 +144,13 @@ Index(
     workflow_instances.c.parent_id,
     postgresql_where=workflow_instances.c.parent_id.is_not(None),
     sqlite_where=workflow_instances.c.parent_id.is_not(None),
+)
+# Only re-runs are in this one.
+Index(
+    "ix_instance_rerun",
+    workflow_instances.c.rerun_of,
+    postgresql_where=workflow_instances.c.rerun_of.is_not(None),
+    sqlite_where=workflow_instances.c.rerun_of.is_not(None),
 )
 Index(
     "ix_instance_root",

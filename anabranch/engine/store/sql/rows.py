@@ -135,6 +135,8 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         depth,
         root_id,
         log_bytes,
+        rerun_of,
+        started_by,
     ) = values
     head = InstanceHead(
         instance_id,
@@ -155,6 +157,8 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         bool(parent_waits),
         depth,
         root_id,
+        rerun_of,
+        started_by,
     )
     return InstanceRow(
         head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at, log_bytes
@@ -282,6 +286,8 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
         "parent_waits": head.parent_waits,
         "depth": head.depth,
         "root_id": head.root_id,
+        "rerun_of": head.rerun_of,
+        "started_by": head.started_by,
         "log_bytes": transition.payload_bytes,
         "ends": ends,
         "only_newest": transition.only_newest,

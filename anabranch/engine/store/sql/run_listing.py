@@ -41,6 +41,8 @@ def list_instances(
         query = query.where(c.created_at < wanted.until)
     if wanted.version is not None:
         query = query.where(c.workflow_version == wanted.version)
+    if wanted.rerun_of is not None:
+        query = query.where(c.rerun_of == wanted.rerun_of)
     if before is not None:
         created_at, instance_id = before
         query = query.where(c.created_at <= created_at, or_(c.created_at < created_at, c.instance_id < instance_id))

@@ -172,7 +172,13 @@ async def test_what_belongs_to_another_tenant_reads_as_absent(served: Served):
             concrete = path
             for name in names:
                 concrete = concrete.replace(f"{{{name}}}", ids[name][min(number, len(ids[name]) - 1)])
-            query = "?type=json" if concrete.endswith("widget") else ""
+            query = (
+                "?type=json"
+                if concrete.endswith("widget")
+                else "?nodeID=wait"
+                if concrete.endswith("iterations")
+                else ""
+            )
             body = echo("taken") if method == "PUT" else {} if method == "POST" else None
             if method == "PUT" and "data-" in path:
                 body = {"name": "own", "url": "sqlite:///own.db"}

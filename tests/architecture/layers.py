@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "keys",
         "migrations",
         "queries.saved",
+        "run_requests",
         "client",
         "client.local",
         "secrets",
@@ -70,7 +71,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # the embedded process: `app` with a handle to it, for programs that import us
     "worker": ("app", "app_services", "durable", "grace", "settings"),
     # a client of a server needs no engine and no database; what opens a database is imported when one is opened
-    "client.sync_client": ("client.client", "errors"),
+    "client.sync_client": ("client.client", "errors", "run_requests"),
     "client.client": ("client", "client.local", "engine.rules", "errors", "run_requests"),
     "client.local": ("app", "app_services", "client", "engine.rules", "errors", "run_requests", "service", "settings"),
     "client": ("engine.rules", "errors", "run_requests", "settings"),

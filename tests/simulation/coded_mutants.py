@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.simulation.mutants import Mutant, mutant
 
 _BODY = "durable.body:FunctionRun"
-_DECIDE = "rules.coded.decide"
+_DECIDE = "rules.coded.coded_decide"
 
 
 def _coded(name: str, hole: str, *patches: tuple[str, str, str]) -> Mutant:
@@ -69,7 +69,7 @@ CODED_MUTANTS = (
     _coded(
         "signal-fed-to-two-waits",
         "a kept signal that a wait has taken stays where it is",
-        ("rules.shared_events:wait", 'if "signalSeq" in note:', 'if note.get("signalSeq") in state.promises:'),
+        ("rules.shared_events:wait", "if taken is not None:", "if taken is not None and taken.seq in state.promises:"),
     ),
     _coded(
         "version-pin-ignored",
@@ -83,7 +83,7 @@ CODED_MUTANTS = (
     _coded(
         "retry-keeps-its-failed-step",
         "the next attempt of a workflow is told the failure of the one before",
-        ("rules.coded.state:CodedState.scope_for", "return scope_of_attempt(scope, attempt)", "return found"),
+        ("rules.coded.coded_state:CodedState.scope_for", "return scope_of_attempt(scope, attempt)", "return found"),
     ),
     _coded(
         "workflow-retried-for-ever",
@@ -93,7 +93,7 @@ CODED_MUTANTS = (
     _coded(
         "suspended-for-ever",
         "the end of a wait does not make a suspended body run",
-        ("rules.coded.evolve:_end_step", "    _resume(state)\n", "    pass\n"),
+        ("rules.coded.coded_evolve:_end_step", "    _resume(state)\n", "    pass\n"),
     ),
     _coded(
         "woken-while-it-falls-asleep",

@@ -209,7 +209,7 @@ MUTANTS = (
     mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
-        ("rules.shared_events:take_signal", "    del signals[seq]\n", ""),
+        ("rules.shared_events:take_signal", "    del signals[taken.seq]\n", ""),
     ),
     mutant(
         "signal-key-ignored",
@@ -219,7 +219,7 @@ MUTANTS = (
             "signal.key is not None and signal.key in state.signal_answers",
             "False",
         ),
-        (f"{_DATABASE}.append_signal", 'key is not None and ("signal", key) in record.unique', "False"),
+        (f"{_DATABASE}.append_signal", 'signal.key is not None and ("signal", signal.key) in record.unique', "False"),
     ),
     mutant(
         "start-key-ignored",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -29,20 +29,16 @@ from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
-from anabranch.engine.store.sql.families import cancelled_children, woken_parents
 from anabranch.engine.store.sql.faults import DataRefused, Fault
 from anabranch.engine.store.sql.input_conditions import sqlite_condition
 from anabranch.engine.store.sql.rows import (
-    EVENT_COLUMNS,
-    INSTANCE_COLUMNS,
     LOG_SEPARATOR,
     events_from,
     instance_row,
     values_of_events,
-    values_of_new_runs,
-    values_of_transitions,
 )
 from anabranch.engine.store.sqlite import sqlite_statements as statements
+from anabranch.engine.store.sqlite.sqlite_commit import cancel, commit_transitions, one_list, wake
 
 # 10 s: another process's commit takes milliseconds; who waits longer meets a lock that
 # somebody forgot (a shell with an open transaction), and should be told.
@@ -51,9 +47,6 @@ BUSY_TIMEOUT_MS = 10_000
 # 8 MB of page cache a connection: the inner pages of the indexes of a million log rows. Leaves come from
 # the operating system's cache; with 64 MB a worker that sleeps held three times as much for nothing.
 CACHE_KIB = 8_192
-
-# 1,024 rows a statement: with 25 columns still below the 32,766 parameters that SQLite takes.
-ROWS_PER_STATEMENT = 1_024
 
 # 32 logs a statement: their texts are joined into one value, which SQLite bounds at 1 GB. Each is 4 MB at most.
 LOGS_PER_STATEMENT = 32
@@ -83,9 +76,6 @@ _UNAVAILABLE = {
 }
 _REFUSED = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}
 _DUPLICATE = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
-
-_Hindered = tuple[str, str | None, bool]
-"""A creation that cannot be: its id, who holds its key, and whether its workflow is gone."""
 
 
 class SqliteDialect:
@@ -177,33 +167,12 @@ class SqliteDialect:
 
     def commit(self, connection: Connection, transitions: Sequence[Transition]) -> Written:
         """Read the guards under the write lock, then write the winners."""
-        new_runs = [transition for transition in transitions if transition.new_run is not None]
-        steps = [transition for transition in transitions if transition.new_run is None]
-        existing: dict[str, str] = {}
-        rejected: set[str] = set()
-        woken: dict[str, int] = {}
-        cancelled: set[str] = set()
         try:
             events = values_of_events(transitions)
             with self.transaction(connection):
-                now = self.now(connection)
-                won = _advance(connection, steps, now)
-                if new_runs:
-                    hindered = _conflicting(connection, new_runs)
-                    rejected = {instance_id for instance_id, _, is_orphan in hindered if is_orphan}
-                    won |= _create_run(connection, new_runs, hindered, existing, now)
-                if len(won) < len(transitions):
-                    events = values_of_events(transition for transition in transitions if transition.instance_id in won)
-                _write(connection, statements.append_events, events, len(EVENT_COLUMNS))
-                family = [
-                    transition for transition in transitions if transition.wakes is not None or transition.cancels
-                ]
-                if family:
-                    woken = _wake(connection, woken_parents(family, won), now)
-                    cancelled = _cancel(connection, "instance_id", cancelled_children(family, won), now)
+                return commit_transitions(connection, transitions, events, now=self.now(connection))
         except UnicodeError as problem:
             raise DataRefused(f"text that is no valid Unicode ({problem})") from None
-        return Written(won, now, existing, rejected, woken, cancelled)
 
     def claim(self, connection: Connection, wanted: ClaimRequest) -> list[Taken]:
         with self.transaction(connection):
@@ -228,7 +197,7 @@ class SqliteDialect:
             if wanted.rooms is not None:
                 # As pairs, not as an object: a path of SQLite's would read a tenant's name as a place.
                 parameters |= {"room": wanted.rooms.each, "rooms": orjson.dumps(list(wanted.rooms.of.items())).decode()}
-            taken = [Taken(*row) for row in _one_list(connection, due, **parameters)]
+            taken = [Taken(*row) for row in one_list(connection, due, **parameters)]
             if taken:
                 ids = self.ids([one.instance_id for one in taken])
                 connection.execute(
@@ -270,8 +239,8 @@ class SqliteDialect:
             )
             if event.ends:
                 if row.head.parent_id is not None and row.head.parent_waits:
-                    _wake(connection, [row.head.parent_id], now)
-                _cancel(connection, "parent_id", [event.instance_id], now)
+                    wake(connection, [row.head.parent_id], now)
+                cancel(connection, "parent_id", [event.instance_id], now)
         return row
 
     def load(self, connection: Connection, instance_ids: Sequence[str], *, after_seq: int) -> dict[str, Loaded]:
@@ -385,121 +354,6 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 
 def _number(driver: sqlite3.Connection, pragma: str) -> int:
     return int(driver.execute(pragma).fetchone()[0])
-
-
-def _one_list(connection: Connection, statement: TextClause, **parameters: Any) -> list[Any]:
-    answer: list[Any] = orjson.loads(connection.execute(statement, parameters).scalar_one())
-    return answer
-
-
-def _advance(connection: Connection, steps: Sequence[Transition], now: int) -> set[str]:
-    """Move the transitions whose guards hold. Almost always all of them do; only else is it asked which."""
-    if not steps:
-        return set()
-    columns = len(statements.TRANSITION_COLUMNS)
-    transitions = values_of_transitions(steps, now=now)
-    connection.exec_driver_sql("SAVEPOINT advance")
-    if _write(connection, statements.advance, transitions, columns) == len(steps):
-        return {transition.instance_id for transition in steps}
-    connection.exec_driver_sql("ROLLBACK TO advance")
-    won: set[str] = set()
-    for part, rows in _parts(transitions, columns):
-        won.update(orjson.loads(connection.exec_driver_sql(statements.guards_held(rows), tuple(part)).scalar_one()))
-    winners = values_of_transitions((transition for transition in steps if transition.instance_id in won), now=now)
-    _write(connection, statements.advance, winners, columns)
-    return won
-
-
-def _conflicting(connection: Connection, new_runs: Sequence[Transition]) -> list[_Hindered]:
-    keys = [
-        [
-            head.instance_id,
-            head.tenant_id,
-            head.workflow_name,
-            head.idempotency_key,
-            head.workflow_id,
-            head.parent_id,
-            head.parent_node_id,
-            head.parent_scope,
-            head.workflow_version if only_newest else None,
-        ]
-        for head, only_newest in ((transition.new_run, transition.only_newest) for transition in new_runs)
-        if head is not None
-    ]
-    return _one_list(connection, statements.BIRTHS_HINDERED, new_runs=orjson.dumps(keys).decode())
-
-
-def _create_run(
-    connection: Connection,
-    new_runs: Sequence[Transition],
-    hindered: list[_Hindered],
-    existing: dict[str, str],
-    now: int,
-) -> set[str]:
-    """Insert the creations that nothing hinders; notes in `existing` who has a key that is taken."""
-    won = _new_runs(new_runs, hindered, existing)
-    rows = values_of_new_runs((transition for transition in new_runs if transition.instance_id in won), now=now)
-    _write(connection, statements.create_run, rows, len(INSTANCE_COLUMNS))
-    return won
-
-
-def _new_runs(new_runs: Sequence[Transition], hindered: list[_Hindered], existing: dict[str, str]) -> set[str]:
-    """The creations that neither the tables nor the batch hinder; notes who has a taken key."""
-    hindered_ids = {instance_id for instance_id, _, _ in hindered}
-    holders = {instance_id: holder for instance_id, holder, _ in hindered if holder is not None}
-    keys: dict[tuple[str, str, str], str] = {}
-    won: set[str] = set()
-    for transition in new_runs:
-        head = transition.new_run
-        assert head is not None, "only creations are given"
-        holder = holders.get(transition.instance_id)
-        if holder is None and head.idempotency_key is not None:
-            key = (head.tenant_id, head.workflow_name, head.idempotency_key)
-            holder = keys.get(key)
-            if holder is None and transition.instance_id not in hindered_ids:
-                keys[key] = transition.instance_id
-        if holder is not None:
-            existing[transition.instance_id] = holder
-        elif transition.instance_id not in hindered_ids:
-            won.add(transition.instance_id)
-    return won
-
-
-def _wake(connection: Connection, parents: Sequence[str], now: int) -> dict[str, int]:
-    """Raise the versions of open parents whose children have ended; returns these versions."""
-    if not parents:
-        return {}
-    asked = {"ids": orjson.dumps(parents).decode(), "now": now}
-    return {row[0]: row[1] for row in connection.execute(statements.WAKE, asked)}
-
-
-def _cancel(connection: Connection, by: str, ids: Sequence[str], now: int) -> set[str]:
-    """Cancel the open children that these ids name, or have, with all that they await; returns who was."""
-    if not ids:
-        return set()
-    cancelled: list[str] = _one_list(connection, statements.to_cancel(by), ids=orjson.dumps(ids).decode())
-    if cancelled:
-        parameters = {"ids": orjson.dumps(cancelled).decode(), "now": now}
-        connection.execute(statements.CANCEL_LOG, parameters)
-        connection.execute(statements.CANCEL_ROWS, parameters)
-    return set(cancelled)
-
-
-def _write(connection: Connection, statement: Callable[[int], str], values: list[Any], columns: int) -> int:
-    """Execute a batch statement for all rows; returns how many it wrote."""
-    parts = _parts(values, columns)
-    return sum(connection.exec_driver_sql(statement(rows), tuple(part)).rowcount for part, rows in parts)
-
-
-def _parts(values: list[Any], columns: int) -> Iterator[tuple[list[Any], int]]:
-    """The values of at most ROWS_PER_STATEMENT rows at a time, filled up with NULLs to a power of two of rows.
-
-    So there are few different statements, and the driver's cache has all of them compiled.
-    """
-    for start in range(0, len(values), ROWS_PER_STATEMENT * columns):
-        part = values[start : start + ROWS_PER_STATEMENT * columns]
-        rows = 1 << (len(part) // columns - 1).bit_length()
-        yield part + [None] * (rows * columns - len(part)), rows
 
 
 def _result_code(error: Exception) -> int | None:

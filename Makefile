@@ -23,7 +23,7 @@ PIP_INSTALL := $(PYTHON) -m pip install --disable-pip-version-check
 SOAK_SECONDS ?= 14400
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev test tools check format bench bench-check simulate chaos mutants stress borders soak lock clean
+.PHONY: help setup demo dev pages editor editor-types test tools check format bench bench-check simulate chaos mutants stress borders soak lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
@@ -33,10 +33,19 @@ setup: $(DEV_READY) ## install everything into .venv (the other targets do it by
 demo: $(READY) ## run the example workflow and watch it; it waits 20 seconds for a signal of yours
 	$(ANABRANCH) run $(EXAMPLE)/workflow.json --import $(EXAMPLE)/nodes.py --input @$(EXAMPLE)/input.json --watch
 
-dev: $(READY) ## start a server with a page to look at and the example, on http://127.0.0.1:8321 and SQLite in .anabranch
+dev: pages ## start a server with the workflow editor and the example, on http://127.0.0.1:8321 and SQLite in .anabranch
 	$(ANABRANCH) dev --import $(EXAMPLE)/nodes.py --workflow $(EXAMPLE)/workflow.json
 
-test: check tools ## run the checks and all tests; installs a browser and Node for some of them where the machine has none
+pages: $(READY) ## build the pages of the server from editor/, unless they are there; installs Node where the machine has none
+	@$(PYTHON) editor/build.py bundle
+
+editor: $(READY) ## work on the pages: show those of a running server (`make dev`, ANABRANCH_URL) and follow each change
+	@$(PYTHON) editor/build.py serve
+
+editor-types: $(READY) ## generate the REST client of the pages from our OpenAPI document
+	@$(PYTHON) editor/build.py types
+
+test: check tools pages ## run the checks and all tests; installs a browser and Node for some of them where the machine has none
 	$(PYTHON) -m pytest -n $(TEST_WORKERS) $(PYTEST)
 
 tools: $(DEV_READY)
@@ -47,6 +56,7 @@ check: $(DEV_READY) ## formatting, lint, types, layers: before each commit
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy anabranch
 	$(PYTHON) -m pytest -q tests/architecture
+	$(PYTHON) editor/build.py check
 
 format: $(DEV_READY) ## let ruff put the files into shape
 	$(PYTHON) -m ruff format .
@@ -83,7 +93,7 @@ lock: $(READY) ## pin the newest versions that pyproject.toml allows (needs uv o
 	$(COMPILE) --group dev --upgrade --constraint requirements.lock -o requirements-dev.lock
 
 clean: ## remove what was installed, built or cached; keeps .anabranch, where runs are stored
-	rm -rf $(VENV) tests/javascript/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) tests/javascript/node_modules editor/node_modules anabranch/pages/bundle build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are touched last, so that an interrupted installation is taken up again. The project

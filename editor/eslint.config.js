@@ -29,7 +29,10 @@ export default tseslint.config(
     },
     rules: {
       ...reactHooks.configs.recommended.rules,
+      // Lists that draw only what is seen are not memoized by the compiler; we do not use it.
+      "react-hooks/incompatible-library": "off",
       "@typescript-eslint/consistent-type-imports": "error",
+      "@typescript-eslint/no-unused-vars": ["error", { varsIgnorePattern: "^_", argsIgnorePattern: "^_" }],
       "no-restricted-properties": [
         "error",
         { property: "innerHTML", message: "Text never becomes markup." },

@@ -1,9 +1,14 @@
 /// <reference types="vitest/config" />
 import react from "@vitejs/plugin-react";
-import { defineConfig } from "vite";
+import { defineConfig, type ProxyOptions } from "vite";
 
 // `make editor` shows the pages of this server; ANABRANCH_URL names another.
 const server = process.env["ANABRANCH_URL"] ?? "http://127.0.0.1:8321";
+
+/** The server takes requests of its own pages only: while it is called through us, we are its page. */
+function toServer(ws: boolean): ProxyOptions {
+  return { target: server, changeOrigin: true, ws, headers: { Origin: server } };
+}
 
 export default defineConfig({
   plugins: [react()],
@@ -19,12 +24,7 @@ export default defineConfig({
   },
   worker: { format: "es" },
   server: {
-    proxy: {
-      "/v1": { target: server, changeOrigin: true },
-      "/docs": { target: server, changeOrigin: true },
-      "/openapi.json": { target: server, changeOrigin: true },
-      "/socket.io": { target: server, changeOrigin: true, ws: true },
-    },
+    proxy: Object.fromEntries(["/v1", "/docs", "/openapi.json", "/favicon.svg", "/socket.io"].map((path) => [path, toServer(path === "/socket.io")])),
   },
   // A minute: property tests of hundreds of documents share the machine with other tests.
   test: { include: ["src/**/*.test.{ts,tsx}"], environment: "node", testTimeout: 60_000 },

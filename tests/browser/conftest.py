@@ -25,6 +25,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, Request, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
+from editor.build import bundle_is_fresh
 from tests.tools import Kind, browser, do_without, found_or_skip
 
 IN_THE_BROWSER = pytest.mark.asyncio(loop_scope="session")
@@ -43,6 +44,12 @@ FLAGS = [
 
 # Forty seconds: where much else goes on a server takes ten to start. Expectations are met in a fraction of it.
 PATIENCE_MS = 40_000
+
+# What the policy of a page forbids is said in its console, and so fails the test.
+REPORT_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
 
 # The grace of a server that is told to end is 30 s; it has no run here that needs it.
 STOP_SECONDS_MAX = 40
@@ -71,6 +78,10 @@ class Server:
         with urllib.request.urlopen(request, timeout=PATIENCE_MS / 1000) as answer:
             return json.load(answer)
 
+    def key_of(self, role: str) -> str:
+        """A new key of this role."""
+        return str(self.call("POST", "/keys", {"role": role})["key"])
+
     def save(self, title: str, nodes: list[dict[str, Any]], **more: Any) -> str:
         """Save a workflow whose nodes follow each other after a start; its name."""
         chain = [{"id": "start", "type": "start"}, *nodes]
@@ -94,6 +105,13 @@ class Complaints:
     def faults(self) -> list[str]:
         """What should not have been said."""
         return [said for said in self.said if not any(part in said for part in self.allowed)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_pages() -> None:
+    """The pages as they are in this clone; a test of older ones would say nothing."""
+    if not bundle_is_fresh():
+        do_without(Kind.BROWSER, "the pages are not built, or older than editor/; run `make pages`")
 
 
 @contextlib.contextmanager
@@ -164,6 +182,7 @@ async def page(chromium: Browser, complaints: Complaints) -> AsyncIterator[Page]
     opened.on("request", watch)
     opened.on("pageerror", lambda error: complaints.said.append(f"uncaught: {error}"))
     opened.on("console", lambda line: complaints.said.append(line.text) if line.type in ("error", "warning") else None)
+    await context.add_init_script(REPORT_VIOLATIONS)
     yield opened
     await context.close()
     assert complaints.faults == []

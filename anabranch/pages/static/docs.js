@@ -4,7 +4,7 @@
  * page keeps in this tab, so that who is signed in there can try things here without another word.
  */
 
-import { key, takeKeyFromAddress } from "/static/api.js";
+const KEY = "anabranch.key";
 
 const DESCRIPTION = "/openapi.json";
 
@@ -30,4 +30,18 @@ function withKey(request) {
   const ours = new URL(request.url, location.href).origin === location.origin;
   if (ours && key() && !request.headers.Authorization) request.headers.Authorization = `Bearer ${key()}`;
   return request;
+}
+
+/** Take the key that came with the address, and remove it from there and from the history at once. */
+function takeKeyFromAddress() {
+  const address = new URL(location.href);
+  const given = address.searchParams.get("key");
+  if (given === null) return;
+  address.searchParams.delete("key");
+  history.replaceState(null, "", address.pathname + address.search + address.hash);
+  if (given) sessionStorage.setItem(KEY, given);
+}
+
+function key() {
+  return sessionStorage.getItem(KEY);
 }

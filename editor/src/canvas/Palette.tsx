@@ -1,0 +1,136 @@
+/** Node types to choose from: as a list beside the canvas, and as a dialog for the keyboard and for open ends. */
+
+import { Command } from "cmdk";
+import { Dialog as Radix } from "radix-ui";
+import { Search } from "lucide-react";
+import { useDeferredValue, useMemo, useState, type ReactElement } from "react";
+
+import { flowOf, DRAGGED_TYPE } from "./Canvas";
+import { useCanvas, useCanvasModel } from "./CanvasModel";
+import { canvasLead } from "./lead";
+import { insertNode, mayInsert } from "./insert";
+import { TypeIcon } from "./icons";
+import type { NodeType } from "./nodeTypes";
+import { titleOf } from "./flow";
+
+const CATEGORY_TITLES: Record<string, string> = { flow: "Flow", data: "Data", network: "Network", code: "Code", custom: "Your own" };
+const CATEGORY_ORDER = ["flow", "data", "code", "network"];
+
+function byCategory(types: readonly NodeType[]): [string, NodeType[]][] {
+  const groups = new Map<string, NodeType[]>();
+  for (const type of types) groups.set(type.category, [...(groups.get(type.category) ?? []), type]);
+  const rank = (name: string) => (CATEGORY_ORDER.includes(name) ? CATEGORY_ORDER.indexOf(name) : CATEGORY_ORDER.length);
+  return [...groups].sort(([one], [other]) => rank(one) - rank(other) || one.localeCompare(other));
+}
+
+function categoryTitle(name: string): string {
+  return CATEGORY_TITLES[name] ?? name.charAt(0).toUpperCase() + name.slice(1);
+}
+
+/** The list beside the canvas: a click adds behind the selection, dragging puts anywhere. */
+export function PaletteList(): ReactElement {
+  const model = useCanvasModel();
+  const [search, setSearch] = useState("");
+  const wanted = useDeferredValue(search.trim().toLowerCase());
+  const groups = useMemo(
+    () => byCategory(model.types.all.filter((type) => `${type.title} ${type.name} ${type.description ?? ""}`.toLowerCase().includes(wanted))),
+    [model, wanted],
+  );
+  const hasStart = useCanvas((view) => [...view.document.nodes.values()].some((node) => node.type === "start"));
+  return (
+    <section className="palette" aria-label="Node types">
+      <div className="search-field">
+        <Search size={15} aria-hidden />
+        <input className="input" type="search" aria-label="Search node types" placeholder="Search nodes" value={search} onChange={(event) => setSearch(event.target.value)} />
+      </div>
+      <div className="palette-groups">
+        {groups.map(([category, types]) => (
+          <div key={category}>
+            <h3>{categoryTitle(category)}</h3>
+            <ul>
+              {types
+                .filter((type) => type.name !== "start" || !hasStart)
+                .map((type) => (
+                  <li key={type.name}>
+                    <button
+                      type="button"
+                      className="palette-item"
+                      data-category={type.category}
+                      title={type.description ?? undefined}
+                      draggable
+                      onDragStart={(event) => {
+                        event.dataTransfer.setData(DRAGGED_TYPE, type.name);
+                        event.dataTransfer.effectAllowed = "copy";
+                      }}
+                      onClick={() => {
+                        const view = model.view.getState();
+                        insertNode(model, flowOf(model), type.name, { kind: "behind", node: view.selection.lead === null ? null : canvasLead(view) });
+                      }}
+                    >
+                      <span className="node-icon">
+                        <TypeIcon icon={type.icon} title={type.title} size={16} />
+                      </span>
+                      {type.title}
+                    </button>
+                  </li>
+                ))}
+            </ul>
+          </div>
+        ))}
+        {groups.length === 0 && <p className="faint small">No node type is called so.</p>}
+      </div>
+    </section>
+  );
+}
+
+/** The dialog that `n` opens, an edge's plus, or a line that was drawn into the void. */
+export function PaletteDialog(): ReactElement {
+  const model = useCanvasModel();
+  const request = useCanvas((view) => view.palette);
+  const where = useCanvas((view) => {
+    if (request === null || request.kind === "edge") return request === null ? "" : "on the edge";
+    const node = request.node === null ? undefined : view.document.nodes.get(request.node);
+    return node === undefined ? "" : `behind ${titleOf(node)}`;
+  });
+  const close = () => model.set({ palette: null });
+  return (
+    <Radix.Root open={request !== null} onOpenChange={(open) => !open && close()}>
+      <Radix.Portal>
+        <Radix.Overlay className="overlay clear" />
+        <Radix.Content className="dialog finder" aria-describedby={undefined} onCloseAutoFocus={(event) => event.preventDefault()}>
+          <Radix.Title className="visually-hidden">Add a node {where}</Radix.Title>
+          <Command label="Node types" loop>
+            <Command.Input autoFocus placeholder={`Add a node ${where}`} />
+            <Command.List>
+              <Command.Empty>No node type is called so.</Command.Empty>
+              {byCategory(model.types.all.filter((type) => request !== null && mayInsert(model, type.name, request))).map(([category, types]) => (
+                <Command.Group key={category} heading={categoryTitle(category)}>
+                  {types.map((type) => (
+                    <Command.Item
+                      key={type.name}
+                      value={type.name}
+                      keywords={[type.title, type.description ?? ""]}
+                      onSelect={() => {
+                        if (request === null) return;
+                        close();
+                        insertNode(model, flowOf(model), type.name, request);
+                      }}
+                    >
+                      <span className="node-icon" data-category={type.category}>
+                        <TypeIcon icon={type.icon} title={type.title} size={16} />
+                      </span>
+                      <span className="finder-words">
+                        <span>{type.title}</span>
+                        <span className="faint small clip">{type.description}</span>
+                      </span>
+                    </Command.Item>
+                  ))}
+                </Command.Group>
+              ))}
+            </Command.List>
+          </Command>
+        </Radix.Content>
+      </Radix.Portal>
+    </Radix.Root>
+  );
+}

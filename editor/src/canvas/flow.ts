@@ -1,0 +1,289 @@
+/**
+ * The document as React Flow draws it. What has not changed keeps its object, so that React Flow and React leave it
+ * alone; sizes and handles are computed, never measured.
+ */
+
+import { Position, type Edge, type Node } from "@xyflow/react";
+
+import {
+  ERROR_HANDLE,
+  grouped,
+  indexOf,
+  nodeGeometry,
+  type Container,
+  type EdgeRecord,
+  type Frame,
+  type NodeRecord,
+  type NoteRecord,
+  type SelectableKey,
+} from "../model";
+import type { CanvasModel, CanvasView } from "./CanvasModel";
+import { hasEntry, usedHandles, type ExitView, type NodeType } from "./nodeTypes";
+import type { Route } from "./paths";
+
+export interface CardData extends Record<string, unknown> {
+  readonly node: NodeRecord;
+  readonly type: NodeType | undefined;
+  readonly exits: readonly ExitView[];
+  /** Edges that come in and go out, those back to a header left out. */
+  readonly incoming: number;
+  readonly outgoing: number;
+  /** The title of the frame that it is in. */
+  readonly home: string | null;
+  /** Is it the header of a loop's frame? */
+  readonly isHeader: boolean;
+}
+
+export interface FrameData extends Record<string, unknown> {
+  readonly frame: Frame;
+  readonly title: string;
+}
+
+export interface NoteData extends Record<string, unknown> {
+  readonly note: NoteRecord;
+}
+
+export interface WireData extends Record<string, unknown> {
+  readonly edge: EdgeRecord;
+  readonly route: Route;
+  readonly isError: boolean;
+  readonly isNeverLive: boolean;
+}
+
+export type CardNode = Node<CardData, "card">;
+export type FrameNode = Node<FrameData, "frame">;
+export type NoteNode = Node<NoteData, "note">;
+export type CanvasNode = CardNode | FrameNode | NoteNode;
+export type WireEdge = Edge<WireData, "wire">;
+
+const SIDES = { left: Position.Left, right: Position.Right, bottom: Position.Bottom } as const;
+
+/** Makes React Flow's nodes and edges of a view, and keeps what it made. */
+export class FlowMaker {
+  readonly #model: CanvasModel;
+  #cards = new Map<string, CardNode>();
+  #frames = new Map<string, FrameNode>();
+  #notes = new Map<string, NoteNode>();
+  #wires = new Map<string, WireEdge>();
+  #nodes: readonly CanvasNode[] = [];
+  #edges: readonly WireEdge[] = [];
+  #made: CanvasView | null = null;
+
+  constructor(model: CanvasModel) {
+    this.#model = model;
+  }
+
+  make(view: CanvasView): { nodes: readonly CanvasNode[]; edges: readonly WireEdge[] } {
+    const made = this.#made;
+    const isSame =
+      made !== null && made.document === view.document && made.selection === view.selection && made.frames === view.frames && made.verdict === view.verdict;
+    if (!isSame) {
+      this.#nodes = kept(this.#nodes, this.#makeNodes(view));
+      this.#edges = kept(this.#edges, this.#makeEdges(view));
+      this.#made = view;
+    }
+    return { nodes: this.#nodes, edges: this.#edges };
+  }
+
+  #makeNodes({ document, selection, frames, containers, verdict }: CanvasView): CanvasNode[] {
+    const { types, isReadOnly } = this.#model;
+    const used = usedHandles(document);
+    const back = new Set([...(verdict?.structure.returning ?? []), ...(verdict?.structure.again ?? [])]);
+    const incoming = new Map<string, number>();
+    for (const edge of document.edges.values()) if (!back.has(edge.key)) incoming.set(edge.target, (incoming.get(edge.target) ?? 0) + 1);
+    const outgoing = new Map([...grouped(document.edges.values(), (edge) => edge.source)].map(([id, edges]) => [id, edges.length]));
+    const headers = new Set(frames.filter(({ kind }) => kind === "loop").map(({ header }) => header));
+    const titles = new Map(frames.map((frame) => [frame.id, titleOf(document.nodes.get(frame.header))]));
+
+    const cards = new Map<string, CardNode>();
+    for (const node of document.nodes.values()) {
+      const before = this.#cards.get(node.key);
+      const data: CardData = {
+        node,
+        type: types.get(node.type),
+        exits: types.viewOf(node, used.get(node.id)),
+        incoming: incoming.get(node.id) ?? 0,
+        outgoing: outgoing.get(node.id) ?? 0,
+        home: titles.get(containers.of.get(node.key) ?? "root") ?? null,
+        isHeader: headers.has(node.key),
+      };
+      const isSelected = selection.keys.has(node.key);
+      if (before !== undefined && before.selected === isSelected && isShallowlySame(before.data, data)) {
+        cards.set(node.key, before);
+        continue;
+      }
+      const shape = nodeGeometry({ handles: data.exits.map(({ id }) => id), hasEntry: hasEntry(node.type) });
+      cards.set(node.key, {
+        id: node.key,
+        type: "card",
+        position: node.position ?? { x: 0, y: 0 },
+        width: shape.width,
+        height: shape.height,
+        handles: shape.handles.map(({ id, type, position, ...place }) => ({ id, type, position: SIDES[position], ...place })),
+        data: before !== undefined && isShallowlySame(before.data, data) ? before.data : data,
+        selected: isSelected,
+        draggable: !isReadOnly,
+        zIndex: 1,
+      });
+    }
+    this.#cards = cards;
+
+    const framed = new Map<string, FrameNode>();
+    for (const frame of frames) {
+      const id = `frame:${frame.id}`;
+      const title = frameTitle(document.nodes.get(frame.header), frame);
+      const before = this.#frames.get(id);
+      if (before !== undefined && before.data.title === title && isShallowlySame(before.data.frame, frame)) {
+        framed.set(id, before);
+        continue;
+      }
+      framed.set(id, {
+        id,
+        type: "frame",
+        position: { x: frame.x, y: frame.y },
+        width: frame.width,
+        height: frame.height,
+        handles: [],
+        data: { frame, title },
+        selectable: false,
+        connectable: false,
+        draggable: !isReadOnly,
+        dragHandle: ".frame-title",
+        zIndex: -1000 + frame.depth,
+        style: { pointerEvents: "none" },
+      });
+    }
+    this.#frames = framed;
+
+    const notes = new Map<string, NoteNode>();
+    for (const note of document.notes.values()) {
+      const before = this.#notes.get(note.key);
+      const isSelected = selection.keys.has(note.key);
+      if (before !== undefined && before.data.note === note && before.selected === isSelected) {
+        notes.set(note.key, before);
+        continue;
+      }
+      notes.set(note.key, {
+        id: note.key,
+        type: "note",
+        position: note.position,
+        width: note.size.width,
+        height: note.size.height,
+        handles: [],
+        data: { note },
+        selected: isSelected,
+        connectable: false,
+        draggable: !isReadOnly,
+        zIndex: -2000,
+      });
+    }
+    this.#notes = notes;
+    return [...notes.values(), ...framed.values(), ...cards.values()];
+  }
+
+  #makeEdges({ document, selection, frames, containers, verdict }: CanvasView): WireEdge[] {
+    const byID = indexOf(document);
+    const framesByHeader = new Map(frames.map((frame) => [frame.header, frame]));
+    const wires = new Map<string, WireEdge>();
+    for (const edge of document.edges.values()) {
+      const [source, target] = [byID.get(edge.source), byID.get(edge.target)];
+      if (source === undefined || target === undefined) continue;
+      const before = this.#wires.get(edge.key);
+      const isSelected = selection.keys.has(edge.key);
+      const isBack = verdict !== null && (verdict.structure.returning.has(edge.key) || verdict.structure.again.has(edge.key));
+      const route = routeOf(edge, source, isBack, framesByHeader.get(target.key), framesByHeader.get(source.key), bodyOf(containers, source));
+      const isNeverLive = verdict?.structure.neverLive.has(edge.key) ?? false;
+      const isError = edge.handle === ERROR_HANDLE;
+      const data: WireData =
+        before !== undefined && before.data!.edge === edge && before.data!.isNeverLive === isNeverLive && isShallowlySame(before.data!.route, route)
+          ? before.data!
+          : { edge, route, isError, isNeverLive };
+      if (before !== undefined && before.data === data && before.selected === isSelected && before.source === source.key && before.target === target.key) {
+        wires.set(edge.key, before);
+        continue;
+      }
+      wires.set(edge.key, {
+        id: edge.key,
+        type: "wire",
+        source: source.key,
+        sourceHandle: edge.handle,
+        target: target.key,
+        data,
+        selected: isSelected,
+        zIndex: 0,
+        reconnectable: !this.#model.isReadOnly,
+      });
+    }
+    this.#wires = wires;
+    return [...wires.values()];
+  }
+}
+
+function bodyOf(containers: CanvasView["containers"], source: NodeRecord): Container | undefined {
+  return containers.byID.get(`loop:${source.key}`);
+}
+
+function routeOf(edge: EdgeRecord, source: NodeRecord, isBack: boolean, targetFrame: Frame | undefined, sourceFrame: Frame | undefined, body: Container | undefined): Route {
+  if (isBack && targetFrame !== undefined) return { kind: "back", lane: targetFrame.y + targetFrame.height - 14 };
+  if (edge.handle === ERROR_HANDLE) return { kind: "error" };
+  if (sourceFrame?.kind === "loop" && sourceFrame.header === source.key && edge.handle === "done" && body !== undefined && body.members.length > 0) {
+    return { kind: "leave", lane: sourceFrame.y + sourceFrame.height - 30, right: sourceFrame.x + sourceFrame.width };
+  }
+  return { kind: "forward" };
+}
+
+export function titleOf(node: NodeRecord | undefined): string {
+  return node === undefined ? "" : (node.name ?? node.id);
+}
+
+function frameTitle(header: NodeRecord | undefined, frame: Frame): string {
+  if (header === undefined) return "";
+  if (frame.kind === "region") {
+    const passes = readNumber(header.text, "maxPasses") ?? 1_000;
+    return `again, up to ${passes.toLocaleString("en")} passes`;
+  }
+  const config = header.config ?? "{}";
+  const read = (name: string) => readText(config, name);
+  const isWhile = read("mode") === "while" || read("while") !== null;
+  const what = isWhile ? `while ${bare(read("while"))}` : `for each of ${bare(read("source"))}`;
+  const atOnce = isWhile ? null : readNumber(config, "concurrency");
+  const most = readNumber(config, "maxIterations") ?? (isWhile ? 1_000 : 100_000);
+  return [what, atOnce !== null && atOnce > 1 ? `${atOnce} at once` : null, `≤ ${most.toLocaleString("en")}`].filter(Boolean).join(" · ");
+}
+
+function bare(expression: string | null): string {
+  return expression === null || expression === "" ? "…" : (/^\s*\{\{(.*)\}\}\s*$/s.exec(expression)?.[1]?.trim() ?? expression);
+}
+
+function readText(config: string, name: string): string | null {
+  const value = readAny(config)[name];
+  return typeof value === "string" ? value : null;
+}
+
+function readNumber(config: string, name: string): number | null {
+  const value = readAny(config)[name];
+  return typeof value === "number" ? value : null;
+}
+
+/** Small numbers and texts only are read of it. */
+function readAny(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+export function isSelectableKey(id: string): id is SelectableKey {
+  return /^[neo]\d+$/.test(id);
+}
+
+function isShallowlySame(left: object, right: object): boolean {
+  const keys = Object.keys(right);
+  return keys.length === Object.keys(left).length && keys.every((key) => Object.is(left[key as keyof typeof left], right[key as keyof typeof right]));
+}
+
+function kept<T>(before: readonly T[], after: T[]): readonly T[] {
+  return before.length === after.length && before.every((item, index) => item === after[index]) ? before : after;
+}

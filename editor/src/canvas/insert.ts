@@ -1,0 +1,48 @@
+/** Put a node of a chosen type where the palette was opened for. */
+
+import { addNode } from "../edit";
+import { isNodeKey, type ContainerID, type NodeKey } from "../model";
+import type { CanvasModel, PaletteRequest } from "./CanvasModel";
+import { focusNode, placeForNew, type Flow } from "./commands";
+
+export function insertNode(model: CanvasModel, flow: Flow | null, type: string, request: PaletteRequest): NodeKey | null {
+  const { exitsOf } = model.types;
+  const { document, containers } = model.view.getState();
+  const node = { type, exitsOf };
+  let home: ContainerID | undefined;
+  const key = model.try(() => {
+    if (request.kind === "edge") {
+      const edge = document.edges.get(request.edge);
+      const target = [...document.nodes.values()].find(({ id }) => id === edge?.target);
+      home = target === undefined ? undefined : containers.of.get(target.key);
+      return addNode(model.store, node, { onEdge: request.edge });
+    }
+    const behind = request.node;
+    if (behind === null) return addNode(model.store, node, { at: placeForNew(flow) });
+    const source = document.nodes.get(behind);
+    const handle = request.kind === "handle" ? request.handle : nextOf(model, behind);
+    home = source !== undefined && model.types.isLoop(source) && handle === "loop" ? `loop:${behind}` : containers.of.get(behind);
+    const at = request.kind === "handle" && request.at !== null ? { at: request.at } : {};
+    return addNode(model.store, node, request.kind === "handle" ? { behind, handle: request.handle, ...at } : { behind });
+  });
+  if (key === null) return null;
+  if (home !== undefined && home !== "root") model.drop(key, home);
+  if (model.document.nodes.has(key)) focusNode(model, flow, key);
+  return key;
+}
+
+/** The exit that a node is added behind: the first that leads nowhere yet. */
+function nextOf(model: CanvasModel, key: NodeKey): string | undefined {
+  const { document } = model;
+  const node = document.nodes.get(key);
+  if (node === undefined) return undefined;
+  const taken = new Set([...document.edges.values()].filter((edge) => edge.source === node.id).map((edge) => edge.handle));
+  return model.types.exitsOf(node).handles.find((handle) => handle !== "error" && !taken.has(handle));
+}
+
+/** What may be chosen for a request: nothing leads to a start, and one is enough. */
+export function mayInsert(model: CanvasModel, type: string, request: PaletteRequest): boolean {
+  if (type !== "start") return true;
+  const hasStart = [...model.document.nodes.values()].some((node) => node.type === "start");
+  return !hasStart && request.kind === "behind" && (request.node === null || !isNodeKey(request.node));
+}

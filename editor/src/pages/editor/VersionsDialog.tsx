@@ -1,0 +1,109 @@
+/** The versions of a workflow: what is different to what is on the canvas, field by field; and going back to one. */
+
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState, type ReactElement } from "react";
+import { Link } from "react-router";
+
+import { callText } from "../../api/client";
+import { replaceDocument } from "../../edit";
+import { diffDocuments, readDocument, type RecordChange } from "../../model";
+import { Button } from "../../ui/Button";
+import { Dialog } from "../../ui/Dialog";
+import { Problem, Skeleton } from "../../ui/Notice";
+import { Ago } from "../../ui/time";
+import { toast } from "../../ui/toasts";
+import { useAsk } from "../data";
+import type { EditorSession } from "./session";
+
+interface VersionsDialogProps {
+  session: EditorSession;
+  workflow: string;
+  onClose: () => void;
+}
+
+export function VersionsDialog({ session, workflow, onClose }: VersionsDialogProps): ReactElement {
+  const versions = useAsk("list_versions", { path: { workflow }, query: { limit: 100 } });
+  const [chosen, setChosen] = useState<number | null>(null);
+  const version = chosen ?? versions.data?.items[0]?.version ?? null;
+  const document = useQuery({
+    queryKey: ["document", workflow, version],
+    queryFn: ({ signal }) => callText("get_workflow_document", { path: { workflow }, query: { version }, signal }),
+    enabled: version !== null,
+    staleTime: Infinity,
+  });
+  const changes = useMemo(() => {
+    if (document.data === undefined) return null;
+    return diffDocuments(readDocument(document.data.text), session.store.document);
+  }, [document.data, session]);
+  const restore = () => {
+    if (document.data === undefined) return;
+    session.model.try(() => replaceDocument(session.store, `Restore version ${version}`, readDocument(document.data.text)));
+    toast(`Version ${version} is on the canvas. Undo brings your draft back; Publish makes it the newest version.`);
+    onClose();
+  };
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      wide
+      title="Versions"
+      about="What the canvas has that the chosen version has not, and the other way round."
+      footer={
+        <>
+          {version !== null && (
+            <Link className="button" to={`/workflows/${encodeURIComponent(workflow)}?version=${version}`} onClick={onClose}>
+              Look at version {version}
+            </Link>
+          )}
+          {!session.model.isReadOnly && (
+            <Button look="primary" disabled={changes === null || changes.length === 0} onClick={restore}>
+              Put version {version} on the canvas
+            </Button>
+          )}
+        </>
+      }
+    >
+      <div className="versions">
+        {versions.error ? <Problem error={versions.error} /> : null}
+        <ul className="version-list">
+          {versions.data?.items.map((each) => (
+            <li key={each.version}>
+              <button type="button" className="version" aria-pressed={each.version === version} onClick={() => setChosen(each.version)}>
+                <strong className="numbers">v{each.version}</strong>
+                <span className="faint small">
+                  <Ago time={each.createdAt} />
+                </span>
+              </button>
+            </li>
+          ))}
+        </ul>
+        <div className="grow" role="region" aria-label={`Differences to version ${version}`}>
+          {changes === null ? <Skeleton lines={3} /> : changes.length === 0 ? <p className="faint">There is no difference.</p> : changes.map((change) => <Change key={change.identity} change={change} />)}
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
+function Change({ change }: { change: RecordChange }): ReactElement {
+  return (
+    <details className="change" data-change={change.change}>
+      <summary>
+        <span className="badge">{change.change}</span> {change.kind === "head" ? "the workflow" : change.kind} <code>{change.kind === "head" ? "" : change.identity}</code>
+      </summary>
+      <table className="table small">
+        <tbody>
+          {change.fields.map((field) => (
+            <tr key={field.pointer}>
+              <td>
+                <code>{field.pointer || "all of it"}</code>
+              </td>
+              <td className="before">{field.before !== null && <del>{field.before}</del>}</td>
+              <td className="after">{field.after !== null && <ins>{field.after}</ins>}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}

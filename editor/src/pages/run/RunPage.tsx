@@ -1,0 +1,239 @@
+/** One run: how it stands, what it came to, its nodes, and its log; with the verbs that fit its state. */
+
+import { Bell, ChevronLeft, OctagonX, Workflow } from "lucide-react";
+import { Suspense, useMemo, useState, type ReactElement } from "react";
+import { Link, useParams, useSearchParams } from "react-router";
+
+import { ApiError, call } from "../../api/client";
+import type { RunError } from "../../api/live";
+import { Button } from "../../ui/Button";
+import { Notice, Problem, Skeleton } from "../../ui/Notice";
+import { Status } from "../../ui/Status";
+import { Ago, Took, absolute } from "../../ui/time";
+import { toast } from "../../ui/toasts";
+import { ValueViewer } from "../../ui/ValueViewer";
+import { useMay } from "../session";
+import { useTitle } from "../title";
+import { NodeDetail } from "./NodeDetail";
+import { RunGraph } from "./RunGraph";
+import { RunLog } from "./RunLog";
+import { SignalDialog } from "./SignalDialog";
+import { Timeline } from "./Timeline";
+import { activationKey, ENDED, useRun, type RunState } from "./useRun";
+import "./run.css";
+
+const TABS = ["timeline", "log", "input"] as const;
+type Tab = (typeof TABS)[number];
+const TAB_TITLES: Record<Tab, string> = { timeline: "Nodes", log: "Log", input: "Input" };
+
+export default function RunPage(): ReactElement {
+  const { instanceID = "" } = useParams();
+  return <OneRun key={instanceID} instanceID={instanceID} />;
+}
+
+function OneRun({ instanceID }: { instanceID: string }): ReactElement {
+  const state = useRun(instanceID);
+  const [params, setParams] = useSearchParams();
+  const name = state.data?.run.name;
+  useTitle(name === undefined ? "Run" : `${name} ${state.status.toLowerCase()}`);
+
+  const [nodeID, scope] = [params.get("node"), params.get("scope") ?? ""];
+  const selected = useMemo(() => (nodeID === null ? null : { nodeID, scope }), [nodeID, scope]);
+  const select = (chosen: { nodeID: string; scope: string } | null) =>
+    setParams(
+      (before) => {
+        const next = new URLSearchParams(before);
+        next.delete("node");
+        next.delete("scope");
+        if (chosen !== null) next.set("node", chosen.nodeID);
+        if (chosen?.scope) next.set("scope", chosen.scope);
+        return next;
+      },
+      { replace: true },
+    );
+  const tab = TABS.find((each) => each === params.get("tab")) ?? "timeline";
+  const choose = (wanted: Tab) =>
+    setParams(
+      (before) => {
+        const next = new URLSearchParams(before);
+        next.set("tab", wanted);
+        return next;
+      },
+      { replace: true },
+    );
+  const chosen = useMemo(() => {
+    if (selected === null) return null;
+    const key = activationKey(selected);
+    return state.activations.find((each) => activationKey(each) === key) ?? null;
+  }, [selected, state.activations]);
+
+  if (state.data === null) return state.failure ? <Lost failure={state.failure} onRetry={state.refetch} /> : <Skeleton lines={8} />;
+  const { run } = state.data;
+  return (
+    <div className="run-page">
+      <Head state={state} />
+      {run.error != null && <Failure error={run.error as RunError} onSelect={select} />}
+      {run.note != null && <Notice kind="info">{typeof run.note === "string" ? run.note : JSON.stringify(run.note)}</Notice>}
+      <Suspense fallback={<Skeleton />}>
+        <RunGraph run={run} activations={state.activations} selected={selected} onSelect={select} />
+      </Suspense>
+      <div className="run-columns">
+        <section className="card run-tabs" aria-label="Details of the run">
+          <div className="tabs-list" role="tablist" aria-label="Views of the run">
+            {TABS.map((each) => (
+              <button key={each} type="button" role="tab" id={`tab-${each}`} aria-controls="tab-panel" className="tab" aria-selected={tab === each} onClick={() => choose(each)}>
+                {TAB_TITLES[each]}
+              </button>
+            ))}
+          </div>
+          <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`} tabIndex={-1}>
+            {tab === "timeline" && <Timeline state={state} selected={selected} onSelect={select} />}
+            {tab === "log" && <RunLog instanceID={run.instanceID} isOver={ENDED.has(state.status)} selected={selected} />}
+            {tab === "input" && (
+              <div style={{ padding: 12 }}>
+                <ValueViewer text={state.data.inputText} label="Input" root="ctx.input" />
+              </div>
+            )}
+          </div>
+        </section>
+        <section className="run-side" aria-label="Result and selection">
+          {chosen ? (
+            <NodeDetail instanceID={run.instanceID} activation={chosen} onClose={() => select(null)} />
+          ) : (
+            <div className="card run-result">
+              <h2>Output</h2>
+              {ENDED.has(state.status) ? (
+                <ValueViewer text={state.data.outputText} label="Output" />
+              ) : (
+                <p className="faint">The run has not ended yet.</p>
+              )}
+              <Facts state={state} />
+            </div>
+          )}
+        </section>
+      </div>
+    </div>
+  );
+}
+
+function Head({ state }: { state: RunState }): ReactElement {
+  const { run } = state.data!;
+  const mayOperate = useMay("operator");
+  const isOpen = !ENDED.has(state.status);
+  const [isSignalling, setSignalling] = useState(false);
+  return (
+    <div className="run-head">
+      <Link to={`/runs?workflow=${encodeURIComponent(run.name)}`} className="button quiet icon" aria-label={`Runs of ${run.name}`}>
+        <ChevronLeft size={18} />
+      </Link>
+      <h1 className="clip">
+        {run.name} <span className="faint numbers">v{run.version}</span>
+      </h1>
+      <span className="run-status">
+        <Status status={state.status} />
+      </span>
+      <span className="faint">
+        <Took from={run.startedAt} to={isOpen ? null : (run.completedAt ?? run.startedAt)} />
+      </span>
+      {run.test && <span className="badge">test run</span>}
+      <span className="grow" />
+      {run.workflowID !== null && (
+        <Link to={`/workflows/${encodeURIComponent(run.name)}`} className="button">
+          <Workflow size={14} aria-hidden /> Workflow
+        </Link>
+      )}
+      {mayOperate && isOpen && (
+        <>
+          <Button onClick={() => setSignalling(true)}>
+            <Bell size={14} /> Send a signal
+          </Button>
+          <CancelButton instanceID={run.instanceID} onCancelled={state.refetch} />
+        </>
+      )}
+      {isSignalling && <SignalDialog instanceID={run.instanceID} isWaiting={state.activations.some(({ status }) => status === "waiting")} onClose={() => setSignalling(false)} />}
+    </div>
+  );
+}
+
+/** Cancelling asks once more, in the same place. */
+function CancelButton({ instanceID, onCancelled }: { instanceID: string; onCancelled: () => void }): ReactElement {
+  const [isSure, setSure] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const press = () => {
+    if (!isSure) {
+      setSure(true);
+      return;
+    }
+    setBusy(true);
+    call("cancel_run", { path: { instanceID } })
+      .then(onCancelled, (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" }))
+      .finally(() => {
+        setBusy(false);
+        setSure(false);
+      });
+  };
+  return (
+    <Button look="danger" disabled={isBusy} onClick={press} onBlur={() => setSure(false)}>
+      <OctagonX size={14} /> {isSure ? "Really cancel?" : "Cancel run"}
+    </Button>
+  );
+}
+
+function Failure({ error, onSelect }: { error: RunError; onSelect: (node: { nodeID: string; scope: string }) => void }): ReactElement {
+  const place = error.nodeID ? { nodeID: error.nodeID, scope: error.scope ?? "" } : null;
+  return (
+    <Notice
+      kind="error"
+      action={
+        place && (
+          <Button small onClick={() => onSelect(place)}>
+            Show the node
+          </Button>
+        )
+      }
+    >
+      <strong>
+        {error.nodeID ? `${error.nodeID}: ` : ""}
+        {error.code}
+        {error.code ? ": " : ""}
+      </strong>
+      {error.message}
+    </Notice>
+  );
+}
+
+function Facts({ state }: { state: RunState }): ReactElement {
+  const { run } = state.data!;
+  const facts: [string, ReactElement | string | null | undefined][] = [
+    ["Run", <code key="id">{run.instanceID}</code>],
+    ["Created", absolute(run.createdAt)],
+    ["Started", run.startedAt && absolute(run.startedAt)],
+    ["Ended", run.completedAt && absolute(run.completedAt)],
+    ["Due", run.availableAt > run.createdAt ? <Ago key="due" time={run.availableAt} /> : null],
+    ["Deadline", run.deadlineAt && <Ago key="deadline" time={run.deadlineAt} />],
+    ["Parent", run.parentID && <Link key="parent" to={`/runs/${run.parentID}`}>{run.parentID}</Link>],
+    ["Worker", run.worker],
+    ["Kept for", `${run.retentionDays} days`],
+  ];
+  return (
+    <dl className="facts">
+      {facts
+        .filter(([, value]) => value)
+        .map(([term, value]) => (
+          <div key={term}>
+            <dt>{term}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
+  );
+}
+
+function Lost({ failure, onRetry }: { failure: unknown; onRetry: () => void }): ReactElement {
+  return (
+    <div className="content">
+      <Problem error={failure} onRetry={onRetry} />
+      <Link to="/runs">To the runs</Link>
+    </div>
+  );
+}

@@ -1,0 +1,42 @@
+/** What fields need besides their value: what a template may read, previews, and names to choose from. */
+
+import { createContext, useContext } from "react";
+
+export interface Variable {
+  /** The name in `ctx`. */
+  readonly name: string;
+  /** Is it certainly there at this node, or only on some ways to it? */
+  readonly certain: boolean;
+  /** The nodes that write it. */
+  readonly writers: readonly string[];
+  /** Names of its members, where they are known. */
+  readonly members: readonly string[];
+}
+
+export interface FieldProblem {
+  readonly pointer: string;
+  readonly message: string;
+  readonly severity: "error" | "warning";
+}
+
+export type Preview = { value: string; truncated: boolean } | { error: string };
+
+export interface FormServices {
+  readonly variables: readonly Variable[];
+  /** What a template is worth in the data at hand; null if there is none to try it with. */
+  readonly preview: ((template: string, signal: AbortSignal) => Promise<Preview | null>) | null;
+  readonly workflows: readonly string[];
+  readonly queries: readonly { id: string; name: string }[];
+  readonly secrets: readonly string[];
+  /** Renames an exit of the node together with the edges that leave by it; null where there are no edges. */
+  readonly renameExit: ((from: string, to: string) => void) | null;
+  readonly readOnly: boolean;
+}
+
+export const NO_SERVICES: FormServices = { variables: [], preview: null, workflows: [], queries: [], secrets: [], renameExit: null, readOnly: false };
+
+export const FormContext = createContext<FormServices>(NO_SERVICES);
+
+export function useFormServices(): FormServices {
+  return useContext(FormContext);
+}

@@ -480,3 +480,20 @@ async def test_iterations_of_what_is_no_loop_are_none(served: Served):
     for node in ("start", "nowhere"):
         answered = await served.ask("GET", f"/v1/runs/{instance_id}/iterations?nodeID={node}")
         assert answered.json == {"items": [], "nextCursor": None}
+
+
+async def test_failed_runs_are_listed_with_their_errors_and_found_by_them(served: Served):
+    await served.save(over_items("shares") | {"workflowOptions": {}})
+    document = over_items("failing")
+    document["nodes"][1]["config"]["onItemError"] = "fail"
+    await served.save(document)
+    failed = await served.start("failing", input=[0])
+    ended = await served.ended(failed)
+    await served.ended(await served.start("shares", input=[1]))
+    items = {item["instanceID"]: item for item in (await served.ask("GET", "/v1/runs")).json["items"]}
+    assert items[failed]["error"] == {key: ended["error"][key] for key in ("code", "message", "nodeID")}
+    assert [item["error"] for item in items.values() if item["instanceID"] != failed] == [None]
+    for text in (ended["error"]["code"], ended["error"]["message"][3:9].upper()):
+        found = (await served.ask("GET", "/v1/runs", params={"error~": text})).json["items"]
+        assert [item["instanceID"] for item in found] == [failed], text
+    assert (await served.ask("GET", "/v1/runs", params={"error~": "100%_"})).json["items"] == []

@@ -25,6 +25,8 @@ class RunFilter:
     """Runs that repeat this one."""
     test: bool = False
     """Only test runs; else only others."""
+    error: str | None = None
+    """Failed ones whose error has this code, or this text in its message, in capitals or not."""
     input_filters: Sequence[InputFilter] = ()
     """A value in the input, read as JSON or taken as text. All of them must be met."""
 

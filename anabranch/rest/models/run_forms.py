@@ -55,6 +55,13 @@ class RunPage(Page):
     until: DayOrInstant | None = Field(None, description="Created before then; a date begins in UTC.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Only runs of this version.")
     rerunOf: str | None = Field(None, description="Only runs that repeat this one.")
+    error: str | None = Field(
+        None,
+        alias="error~",
+        min_length=1,
+        max_length=255,
+        description="Only runs that failed with this code, or with this text in the message.",
+    )
     test: bool = Field(False, description="The test runs instead of the others.")
 
 
@@ -212,6 +219,20 @@ class RunSummary(Answer):
     deadlineAt: AwareDatetime | None
     startedAt: AwareDatetime | None
     completedAt: AwareDatetime | None
+
+
+class RunFailure(Answer):
+    """Why a run failed."""
+
+    code: str
+    message: str
+    nodeID: str
+
+
+class ListedRun(RunSummary):
+    """A run in a list, with its error if it failed."""
+
+    error: RunFailure | None
 
 
 class WaitsFor(Answer):
@@ -372,7 +393,7 @@ class LogEntry(Answer):
 class RunList(Answer):
     """A page of runs, newest first."""
 
-    items: list[RunSummary]
+    items: list[ListedRun]
     nextCursor: str | None
 
 

@@ -148,6 +148,7 @@ async def list_runs(call: Call) -> Reply:
         version=query.version,
         rerun_of=query.rerunOf,
         test=query.test,
+        error=query.error,
         input_filters=_input_filters(call.raw_query),
     )
     found = await call.services.workflows.list_runs(

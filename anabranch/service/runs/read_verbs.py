@@ -31,6 +31,7 @@ from anabranch.service.runs.run_view import (
     activations_in,
     log_entry,
     run_details,
+    run_failure,
     run_outcome,
     run_summary,
     step,
@@ -105,7 +106,10 @@ class ReadVerbs(DefinitionVerbs):
             workflow = await self.get_workflow_by_id(wanted.workflow, tenant_id=tenant_id)
             wanted = replace(wanted, workflow=workflow.workflow_id)
         rows = await self._store.list_instances(wanted, tenant_id=tenant_id, limit=limit, before=before)
-        return [run_summary(row) for row in rows]
+        failed = [row.head.instance_id for row in rows if row.status is Status.FAILED]
+        ended = await self._store.ended_children(failed) if failed else []
+        errors = {each.child_id: run_failure(each.outcome) for each in ended if each.status is Status.FAILED}
+        return [{**run_summary(row), "error": errors.get(row.head.instance_id)} for row in rows]
 
     async def get_log(self, instance_id: str, *, tenant_id: str, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""

@@ -89,6 +89,11 @@ def run_outcome(row: InstanceRow, last: Sequence[Event]) -> dict[str, Any]:
     }
 
 
+def run_failure(outcome: Payload) -> dict[str, Any]:
+    """The error of a failed run, as lists show it."""
+    return {key: outcome.value[key] for key in ("code", "message", "nodeID")}
+
+
 def run_details(run: RunReading) -> dict[str, Any]:
     """A run with its input, how it ended, and the activations that were read of it."""
     row = run.row

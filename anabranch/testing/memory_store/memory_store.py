@@ -267,9 +267,16 @@ class MemoryStore:
             and (wanted.until is None or row.head.created_at < wanted.until)
             and wanted.version in (None, row.head.workflow_version)
             and wanted.rerun_of in (None, row.head.rerun_of)
+            and (wanted.error is None or self._failed_with(row, wanted.error))
             and (not filters or matches(read_input(self._log(row.head.instance_id)[0].payload), filters))
         ]
         return sorted(rows, key=_listing_order, reverse=True)[:limit]
+
+    def _failed_with(self, row: InstanceRow, text: str) -> bool:
+        if row.status is not Status.FAILED:
+            return False
+        last = self._log(row.head.instance_id)[-1]
+        return text.lower() in (last.error_message or "").lower() or last.payload.value["code"] == text
 
     async def get_completed_node_ids(self, instance_id: str, node_ids: Sequence[str] = ()) -> set[str]:
         await self.faults.before("get_completed_node_ids")

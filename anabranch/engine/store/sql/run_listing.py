@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Select, TextClause, or_, select
+from sqlalchemy import ColumnElement, Select, TextClause, exists, or_, select
 
+from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
-from anabranch.engine.store.schema import workflow_instances
+from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 from anabranch.engine.store.sql.rows import INSTANCE_COLUMNS
 
 
@@ -43,7 +44,16 @@ def list_instances(
         query = query.where(c.workflow_version == wanted.version)
     if wanted.rerun_of is not None:
         query = query.where(c.rerun_of == wanted.rerun_of)
+    if wanted.error is not None:
+        query = query.where(c.status == Status.FAILED.value, _failed_with(wanted.error))
     if before is not None:
         created_at, instance_id = before
         query = query.where(c.created_at <= created_at, or_(c.created_at < created_at, c.instance_id < instance_id))
     return query.order_by(c.created_at.desc(), c.instance_id.desc()).limit(limit)
+
+
+def _failed_with(text: str) -> ColumnElement[bool]:
+    """Has the row that ended a failed run this code, or this text in its message? Uses the primary key of the log."""
+    run, log = workflow_instances.c, workflow_instance_logs.c
+    has_text = or_(log.error_message.icontains(text, autoescape=True), log.payload.op("->>")("code") == text)
+    return exists().where(log.instance_id == run.instance_id, log.seq == run.last_seq, has_text)

@@ -52,6 +52,7 @@ from anabranch.service import (
     ChildRuns,
     Explanations,
     OpenRunCounts,
+    Preview,
     Purge,
     Readiness,
     References,
@@ -188,6 +189,7 @@ class App:
             try:
                 # Who advances some runs only starts none by the clock.
                 async with self._opened_triggers(store, service, works=works and only is None) as (schedules, topics):
+                    explanations = Explanations(store, engine.plans, service.checks)
                     yield AppServices(
                         engine=engine,
                         node_types=node_types,
@@ -199,7 +201,8 @@ class App:
                         audit=AuditLog(AuditTable(store)),
                         schedules=schedules,
                         topics=topics,
-                        explanations=Explanations(store, engine.plans, service.checks),
+                        explanations=explanations,
+                        preview=Preview(checks=service.checks, explanations=explanations),
                         waits=waits,
                         readiness=readiness,
                         meters=feed.meters,

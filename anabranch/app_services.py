@@ -15,6 +15,7 @@ from anabranch.keys.access import AccessService
 from anabranch.queries.saved.data_service import DataService
 from anabranch.secrets.secret_store import SecretStore
 from anabranch.service.explanations.explanations import Explanations
+from anabranch.service.preview import Preview
 from anabranch.service.readiness import Readiness
 from anabranch.service.runs.run_counts import OpenRunCounts
 from anabranch.service.runs.run_waits import RunWaits
@@ -39,6 +40,7 @@ class AppServices:
     schedules: ScheduleService
     topics: TopicService
     explanations: Explanations
+    preview: Preview
     waits: RunWaits
     readiness: Readiness
     meters: Meters

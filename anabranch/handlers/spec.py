@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from anabranch.engine.handling import HandlerReturn, Helpers
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.node_types import (
+    ConfigProblem,
     DynamicHandles,
     HandleDescription,
     NodeType,
@@ -34,8 +35,7 @@ CONFIGS_KEPT_MAX = 4_096
 # 30 seconds: what the contract gives a handler that says nothing else.
 DEFAULT_TIMEOUT_MS = 30_000
 
-Problem: TypeAlias = tuple[str, str, str]
-"""(code, JSON pointer inside the config, message)."""
+Problem: TypeAlias = ConfigProblem
 
 
 ConfigModel: TypeAlias = type[BaseModel]
@@ -92,6 +92,8 @@ class HandlerSpec:
     body_handle: str | None = None
     """Of a node that is the frame of a body: the handle that leads into it."""
     docs: str | None = None
+    output_schema: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda config: {}
+    """JSON Schema of what a node with this config puts out, as far as that is known."""
 
     def node_type(self) -> NodeType:
         """What the rules know of it."""
@@ -115,6 +117,7 @@ class HandlerSpec:
                 dynamic_handles=self.dynamic_handles,
                 handles_computed=callable(handles) and self.dynamic_handles is None,
                 container=self.body_handle,
+                output_schema=self.output_schema,
             ),
         )
 

@@ -12,6 +12,7 @@ from anabranch.deferred import exported_from
 if TYPE_CHECKING:
     from anabranch.service.definitions.references import References
     from anabranch.service.explanations.explanations import Explanations
+    from anabranch.service.preview import Preview
     from anabranch.service.purge import Purge
     from anabranch.service.readiness import Readiness
     from anabranch.service.runs.child_runs import ChildRuns
@@ -25,6 +26,7 @@ else:
         {
             "ChildRuns": "anabranch.service.runs.child_runs",
             "OpenRunCounts": "anabranch.service.runs.run_counts",
+            "Preview": "anabranch.service.preview",
             "Purge": "anabranch.service.purge",
             "Readiness": "anabranch.service.readiness",
             "References": "anabranch.service.definitions.references",
@@ -39,6 +41,7 @@ __all__ = [
     "ChildRuns",
     "Explanations",
     "OpenRunCounts",
+    "Preview",
     "Purge",
     "Readiness",
     "References",

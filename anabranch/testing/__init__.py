@@ -88,4 +88,4 @@ def check_config(type_name: str, config: Mapping[str, Any], *, types: Registry |
     misfits = ValueSchema(node_type.config_schema).problems(config)
     if misfits:
         return [Problem("CONFIG_INVALID", pointer, message) for pointer, message in misfits]
-    return [Problem(code, pointer, message) for code, pointer, message in node_type.check(config)]
+    return [Problem(*problem[:3]) for problem in node_type.check(config)]

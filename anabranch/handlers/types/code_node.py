@@ -97,7 +97,8 @@ def code_problems(sandbox: CodeRunner, language: str, config: Mapping[str, Any])
     if len(code) > CODE_BYTES_MAX:
         return  # the schema says so
     for problem in sandbox.check(language, code):
-        yield "CODE_INVALID", "/code", f"line {problem.line}, column {problem.column}: {problem.message}"
+        message = f"line {problem.line}, column {problem.column}: {problem.message}"
+        yield "CODE_INVALID", "/code", message, (problem.line, problem.column)
 
 
 def _printable(text: str) -> str:

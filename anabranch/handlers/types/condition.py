@@ -66,4 +66,5 @@ SPEC = HandlerSpec(
     side_effects="none",
     dynamic_handles=DynamicHandles(items="/branches", id="id", before=ELSE_HANDLE),
     docs="#condition",
+    output_schema=lambda config: {"type": "object", "properties": {"branch": {"type": "string"}}},
 )

@@ -67,4 +67,8 @@ def data_query_spec(runner: QueryRunner) -> HandlerSpec:
         description="Runs a saved SQL query and gives its rows.",
         side_effects="external",
         docs="#dataquery",
+        output_schema=lambda config: {
+            "type": "object",
+            "properties": {"rows": {"type": "array", "items": {"type": "object"}}, "rowCount": {"type": "integer"}},
+        },
     )

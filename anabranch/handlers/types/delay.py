@@ -57,4 +57,5 @@ SPEC = HandlerSpec(
     description="Waits for a length of time, or until a point in time.",
     side_effects="none",
     docs="#delay",
+    output_schema=lambda config: {"type": "object", "properties": {"delayedMs": {"type": "integer"}}},
 )

@@ -163,6 +163,10 @@ def http_request_spec(sender: HttpSender, secrets: SecretReader) -> HandlerSpec:
         description="Sends an HTTP request and gives its answer.",
         side_effects="external",
         docs="#httprequest",
+        output_schema=lambda config: {
+            "type": "object",
+            "properties": {"status": {"type": "integer"}, "headers": {"type": "object"}, "body": {}},
+        },
     )
 
 

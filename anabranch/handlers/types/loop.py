@@ -120,4 +120,5 @@ SPEC = HandlerSpec(
     handle_titles={LOOP_HANDLE: "Body"},
     body_handle=LOOP_HANDLE,
     docs="#loop",
+    output_schema=lambda config: {"type": "array"},
 )

@@ -36,4 +36,5 @@ SPEC = HandlerSpec(
     description="Makes an object of values and expressions.",
     side_effects="none",
     docs="#set",
+    output_schema=lambda config: {"type": "object", "properties": {name: {} for name in config["values"]}},
 )

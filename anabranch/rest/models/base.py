@@ -106,10 +106,6 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class AnyDocument(BaseModel):
-    """Any JSON object: whatever is wrong with it is the answer."""
-
-
 class Page(Query):
     """Where a page begins, and how long it is."""
 

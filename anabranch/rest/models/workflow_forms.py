@@ -3,12 +3,13 @@
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from anabranch.engine.rules.graph.document import TITLE_LENGTH_MAX
-from anabranch.rest.models.base import Answer, Page, Query
+from anabranch.rest.models.base import Answer, Page, Query, Request
+from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
 class WorkflowPage(Page):
@@ -99,11 +100,40 @@ class WorkflowDocument(Answer):
     nodes: list[dict[str, Any]]
 
 
-class Problem(Answer):
-    """One problem of a drawn workflow."""
+class TextRange(Answer):
+    """A place in a text of several lines, from 1."""
 
-    code: str
+    line: int
+    column: int
+
+
+class PatchOperation(Answer):
+    """One operation of a JSON patch (RFC 6902)."""
+
+    op: Literal["add", "remove", "replace", "move"]
+    path: str
+    from_: str | None = Field(None, alias="from")
+    value: Any = None
+
+
+class Fix(Answer):
+    """A change of the document that mends a problem."""
+
+    title: str
+    patch: list[PatchOperation]
+
+
+class Problem(Answer):
+    """One problem of a drawn workflow; what is not known is left out."""
+
+    code: str = Field(description="Stable; docs/errors.md lists them.")
     message: str
+    nodeID: str | None = None
+    edgeID: str | None = None
+    pointer: str | None = Field(None, description="JSON pointer into the document.")
+    hint: str | None = None
+    range: TextRange | None = Field(None, description="Of code: the place in the text at `pointer`.")
+    fixes: list[Fix] | None = Field(None, description="Only where `with` was asked for.")
 
 
 class SavedWorkflow(Answer):
@@ -165,8 +195,84 @@ class VersionList(Answer):
     nextCursor: str | None
 
 
+Aspect: TypeAlias = Literal["handles", "variables", "references", "structure"]
+
+
+class Aspects(Request):
+    """What is asked for beside the problems."""
+
+    with_: list[Aspect] | None = Field(None, alias="with")
+
+
+class ValidateDraft(Aspects):
+    """The document of a draft to check, by its revision."""
+
+    draftID: str = Field(min_length=1)
+    revision: int = Field(ge=1, le=WHOLE_NUMBER_MAX)
+
+
+class Validate(BaseModel):
+    """A drawn workflow to check, whatever is wrong with it; or `draftID` and `revision` of a draft."""
+
+    model_config = ConfigDict(extra="allow")
+
+    nodes: Any = None
+    edges: Any = None
+    workflowOptions: Any = None
+    draftID: str | None = Field(None, description="Instead of a document: the id of a draft.")
+    revision: int | None = Field(None, description="Of that draft; another one is 412.")
+    with_: list[Aspect] | None = Field(
+        None, alias="with", description="What to tell beside the problems; an empty list: fixes alone."
+    )
+
+
+class Variable(Answer):
+    """A name that a node can read in its context."""
+
+    certain: Literal["always", "maybe"] = Field(description="`always`: every way to the node passes a writer.")
+    writers: list[str] = Field(description="Nodes that may have written it; empty for what the engine gives.")
+    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema of its value, as far as that is known.")
+
+
+class ContextReference(Answer):
+    """A mention of a name of the context in a template."""
+
+    pointer: str = Field(description="JSON pointer inside the node.")
+    start: int = Field(description="Where the name begins in that text, counted as JavaScript does.")
+    end: int
+    path: list[str] = Field(description="The name and what is read of it, as far as it is written out.")
+
+
+class NodeAnalysis(Answer):
+    """What was asked for about a node."""
+
+    handles: list[str] | None = None
+    variables: dict[str, Variable] | None = None
+    iteration: dict[str, Variable] | None = Field(None, description="Of a loop: what its `while` and `yield` can read.")
+    references: list[ContextReference] | None = None
+
+
+class Region(Answer):
+    """A natural loop."""
+
+    header: str
+    members: list[str]
+    again: list[str]
+    exits: list[str]
+
+
+class GraphStructure(Answer):
+    """How the nodes hang together; edges by JSON pointer."""
+
+    homes: dict[str, str] = Field(description="Node → the loop whose body it is directly in; none at the root.")
+    regions: list[Region]
+    returning: list[str]
+    unreachable: list[str]
+    neverLive: list[str]
+
+
 class Verdict(Answer):
-    """What the validator says of a graph."""
+    """What the validator says of a graph; the last two where `with` asks for them."""
 
     valid: bool
     errors: list[Problem]
@@ -174,3 +280,5 @@ class Verdict(Answer):
     terminates: bool
     unbounded: list[str]
     activationsMax: int | None
+    nodes: dict[str, NodeAnalysis] | None = None
+    structure: GraphStructure | None = None

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from anabranch.engine.rules.graph.source_texts import plain
+from anabranch.engine.rules.test_runs import Pin
 from anabranch.errors import (
+    DraftConflict,
     InvalidWorkflow,
     NameTaken,
     NotFound,
+    RunTooLarge,
+    TooManyPending,
     VersionMismatch,
     WorkflowHasRuns,
     WorkflowIsCoded,
 )
 from anabranch.keys.access import Role
+from anabranch.rest.bodies import checked
 from anabranch.rest.etags import etag, expected_number
 from anabranch.rest.lists import page_of
-from anabranch.rest.models.base import AnyDocument
+from anabranch.rest.models.preview_forms import PreviewAnswer, PreviewRequest
 from anabranch.rest.models.workflow_forms import (
+    Aspects,
     ChangedWorkflow,
     DrawnWorkflow,
     Forced,
     OfVersion,
     SavedWorkflow,
     Saving,
+    Validate,
+    ValidateDraft,
     Verdict,
     VersionList,
     VersionPage,
@@ -33,6 +42,7 @@ from anabranch.rest.routes.route import Call, Checked, Header, Reply, Route
 from anabranch.service.cursors import cut, make_cursor, read_cursor, read_number
 from anabranch.service.definitions.definition_verbs import UpdateOptions
 from anabranch.service.definitions.workflow_view import saved_summary
+from anabranch.service.preview import At
 
 _IF_MATCH = Header("If-Match", 'The version that was read, as its ETag: `"3"`. Anything else is 412.')
 
@@ -118,9 +128,39 @@ async def delete_workflow(call: Call) -> Reply:
 
 
 async def validate_workflow(call: Call) -> Reply:
-    """Every problem of a graph; nothing is saved."""
-    report = await call.services.workflows.check_workflow(call.body, tenant_id=call.tenant_id)
-    return Reply(report.as_json())
+    """Every problem of a graph; nothing is saved.
+
+    `with` asks for more about the nodes (`handles`, `variables`, `references`) and the `structure`, and for fixes of
+    the problems. `{draftID, revision}` stands for the document of a draft, which need not be sent again.
+    """
+    document = call.body
+    if "draftID" in document:
+        asked = checked(plain(document), ValidateDraft)
+        aspects = asked.with_
+        document = await call.services.drafts.get_document(
+            asked.draftID, revision=asked.revision, tenant_id=call.tenant_id
+        )
+    else:
+        aspects = checked(plain({"with": document.get("with")}), Aspects).with_
+        document = {field: value for field, value in document.items() if field != "with"}
+    if aspects is None:
+        report = await call.services.workflows.check_workflow(document, tenant_id=call.tenant_id)
+        return Reply(report.as_json())
+    return Reply(await call.services.workflows.analyze_workflow(document, aspects, tenant_id=call.tenant_id))
+
+
+async def preview_templates(call: Call) -> Reply:
+    """What templates come to, by the code that runs evaluate them with; `•••` stands for each secret."""
+    asked: PreviewRequest = call.body
+    at = None if asked.at is None else At(asked.at.instanceID, asked.at.nodeID, asked.at.scope)
+    items = await call.services.preview.preview(
+        [(item.id, item.template) for item in asked.items],
+        tenant_id=call.tenant_id,
+        ctx=asked.ctx,
+        at=at,
+        pins={node_id: Pin(pin.output, pin.handle) for node_id, pin in (asked.pins or {}).items()},
+    )
+    return Reply({"items": items})
 
 
 ROUTES = (
@@ -209,7 +249,19 @@ ROUTES = (
         "Check a graph without saving it.",
         Role.VIEWER,
         {200: Verdict},
-        body=Checked(AnyDocument, is_workflow=True),
+        body=Checked(Validate, is_workflow=True),
+        errors=(NotFound, DraftConflict),
+        tag="workflows",
+    ),
+    Route(
+        "POST",
+        "/v1/preview",
+        preview_templates,
+        "Evaluate templates without running anything.",
+        Role.EDITOR,
+        {200: PreviewAnswer},
+        body=PreviewRequest,
+        errors=(NotFound, RunTooLarge, TooManyPending),
         tag="workflows",
     ),
 )

@@ -7,7 +7,7 @@ here, and the versions that starts ask for are read once for all who ask at the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +18,8 @@ from anabranch.engine.ports import NewVersion, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.graph.node_types import NodeTypes
-from anabranch.engine.rules.graph.validate import Report, is_n8n_export, validate
+from anabranch.engine.rules.graph.problems import Problem
+from anabranch.engine.rules.graph.validate import Report, analyze, is_n8n_export, validate
 from anabranch.errors import (
     InvalidRequest,
     InvalidWorkflow,
@@ -83,6 +84,25 @@ class DefinitionVerbs:
         if self._references is None:
             return report
         return await self._references.checked(document, report, tenant_id=tenant_id)
+
+    async def analyze_workflow(self, document: Any, aspects: Collection[str], *, tenant_id: str) -> dict[str, Any]:
+        """What `check_workflow` finds, with fixes of the problems and what an editor asks about the graph.
+
+        `aspects` are among `analysis.ASPECTS`. Raises TooManyChecks, StoreUnavailable.
+        """
+        report, analysis = await self.checks.run(tenant_id, analyze, document, self._node_types, aspects)
+        if self._references is not None:
+            report = await self._references.checked(document, report, tenant_id=tenant_id)
+
+        def with_fixes(problem: Problem) -> dict[str, Any]:
+            return {**problem.as_json(), "fixes": analysis.fixes_of(problem)}
+
+        return {
+            **report.as_json(),
+            "errors": [with_fixes(problem) for problem in report.errors],
+            "warnings": [with_fixes(problem) for problem in report.warnings],
+            **analysis.aspects,
+        }
 
     async def create_workflow(
         self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None

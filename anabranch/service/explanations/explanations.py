@@ -13,6 +13,7 @@ from anabranch.engine.log_pages import log_pages
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.graph.document import GraphEdge, parse
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.history import Activation
@@ -92,6 +93,29 @@ class Explanations:
             )
         found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, worker=row.worker_id))
         return {"instanceID": instance_id, **found}
+
+    async def context_at(
+        self, instance_id: str, node_id: str, scope: str | None, *, tenant_id: str
+    ) -> tuple[Mapping[str, Any], Plan]:
+        """What a node saw when it was reached, and the plan of its run; a node that was not: what its scope has now.
+
+        Without a scope that of its first activation. Raises NotFound, InvalidRequest for a coded run, RunTooLarge.
+        """
+        row = await self._row(instance_id, tenant_id)
+        if row.head.kind == CODED_KIND:
+            raise InvalidRequest(f"run {instance_id} is code, and has no templates")
+        run = await self._run(row, row.last_seq)
+        reached = [each for (node, at), each in run.activations.items() if node == node_id and scope in (None, at)]
+        if reached:
+            run = await self._run(row, reached[0].first_seq)
+            scope = reached[0].scope
+        state, plan = run.state, run.plan
+        assert isinstance(state, InstanceState), "a drawn run has the state of one"
+        assert isinstance(plan, Plan), "and a plan"
+        activation = state.activation(node_id, scope or "")
+        if activation is not None:
+            return activation.context, plan
+        return state.context_of(state.scopes.get(scope or "", state.root)), plan
 
     # -- within ---------------------------------------------------------------------------
     async def _row(self, instance_id: str, tenant_id: str) -> InstanceRow:

@@ -6,7 +6,7 @@ Pure, apart from what a registered type does when it is asked. `validate` asks e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ELSE_HANDLE, ERROR_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphNode
 from anabranch.engine.rules.graph.known_fields import NODE_FIELDS, did_you_mean
-from anabranch.engine.rules.graph.node_types import NodeType, NodeTypes, config_fields
+from anabranch.engine.rules.graph.node_types import ConfigProblem, NodeType, NodeTypes, config_fields
 from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
 
 if TYPE_CHECKING:
@@ -36,11 +36,13 @@ class NodeFacts:
     unbounded: set[str] = field(default_factory=set)
     """Nodes that may wait for ever, and those whose type nobody knows."""
     problems: list[Problem] = field(default_factory=list)
+    known_types: Sequence[str] = ()
+    """All that are registered."""
 
 
 def facts_of(graph: Graph, node_types: NodeTypes) -> NodeFacts:
     """Ask the types about every node of a graph; whatever is wrong with a config is in `problems`."""
-    facts = NodeFacts()
+    facts = NodeFacts(known_types=node_types.names())
     schemas: dict[str, json_schema.ValueSchema] = {}
     for node in graph.nodes.values():
         node_type = node_types.get(node.type)
@@ -92,14 +94,14 @@ def _config_problems(node: GraphNode, node_type: NodeType, schema: json_schema.V
         yield Problem("CONFIG_INVALID", f"the config of {quoted(node.id)}: {message}", place + pointer, node.id)
     if misfits or unknown:
         return
-    answers: list[tuple[str, str, str]] = []
+    answers: list[ConfigProblem] = []
     broken = _attempt(node, lambda: answers.extend(node_type.check(node.config)))
     if broken is not None:
         yield broken
-    for code, pointer, message in answers:
-        yield Problem(code, message, place + pointer, node.id)
+    for code, pointer, message, *range_ in answers:
+        yield Problem(code, message, place + pointer, node.id, range=range_[0] if range_ else None)
     if node.type == "condition":
-        yield from _branch_problems(node, known={place + pointer for _, pointer, _ in answers})
+        yield from _branch_problems(node, known={place + answer[1] for answer in answers})
 
 
 def _branch_problems(node: GraphNode, *, known: set[str]) -> Iterator[Problem]:

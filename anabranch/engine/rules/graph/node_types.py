@@ -10,6 +10,10 @@ SideEffects: TypeAlias = Literal["none", "external", "unknown"]
 HandleKind: TypeAlias = Literal["normal", "body", "error"]
 
 
+ConfigProblem: TypeAlias = tuple[str, str, str] | tuple[str, str, str, tuple[int, int]]
+"""(code, JSON pointer inside the config, message); and in a text of several lines perhaps (line, column), from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class DynamicHandles:
     """Handles that a config lists: one for each item at `items`, with the id that the item has under `id`."""
@@ -48,6 +52,8 @@ class NodeTypeDescription:
     """A function of the config gives the handles: the validator tells them."""
     container: str | None = None
     """The handle that leads into the body which the node is the frame of."""
+    output_schema: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda config: {}
+    """JSON Schema of what a node with this config puts out, as far as that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +66,8 @@ class NodeType:
     """JSON Schema of `config`."""
     handles: Callable[[Mapping[str, Any]], Sequence[str]]
     """The handles a node with this config has, without `error`."""
-    check: Callable[[Mapping[str, Any]], Iterable[tuple[str, str, str]]]
-    """Problems of a config: (code, JSON pointer inside config, message). Templates and code compile here."""
+    check: Callable[[Mapping[str, Any]], Iterable[ConfigProblem]]
+    """Problems of a config. Templates and code compile here."""
     has_error_handle: bool = True
     default_timeout_ms: int | None = 30_000
     unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False

@@ -85,6 +85,8 @@ class Problem:
     node_id: str | None = None
     edge_id: str | None = None
     hint: str | None = None
+    range: tuple[int, int] | None = None
+    """In a text of several lines: line and column, from 1."""
 
     def as_json(self) -> dict[str, Any]:
         """The public form; what is not known is left out."""
@@ -95,6 +97,7 @@ class Problem:
             "edgeID": self.edge_id,
             "pointer": self.pointer,
             "hint": self.hint,
+            "range": None if self.range is None else {"line": self.range[0], "column": self.range[1]},
         }
         return {name: value for name, value in fields.items() if value is not None}
 

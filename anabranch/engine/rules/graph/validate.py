@@ -8,15 +8,17 @@ configs), `structure` (cycles, borders), `advice` (warnings). It never runs anyt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.engine.rules.graph.analysis import analysis_of
 from anabranch.engine.rules.graph.document import DOCUMENT_BYTES_MAX, TITLE_LENGTH_MAX, Graph, parse
+from anabranch.engine.rules.graph.fixes import fixes_of
 from anabranch.engine.rules.graph.node_facts import NodeFacts, facts_of
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.problems import Problem, quoted
-from anabranch.engine.rules.graph.structure import structure_of
+from anabranch.engine.rules.graph.structure import Structure, structure_of
 from anabranch.engine.rules.graph.warnings import activations_max, warnings_of
 from anabranch.engine.rules.templates.template import count_expressions
 from anabranch.engine.rules.templates.text import (
@@ -81,34 +83,61 @@ def validate(document: Any, node_types: NodeTypes) -> Report:
     Takes any value whatsoever and raises nothing. All problems are reported at once, except
     where one makes the rest meaningless (not an object, too large, too many nodes).
     """
+    return _validated(document, node_types)[0]
+
+
+def analyze(document: Any, node_types: NodeTypes, aspects: Collection[str]) -> tuple[Report, Analysis]:
+    """The same, and what an editor asks about the graph."""
+    report, found = _validated(document, node_types)
+    if found is None:
+        return report, Analysis({}, lambda problem: [])
+    graph, facts, structure = found
+    return report, Analysis(
+        analysis_of(graph, facts, structure, aspects), lambda problem: fixes_of(problem, document, graph, facts)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What an editor asks about a graph beside its problems."""
+
+    aspects: Mapping[str, Any]
+    """`nodes` and `structure`, as far as they were asked for."""
+    fixes_of: Callable[[Problem], list[dict[str, Any]]]
+
+
+def _validated(document: Any, node_types: NodeTypes) -> tuple[Report, tuple[Graph, NodeFacts, Structure] | None]:
+    """The report, and what it was made of; None where the graph was not looked at."""
     if is_n8n_export(document):
-        return Report((_N8N_EXPORT,), (), False, (), None)
+        return Report((_N8N_EXPORT,), (), False, (), None), None
     graph = parse(document, node_types, bytes_max=DOCUMENT_BYTES_MAX)
     excess = _excess_of_expressions(graph)
     if excess is not None:  # to look at each would take as long as the limit is there to prevent
-        return Report((*graph.errors, excess), tuple(graph.warnings), False, (), None)
+        return Report((*graph.errors, excess), tuple(graph.warnings), False, (), None), None
     facts = facts_of(graph, node_types)
     structure = structure_of(graph)
-    errors = [
+    errors = (
         *_document_problems(document),
         *graph.errors,
         *facts.problems,
         *_disabled_problems(graph),
         *_handle_problems(graph, facts),
         *structure.problems,
-    ]
+    )
+    found = (graph, facts, structure)
     if not structure.is_sound:
-        return Report(tuple(errors), tuple(graph.warnings), False, (), None)
+        return Report(errors, tuple(graph.warnings), False, (), None), found
     reachable = set(structure.order)
     waiting = {node_id for node_id in facts.unbounded & reachable if not graph.nodes[node_id].disabled}
     unbounded = tuple(node_id for node_id in graph.nodes if node_id in waiting)
-    return Report(
-        errors=tuple(errors),
+    report = Report(
+        errors=errors,
         warnings=(*graph.warnings, *warnings_of(graph, structure)),
         terminates=not unbounded or graph.deadline_ms is not None,
         unbounded=unbounded,
         activations_max=activations_max(graph, structure),
     )
+    return report, found
 
 
 def is_n8n_export(document: Any) -> bool:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from anabranch.engine.rules.events import ELSE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, TIMEOUT_HANDLE
-from anabranch.engine.rules.graph.document import Graph, GraphNode
+from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
 from anabranch.engine.rules.graph.flow import Flow, NodeSet
 from anabranch.engine.rules.graph.known_fields import did_you_mean, slip_of
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, is_while, iterations_max
@@ -99,16 +99,17 @@ def _error_edges(graph: Graph, structure: Structure) -> Iterator[Problem]:
             yield Problem("CONTINUE_WITHOUT_ERROR_EDGE", message, node.pointer, node_id, hint=hint)
 
 
-def _never_live(graph: Graph, flow: Flow) -> Iterator[Problem]:
+def never_live(graph: Graph, flow: Flow) -> list[GraphEdge]:
+    """The edges that no run can ever take."""
     used: defaultdict[str, set[str]] = defaultdict(set)
     for edge in graph.edges:
         used[edge.source].add(edge.handle)
     impossible = {node_id: _impossible_handles(node, used[node_id]) for node_id, node in graph.nodes.items()}
+    return flow.edges_never_live(lambda node_id, handle: handle not in impossible[node_id])
 
-    def is_possible(node_id: str, handle: str) -> bool:
-        return handle not in impossible[node_id]
 
-    for edge in flow.edges_never_live(is_possible):
+def _never_live(graph: Graph, flow: Flow) -> Iterator[Problem]:
+    for edge in never_live(graph, flow):
         source = graph.nodes[edge.source]
         if edge.handle == ERROR_HANDLE and source.error_handling != "continue" and not source.disabled:
             continue  # said better by ERROR_EDGE_NEVER_TAKEN

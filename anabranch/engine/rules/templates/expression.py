@@ -63,12 +63,12 @@ class Expression:
             check_secrets(tree, given=secrets)
 
 
-_ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - only its grammar is used, nothing is rendered
+ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - only its grammar is used, nothing is rendered
 
 
 def _parse(text: str) -> nodes.Expr:
     try:
-        parser = Parser(_ENVIRONMENT, text, state="variable")
+        parser = Parser(ENVIRONMENT, text, state="variable")
         tree = parser.parse_expression()
         if not parser.stream.eos:
             raise Refused(f"it goes on after its end, with {parser.stream.current.value!r}")

@@ -115,7 +115,7 @@ def compile_config(value: Any, *, unresolved: frozenset[str] = frozenset(), secr
 
 def config_templates(value: Any) -> Iterator[tuple[str, Template]]:
     """Every text with expressions in a config, with its JSON pointer; those that do not compile are left out."""
-    for pointer, text in _texts(value):
+    for pointer, text in texts_in(value):
         try:
             # Whether secrets are given at the place is for `config_problems` to say.
             template = compile_template(text, secrets=True)
@@ -127,7 +127,7 @@ def config_templates(value: Any) -> Iterator[tuple[str, Template]]:
 
 def count_expressions(value: Any, count: ExpressionCount) -> None:
     """Add the expressions of every text in a config to a count, until there are too many."""
-    for _, text in _texts(value):
+    for _, text in texts_in(value):
         count.add(text)
         if count.is_too_much:
             return
@@ -140,7 +140,7 @@ def has_expressions(value: Any) -> bool:
 
 def config_problems(value: Any, *, secrets: bool = False) -> Iterator[tuple[str, TemplateError]]:
     """Every text in a config that does not compile, with its JSON pointer; `secrets`: `secret.NAME` is known in it."""
-    for pointer, text in _texts(value):
+    for pointer, text in texts_in(value):
         try:
             compile_template(text, secrets=secrets)
         except TemplateError as problem:
@@ -233,7 +233,7 @@ def _placed(problem: TemplateError, pointer: str) -> TemplateError:
     return type(problem)(f"{problem.message} (config{pointer})", details={"pointer": pointer})
 
 
-def _texts(value: Any) -> Iterator[tuple[str, str]]:
+def texts_in(value: Any) -> Iterator[tuple[str, str]]:
     """Every text in a JSON value with its pointer, in order; values nested deeper than any config may be are cut."""
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:

@@ -85,6 +85,15 @@ def split(text: str) -> Iterator[str | Source]:
         yield literal
 
 
+def expressions_in(text: str) -> Iterator[tuple[int, int]]:
+    """(begin, end) of what stands between the braces of each expression. Raises Refused where it is no template."""
+    position = 0
+    while (opening := text.find("{{", position)) >= 0:
+        closing = _find_closing(text, opening + 2)
+        yield opening + 2, closing
+        position = closing + 2
+
+
 def _find_closing(text: str, start: int) -> int:
     """Where the `}}` stands that ends the expression starting here."""
     limit, depth = start + EXPRESSION_LENGTH_MAX + 2, 0

@@ -1,0 +1,180 @@
+"""What an editor asks about a graph beside its problems: handles, variables, references, structure.
+
+Pure. Called while somebody draws. It says what the rest of this package has found out, in the form of the wire; a graph
+that is not sound gets what can be told of it. Edges are named by pointer, for their ids are optional.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from anabranch.engine.rules.events import ERROR_HANDLE
+from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode
+from anabranch.engine.rules.graph.flow import Flow
+from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, is_while
+from anabranch.engine.rules.graph.node_facts import NodeFacts
+from anabranch.engine.rules.graph.node_types import NodeType
+from anabranch.engine.rules.graph.structure import Structure, loops_around
+from anabranch.engine.rules.graph.warnings import CODE_FIELD, CODE_TYPES, never_live
+from anabranch.engine.rules.templates.references import context_references, utf16_place
+from anabranch.engine.rules.templates.template import texts_in
+
+ASPECTS = ("handles", "variables", "references", "structure")
+"""What can be asked for."""
+
+_ALWAYS, _MAYBE = "always", "maybe"
+
+# What a loop gives its iterations; `item` is whatever its source holds.
+_INDEX = {"type": "integer", "minimum": 0}
+_COUNT = {"type": ["integer", "null"]}
+
+
+def analysis_of(graph: Graph, facts: NodeFacts, structure: Structure, aspects: Collection[str]) -> dict[str, Any]:
+    """What is asked for of a graph, by aspect."""
+    nodes: dict[str, dict[str, Any]] = {node_id: {} for node_id in graph.nodes}
+    if "handles" in aspects:
+        for node_id, node_type in facts.types.items():
+            if node_id in facts.handles:
+                nodes[node_id]["handles"] = _ordered(graph.nodes[node_id], node_type, facts.handles[node_id])
+    if "references" in aspects:
+        for node in graph.nodes.values():
+            nodes[node.id]["references"] = list(_references(node))
+    if "variables" in aspects and structure.is_sound:
+        variables = _Variables(graph, facts, structure)
+        for node_id in structure.order:
+            nodes[node_id] |= variables.of(node_id)
+    found: dict[str, Any] = {}
+    if set(aspects) & {"handles", "variables", "references"}:
+        found["nodes"] = nodes
+    if "structure" in aspects:
+        found["structure"] = _structure(graph, structure)
+    return found
+
+
+def _ordered(node: GraphNode, node_type: NodeType, handles: frozenset[str]) -> list[str]:
+    """Its handles in the order in which the type gives them, `error` last."""
+    own = [handle for handle in dict.fromkeys(node_type.handles(node.config)) if handle != ERROR_HANDLE]
+    return [*own, ERROR_HANDLE] if ERROR_HANDLE in handles else own
+
+
+# -- references ---------------------------------------------------------------------------
+def _references(node: GraphNode) -> Iterator[dict[str, Any]]:
+    """Every mention of a name of the context in the node's templates; places count as JavaScript counts characters."""
+    config = node.config
+    if node.type in CODE_TYPES:
+        config = {name: value for name, value in config.items() if name != CODE_FIELD}
+    for pointer, text in texts_in(config):
+        for reference in context_references(text):
+            yield {
+                "pointer": f"/config{pointer}",
+                "start": utf16_place(text, reference.start),
+                "end": utf16_place(text, reference.end),
+                "path": list(reference.path),
+            }
+
+
+# -- structure ----------------------------------------------------------------------------
+def _structure(graph: Graph, structure: Structure) -> dict[str, Any]:
+    dead = never_live(graph, Flow(graph, structure)) if structure.is_sound else []
+    return {
+        "homes": {node_id: home for node_id, home in structure.homes.items() if home is not None},
+        "regions": [],
+        "returning": _pointers(graph, structure.returning),
+        "unreachable": list(structure.unreachable),
+        "neverLive": _pointers(graph, dead),
+    }
+
+
+def _pointers(graph: Graph, edges: Collection[GraphEdge]) -> list[str]:
+    """Where these edges are, in document order."""
+    wanted = {id(edge) for edge in edges}
+    return [edge.pointer for edge in graph.edges if id(edge) in wanted]
+
+
+# -- variables ----------------------------------------------------------------------------
+class _Variables:
+    """What each node can read: who may have written it, and whether somebody certainly has."""
+
+    def __init__(self, graph: Graph, facts: NodeFacts, structure: Structure) -> None:
+        self._graph = graph
+        self._facts = facts
+        self._structure = structure
+        self._flow = Flow(graph, structure)
+        self._writers: defaultdict[str, list[str]] = defaultdict(list)
+        self._body: defaultdict[str, list[str]] = defaultdict(list)
+        for node_id in structure.order:
+            variable = graph.nodes[node_id].output_variable
+            if variable is not None:
+                self._writers[variable].append(node_id)
+            home = structure.homes[node_id]
+            if home is not None:
+                self._body[home].append(node_id)
+        self._dominators = self._find_dominators()
+
+    def of(self, node_id: str) -> dict[str, Any]:
+        """`variables` of a node; of a loop also `iteration`: what its `while` and `yield` can read."""
+        loops = loops_around(node_id, self._structure.homes)
+        found = {"variables": self._given(loops) | self._written(node_id)}
+        node = self._graph.nodes[node_id]
+        if node.type == LOOP_TYPE:
+            inside = {
+                variable: self._variable(_MAYBE, [writer])
+                for writer in self._body[node_id]
+                if (variable := self._graph.nodes[writer].output_variable) is not None
+            }
+            found["iteration"] = found["variables"] | inside | self._given([node_id])
+        return found
+
+    def _written(self, node_id: str) -> dict[str, Any]:
+        before = self._flow.behind[node_id]
+        dominators = self._dominators[node_id]
+        found = {}
+        for variable, everybody in self._writers.items():
+            writers = [writer for writer in everybody if self._flow.node_set([writer]) & before]
+            if writers:
+                certain = _ALWAYS if any(writer in dominators for writer in writers) else _MAYBE
+                found[variable] = self._variable(certain, writers)
+        return found
+
+    def _variable(self, certain: str, writers: list[str]) -> dict[str, Any]:
+        schemas = [self._output_schema(writer) for writer in writers]
+        schema = schemas[0] if all(each == schemas[0] for each in schemas) else {"anyOf": schemas}
+        return {"certain": certain, "writers": writers, "schema": schema if all(schemas) else {}}
+
+    def _output_schema(self, node_id: str) -> Mapping[str, Any]:
+        """What is known of an output; nothing where a handled or ignored failure may stand in its place."""
+        node, node_type = self._graph.nodes[node_id], self._facts.types.get(node_id)
+        fails_well = node.error_handling == "ignore" or any(
+            edge.source == node_id and edge.handle == ERROR_HANDLE for edge in self._graph.edges
+        )
+        if node_type is None or node.disabled or fails_well:
+            return {}
+        try:
+            return node_type.description.output_schema(node.config)
+        except Exception:  # noqa: BLE001 -- a config that is wrong, or other people's code
+            return {}
+
+    def _given(self, loops: list[str]) -> dict[str, Any]:
+        """What the engine gives: the input, and inside loops what the innermost of each kind gives."""
+        given = {"input": _given(self._graph.input_schema or {}, [])}
+        for loop in reversed(loops):
+            repeats = is_while(self._graph.nodes[loop].config)
+            given |= {"index": _given(_INDEX, [loop]), "count": _given(_COUNT, [loop])}
+            given |= {"results": _given({"type": "array"}, [loop])} if repeats else {"item": _given({}, [loop])}
+        return given
+
+    def _find_dominators(self) -> dict[str, frozenset[str]]:
+        """For each node those that every way from start passes, without itself."""
+        found: dict[str, frozenset[str]] = {}
+        for node_id in self._structure.order:
+            parent = self._structure.parents.get(node_id)
+            while isinstance(parent, tuple):
+                parent = parent[0]  # the node whose exit this is
+            found[node_id] = frozenset() if parent is None else found[parent] | {parent}
+        return found
+
+
+def _given(schema: Mapping[str, Any], writers: list[str]) -> dict[str, Any]:
+    return {"certain": _ALWAYS, "writers": writers, "schema": schema}

@@ -1,0 +1,213 @@
+"""What an author can do about a problem with one click: changes of the document as JSON patches (RFC 6902).
+
+Pure. Called by `analyze`. A fix is only offered where it makes sense without a question; the problem's hint says more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+from anabranch.engine.rules.graph.document import ERROR_HANDLINGS, JOIN_MODES, TITLE_LENGTH_MAX, Graph, derive_name
+from anabranch.engine.rules.graph.known_fields import CLOSE, EDGE_FIELDS, NODE_FIELDS, OPTION_FIELDS, WORKFLOW_FIELDS
+from anabranch.engine.rules.graph.node_facts import NodeFacts
+from anabranch.engine.rules.graph.node_types import config_fields
+from anabranch.engine.rules.graph.problems import Problem, pointer_to
+
+# 5 handles of a node are offered where none is near what was written: more are no help.
+CHOICES_MAX = 5
+
+Patch: TypeAlias = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A problem with what is known around it."""
+
+    problem: Problem
+    document: Any
+    graph: Graph
+    facts: NodeFacts
+
+    @property
+    def steps(self) -> list[str]:
+        """Its pointer, step by step."""
+        pointer = self.problem.pointer
+        return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+    @property
+    def element(self) -> str:
+        """The pointer of the node or edge that it is in."""
+        return pointer_to(*self.steps[:2])
+
+    def value(self, *steps: str) -> Any:
+        """What stands at a place of the document; None if nothing does."""
+        found = self.document
+        for step in steps or self.steps:
+            if isinstance(found, Mapping):
+                found = found.get(step)
+            elif isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+                found = found[int(step)]
+            else:
+                return None
+        return found
+
+
+def fixes_of(problem: Problem, document: Any, graph: Graph, facts: NodeFacts) -> list[dict[str, Any]]:
+    """`{title, patch}` of each change that would mend it; empty where only the author can know."""
+    make = _FIXES.get(problem.code)
+    if make is None:
+        return []
+    return [{"title": title, "patch": patch} for title, patch in make(_Place(problem, document, graph, facts))]
+
+
+_Fixes: TypeAlias = Iterator[tuple[str, Patch]]
+
+
+def _unknown_handle(place: _Place) -> _Fixes:
+    handles = sorted(place.facts.handles.get(place.problem.node_id or "", ()))
+    yield from _nearest(place, handles)
+    yield from _remove_edge(place)
+
+
+def _unknown_type(place: _Place) -> _Fixes:
+    yield from _nearest(place, sorted(place.facts.known_types), 1)
+
+
+def _unknown_field(place: _Place) -> _Fixes:
+    steps, owner = place.steps, _owner(place.steps)
+    node_type = place.facts.types.get(place.problem.node_id or "")
+    if owner == "node" and node_type is not None and steps[-1] in config_fields(node_type):
+        config = place.value(*steps[:-1], "config")
+        if isinstance(config, Mapping):
+            yield (
+                "move it into the config",
+                [_move(place.problem.pointer, pointer_to(*steps[:-1], "config", steps[-1]))],
+            )
+    yield from _renamed(place, _FIELDS[owner])
+    yield "remove it", [{"op": "remove", "path": place.problem.pointer}]
+
+
+def _config_invalid(place: _Place) -> _Fixes:
+    steps = place.steps
+    node_type = place.facts.types.get(place.problem.node_id or "")
+    if node_type is None or len(steps) != 4 or steps[2] != "config" or steps[3] in config_fields(node_type):
+        return
+    if place.value() is None:
+        return
+    if steps[3] in NODE_FIELDS and place.value(*steps[:2], steps[3]) is None:
+        yield "move it to the node", [_move(place.problem.pointer, pointer_to(*steps[:2], steps[3]))]
+    yield from _renamed(place, config_fields(node_type))
+    yield "remove it", [{"op": "remove", "path": place.problem.pointer}]
+
+
+def _no_end(place: _Place) -> _Fixes:
+    yield from _nearest(place, list(place.graph.nodes), 1)
+    yield from _remove_edge(place)
+
+
+def _remove_edge(place: _Place) -> _Fixes:
+    yield "remove the edge", [{"op": "remove", "path": place.element}]
+
+
+def _remove(place: _Place) -> _Fixes:
+    yield f"remove `{place.steps[-1]}`", [{"op": "remove", "path": place.problem.pointer}]
+
+
+def _no_start(place: _Place) -> _Fixes:
+    if isinstance(place.value("nodes"), list) and "start" not in place.graph.nodes:
+        yield "add a start node", [{"op": "add", "path": "/nodes/-", "value": {"id": "start", "type": "start"}}]
+
+
+def _duplicate_node_id(place: _Place) -> _Fixes:
+    written = str(place.value())
+    free = next(f"{written}-{number}" for number in range(2, 10_000) if f"{written}-{number}" not in place.graph.nodes)
+    yield f"call it {free!r}", [_replace(place.problem.pointer, free)]
+
+
+def _bad_name(place: _Place) -> _Fixes:
+    name = derive_name(str(place.value()))
+    yield f"use {name!r}", [_replace(place.problem.pointer, name)]
+
+
+def _title_too_long(place: _Place) -> _Fixes:
+    yield "cut it off", [_replace(place.problem.pointer, str(place.value())[:TITLE_LENGTH_MAX])]
+
+
+def _error_edge_never_taken(place: _Place) -> _Fixes:
+    node = place.graph.nodes.get(place.problem.node_id or "")
+    if node is not None:
+        path = node.pointer + "/errorHandling"
+        yield "take the edge on a failure", [{"op": "add", "path": path, "value": "continue"}]
+    yield from _remove_edge(place)
+
+
+def _continue_without_edge(place: _Place) -> _Fixes:
+    path = place.problem.pointer + "/errorHandling"
+    yield "ignore failures", [_replace(path, "ignore")]
+    yield "let a failure end the run", [{"op": "remove", "path": path}]
+
+
+def _choice(words: tuple[str, ...]) -> Callable[[_Place], _Fixes]:
+    return lambda place: _nearest(place, list(words))
+
+
+def _nearest(place: _Place, known: list[str], count: int = CHOICES_MAX) -> _Fixes:
+    """Another value at the place: the nearest known one, or else the first few."""
+    written = place.value()
+    near = get_close_matches(written, known, n=1, cutoff=CLOSE) if isinstance(written, str) else []
+    for each in near or (known if len(known) <= count else []):
+        yield f"use {each!r}", [_replace(place.problem.pointer, each)]
+
+
+def _renamed(place: _Place, known: frozenset[str]) -> _Fixes:
+    """Another name for the field, if one is near that is not there yet."""
+    *above, name = place.steps
+    near = get_close_matches(name.lower(), {each.lower(): each for each in sorted(known)}, n=1, cutoff=CLOSE)
+    meant = next((each for each in sorted(known) if near and each.lower() == near[0]), None)
+    if meant is not None and (not above or place.value(*above, meant) is None):
+        yield f"call it {meant!r}", [_move(place.problem.pointer, pointer_to(*above, meant))]
+
+
+def _owner(steps: list[str]) -> str:
+    if len(steps) == 1:
+        return "workflow"
+    return {"nodes": "node", "edges": "edge"}.get(steps[0], "options")
+
+
+_FIELDS = {"workflow": WORKFLOW_FIELDS, "node": NODE_FIELDS, "edge": EDGE_FIELDS, "options": OPTION_FIELDS}
+
+
+def _replace(path: str, value: Any) -> dict[str, Any]:
+    return {"op": "replace", "path": path, "value": value}
+
+
+def _move(origin: str, path: str) -> dict[str, Any]:
+    return {"op": "move", "from": origin, "path": path}
+
+
+_FIXES: Mapping[str, Callable[[_Place], _Fixes]] = {
+    "UNKNOWN_HANDLE": _unknown_handle,
+    "UNKNOWN_TYPE": _unknown_type,
+    "UNKNOWN_FIELD": _unknown_field,
+    "CONFIG_INVALID": _config_invalid,
+    "EDGE_FROM_NOWHERE": _no_end,
+    "EDGE_TO_NOWHERE": _no_end,
+    "EDGE_INTO_START": _remove_edge,
+    "EDGE_NEVER_LIVE": _remove_edge,
+    "LOOP_BORDER": _remove_edge,
+    "CYCLE": _remove_edge,
+    "DUPLICATE_EDGE_ID": _remove,
+    "START_DISABLED": _remove,
+    "NOT_DRAWN": _remove,
+    "NO_START": _no_start,
+    "DUPLICATE_NODE_ID": _duplicate_node_id,
+    "BAD_NAME": _bad_name,
+    "TITLE_TOO_LONG": _title_too_long,
+    "UNKNOWN_JOIN_MODE": _choice(JOIN_MODES),
+    "UNKNOWN_ERROR_HANDLING": _choice(ERROR_HANDLINGS),
+    "ERROR_EDGE_NEVER_TAKEN": _error_edge_never_taken,
+    "CONTINUE_WITHOUT_ERROR_EDGE": _continue_without_edge,
+}

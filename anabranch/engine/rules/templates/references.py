@@ -1,0 +1,84 @@
+"""Where templates name what is in the context: spans in the text, for completion and renaming.
+
+Pure. Called by `graph.analysis`. The tokens are Jinja2's, as those of the expressions that are evaluated; a text that
+does not compile has no references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jinja2.lexer import get_lexer
+
+from anabranch.engine.rules.templates.expression import ENVIRONMENT
+from anabranch.engine.rules.templates.path import ROOT, Path
+from anabranch.engine.rules.templates.template import compile_template
+from anabranch.engine.rules.templates.text import expressions_in
+from anabranch.errors import TemplateError
+
+_BLANK = ("whitespace",)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReference:
+    """One mention of a name of the context."""
+
+    start: int
+    end: int
+    """From `start` on, the name itself: `orders` of `ctx.orders.id`; without the quotes where it stands in brackets."""
+    path: Path
+    """As far as it is written out: `("orders", "id")`."""
+
+
+def context_references(text: str) -> Iterator[ContextReference]:
+    """Every mention in a text, in order; none in one that does not compile."""
+    if "{{" not in text:
+        return
+    try:
+        compile_template(text, secrets=True)
+    except TemplateError:
+        return
+    for begin, end in expressions_in(text):
+        yield from _in_expression(text[begin:end], begin)
+
+
+def utf16_place(text: str, place: int) -> int:
+    """A place in a text as JavaScript counts it."""
+    return place if text.isascii() else len(text[:place].encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _in_expression(source: str, offset: int) -> Iterator[ContextReference]:
+    tokens = list(_tokens(source))
+    for index, (kind, value, _) in enumerate(tokens):
+        if kind != "name" or value != ROOT or (index and tokens[index - 1][1] in (".", "|")):
+            continue
+        steps = list(_steps(tokens, index + 1))
+        if steps:
+            start, end, _ = steps[0]
+            yield ContextReference(offset + start, offset + end, tuple(name for _, _, name in steps))
+
+
+def _steps(tokens: list[tuple[str, str, int]], index: int) -> Iterator[tuple[int, int, str]]:
+    """(start, end, name) of the steps behind `ctx`, up to the first that is no name."""
+    while index + 1 < len(tokens):
+        kind, value, place = tokens[index + 1]
+        if tokens[index][1] == "." and kind == "name":
+            yield place, place + len(value), value
+            index += 2
+        elif tokens[index][1] == "[" and kind == "string" and index + 2 < len(tokens) and tokens[index + 2][1] == "]":
+            yield place + 1, place + len(value) - 1, value[1:-1]
+            index += 3
+        else:
+            return
+
+
+def _tokens(source: str) -> Iterator[tuple[str, str, int]]:
+    """(kind, text, place) of every token but blanks."""
+    # The lexer makes one character of each line end: as many characters must stay as many.
+    plain = source.replace("\r\n", " \n").replace("\r", "\n")
+    place = 0
+    for _, kind, value in get_lexer(ENVIRONMENT).tokeniter(plain, None, state="variable"):
+        if kind not in _BLANK:
+            yield kind, value, place
+        place += len(value)

@@ -1,0 +1,70 @@
+"""The forms of previews of templates. See `models`."""
+
+# ruff: noqa: N815 -- the wire's names are camelCase
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from anabranch.rest.models.base import Answer, Request
+from anabranch.rest.models.drafts import Pin
+from anabranch.service.preview import ITEMS_MAX
+
+
+class PreviewItem(Request):
+    """A template, and what its answer is called."""
+
+    id: str = Field(max_length=255)
+    template: str
+
+
+class PreviewPlace(Request):
+    """A node of a run."""
+
+    instanceID: str
+    nodeID: str = Field(
+        description="The context is the one that it saw; a node that was not reached sees what there is now."
+    )
+    scope: str | None = Field(None, description="The iteration; null: that of the node's first activation.")
+
+
+class PreviewRequest(Request):
+    """Templates, and the context that they are evaluated in: `ctx`, or `at` a node of a run, or none."""
+
+    items: list[PreviewItem] = Field(max_length=ITEMS_MAX)
+    ctx: dict[str, Any] | None = None
+    at: PreviewPlace | None = None
+    pins: dict[str, Pin] | None = Field(
+        None, description="Outputs by node id, which stand before what the context has."
+    )
+
+    @model_validator(mode="after")
+    def _one_context(self) -> PreviewRequest:
+        if self.ctx is not None and self.at is not None:
+            raise ValueError("give either ctx or at")
+        return self
+
+
+class PreviewError(Answer):
+    """Why a template has no value."""
+
+    code: str
+    message: str
+    start: int = Field(description="Where the expression at fault begins in the template, counted as JavaScript does.")
+    end: int
+
+
+class PreviewedItem(Answer):
+    """What a template comes to: `value` and `bytes`, or `error`."""
+
+    id: str
+    value: Any = Field(None, description='Over 64 kB: `{"truncated": true, "bytes": n}`.')
+    bytes: int | None = None
+    error: PreviewError | None = None
+
+
+class PreviewAnswer(Answer):
+    """The items, in the order in which they were sent."""
+
+    items: list[PreviewedItem]

@@ -1,0 +1,120 @@
+"""What templates come to, before anything is run: in a context that is given, or as a node of a run saw it.
+
+Called by the REST API while somebody writes. The code that evaluates templates is that of runs, and so are its limits;
+secrets are not read, `•••` stands for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.graph.warnings import NODE_OUTPUT_PREFIX
+from anabranch.engine.rules.templates.budget import Refused, Work
+from anabranch.engine.rules.templates.references import utf16_place
+from anabranch.engine.rules.templates.template import compile_template
+from anabranch.engine.rules.templates.text import expressions_in
+from anabranch.engine.rules.test_runs import Pin
+from anabranch.errors import TemplateError
+from anabranch.service.definitions.checks import Checks
+from anabranch.service.explanations.explanations import Explanations
+
+# 100 templates: more than the fields of a node; each may cost what a node of a run may.
+ITEMS_MAX = 100
+
+# 64 kB of a value are shown, as everywhere.
+VALUE_BYTES_MAX = 65_536
+
+HIDDEN = "•••"
+
+_OPENING = _CLOSING = 2
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A node of a run, and the iteration that it is in; None: that of its first activation."""
+
+    instance_id: str
+    node_id: str
+    scope: str | None = None
+
+
+class Preview:
+    """Evaluates templates for a tenant."""
+
+    def __init__(self, *, checks: Checks, explanations: Explanations) -> None:
+        self._checks = checks
+        self._explanations = explanations
+
+    async def preview(
+        self,
+        items: Sequence[tuple[str, str]],
+        *,
+        tenant_id: str,
+        ctx: Mapping[str, Any] | None = None,
+        at: At | None = None,
+        pins: Mapping[str, Pin] | None = None,
+    ) -> list[dict[str, Any]]:
+        """For each (id, template) `{id, value, bytes}` or `{id, error}`.
+
+        Pinned outputs stand before what the context has. Raises NotFound, InvalidRequest for a coded run, RunTooLarge,
+        TooManyChecks.
+        """
+        context: Mapping[str, Any] = {} if ctx is None else ctx
+        plan: Plan | None = None
+        if at is not None:
+            context, plan = await self._explanations.context_at(
+                at.instance_id, at.node_id, at.scope, tenant_id=tenant_id
+            )
+        if pins:
+            context = {**context, **_pinned(pins, plan)}
+        return await self._checks.run(tenant_id, lambda: [_item(item_id, text, context) for item_id, text in items])
+
+
+def _pinned(pins: Mapping[str, Pin], plan: Plan | None) -> dict[str, Any]:
+    """What pins leave in the context: under the node's id, and its variable in that run."""
+    found: dict[str, Any] = {}
+    for node_id, pin in pins.items():
+        found[NODE_OUTPUT_PREFIX + node_id] = pin.output
+        node = None if plan is None else plan.nodes.get(node_id)
+        if node is not None and node.output_variable is not None:
+            found[node.output_variable] = pin.output
+    return found
+
+
+def _item(item_id: str, text: str, context: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        value = _value(text, context)
+    except TemplateError as error:
+        start, end = _culprit(text, context)
+        told = {"code": error.code, "message": error.message, "start": start, "end": end}
+        return {"id": item_id, "error": told}
+    size = len(orjson.dumps(value))
+    return {
+        "id": item_id,
+        "value": value if size <= VALUE_BYTES_MAX else {"truncated": True, "bytes": size},
+        "bytes": size,
+    }
+
+
+def _value(text: str, context: Mapping[str, Any]) -> Any:
+    template = compile_template(text, secrets=True)
+    return template.resolve(context, Work(dict.fromkeys(template.secret_names, HIDDEN)))
+
+
+def _culprit(text: str, context: Mapping[str, Any]) -> tuple[int, int]:
+    """The span, braces included, of the first expression that does not work alone; else the whole text."""
+    try:
+        spans = [(start - _OPENING, end + _CLOSING) for start, end in expressions_in(text)]
+    except Refused:
+        spans = []
+    for start, end in spans:
+        try:
+            _value(text[start:end], context)
+        except TemplateError:
+            return utf16_place(text, start), utf16_place(text, end)
+    return 0, utf16_place(text, len(text))

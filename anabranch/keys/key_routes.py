@@ -28,6 +28,10 @@ class KeySummary(Answer):
     tenant: str
     role: Role
     createdAt: AwareDatetime
+    createdBy: str
+    lastUsedAt: AwareDatetime | None
+    expiresAt: AwareDatetime | None
+    revokedAt: AwareDatetime | None
 
 
 class MadeKey(Answer):

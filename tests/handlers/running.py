@@ -44,4 +44,4 @@ def problems(type_name: str, config: Mapping[str, Any], *, types: Registry = TYP
     misfits = ValueSchema(node_type.config_schema).problems(config)
     if misfits:
         return [("SCHEMA", pointer) for pointer, _ in misfits]
-    return [(code, pointer) for code, pointer, _ in node_type.check(config)]
+    return [problem[:2] for problem in node_type.check(config)]

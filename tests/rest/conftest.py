@@ -17,6 +17,7 @@ from anabranch.keys.access import Role
 from anabranch.process import Patience, accepting, bind
 from anabranch.rest.application import build_application
 from anabranch.settings import Settings
+from tests.rest.described import undescribed
 
 TENANT = "acme"
 OTHER_TENANT = "globex"
@@ -60,7 +61,10 @@ class Served:
         ) as response:
             text = await response.text()
             is_json = response.content_type == "application/json" and text
-            return Answered(response.status, await response.json() if is_json else None, text, response.headers)
+            answer = await response.json() if is_json else None
+            if response.status < 300:
+                assert undescribed(method, path, response.status, answer) == [], f"{method} {path}: {text[:2_000]}"
+            return Answered(response.status, answer, text, response.headers)
 
     async def save(self, document: dict[str, Any], **request: Any) -> dict[str, Any]:
         """Save a workflow; its answer."""

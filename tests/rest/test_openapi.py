@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +35,22 @@ def test_every_operation_has_a_name_of_its_own_and_says_what_it_does():
     for operation in operations:
         assert operation["summary"].endswith((".", "?")), operation["operationId"]
         assert operation["responses"], operation["operationId"]
+
+
+def test_a_client_can_be_generated_from_it():
+    document = openapi_document(ROUTES)
+    schemas = document["components"]["schemas"]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            name = operation["operationId"]
+            assert re.fullmatch(r"[a-z]+(_[a-z]+)*", name), f"{path}: {name} is no name of a function"
+            bodies = [answer.get("content", {}) for status, answer in operation["responses"].items() if status != "204"]
+            assert all(content for content in bodies), f"{name}: every answer with a body says which"
+            assert [answer for status, answer in operation["responses"].items() if status < "300"], name
+    referred = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+    assert referred <= schemas.keys(), "every reference leads somewhere"
+    problem = schemas["Problem"]["properties"]
+    assert problem.keys() >= {"code", "message", "nodeID", "edgeID", "pointer", "hint", "range", "fixes"}
 
 
 @pytest.mark.timeout(300)  # some 2,000 requests

@@ -76,6 +76,7 @@ class QuerySummary(Answer):
     sql: str
     params: dict[str, Any]
     writes: bool
+    timeoutMs: int
     createdAt: AwareDatetime
     updatedAt: AwareDatetime
 

@@ -106,6 +106,10 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+class OpenAnswer(Answer):
+    """Base of what has further fields by its nature: those of documents, or of a widget's type."""
+
+
 class Page(Query):
     """Where a page begins, and how long it is."""
 

@@ -17,6 +17,7 @@ from anabranch.rest.models.base import (
     DayOrInstant,
     Instant,
     Key,
+    OpenAnswer,
     Page,
     Query,
     Request,
@@ -274,6 +275,7 @@ class NodeState(Answer):
     attempt: int
     startedAt: AwareDatetime | None
     endedAt: AwareDatetime | None
+    pinned: bool | None = Field(None, description="True: it took the output that a test run pinned it to.")
     error: Any
     at: AwareDatetime = Field(description="When its latest event was written.")
     handles: list[str] | None = Field(description="Its live exits; null while it has not ended.")
@@ -485,7 +487,7 @@ class Delivered(Answer):
     delivered: bool
 
 
-class Widget(Answer):
+class Widget(OpenAnswer):
     """A run's output, shaped."""
 
     instanceID: str

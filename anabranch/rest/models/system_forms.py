@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from anabranch.keys.access import Role
-from anabranch.rest.models.base import Answer
+from anabranch.rest.models.base import Answer, OpenAnswer
 
 
 class Handle(Answer):
@@ -61,10 +61,21 @@ class Alive(Answer):
     status: Literal["ok"]
 
 
+class ReadyPart(OpenAnswer):
+    """How a part of the process is."""
+
+    ok: bool
+    reason: str | None = None
+
+
 class Ready(Answer):
     """May work be sent here, and how each part is."""
 
     status: Literal["ok", "unavailable"]
+    intake: ReadyPart
+    store: ReadyPart
+    commits: ReadyPart
+    sandbox: ReadyPart
 
 
 class Me(Answer):

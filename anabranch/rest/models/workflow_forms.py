@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from anabranch.engine.rules.graph.document import TITLE_LENGTH_MAX
-from anabranch.rest.models.base import Answer, Page, Query, Request
+from anabranch.rest.models.base import Answer, OpenAnswer, Page, Query, Request
 from anabranch.run_requests import WHOLE_NUMBER_MAX
 
 
@@ -93,7 +93,7 @@ class ChangedWorkflow(DrawnWorkflow):
     nodes: Annotated[list[DrawnNode], Field(min_length=1, max_length=2_000)] | None = None  # type: ignore[assignment]
 
 
-class WorkflowDocument(Answer):
+class WorkflowDocument(OpenAnswer):
     """A drawn workflow as it was saved, with its name."""
 
     name: str
@@ -161,7 +161,7 @@ class WorkflowSummary(Answer):
     updatedAt: AwareDatetime
 
 
-class Workflow(WorkflowSummary):
+class Workflow(WorkflowSummary, OpenAnswer):
     """One workflow with its graph."""
 
     nodes: list[dict[str, Any]]

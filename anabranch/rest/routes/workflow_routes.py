@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from anabranch.engine.rules.graph.source_texts import plain
 from anabranch.engine.rules.test_runs import Pin
 from anabranch.errors import (
@@ -133,20 +136,27 @@ async def validate_workflow(call: Call) -> Reply:
     `with` asks for more about the nodes (`handles`, `variables`, `references`) and the `structure`, and for fixes of
     the problems. `{draftID, revision}` stands for the document of a draft, which need not be sent again.
     """
-    document = call.body
-    if "draftID" in document:
-        asked = checked(plain(document), ValidateDraft)
-        aspects = asked.with_
-        document = await call.services.drafts.get_document(
-            asked.draftID, revision=asked.revision, tenant_id=call.tenant_id
-        )
-    else:
-        aspects = checked(plain({"with": document.get("with")}), Aspects).with_
-        document = {field: value for field, value in document.items() if field != "with"}
+    document, aspects = await _asked_to_validate(call)
     if aspects is None:
         report = await call.services.workflows.check_workflow(document, tenant_id=call.tenant_id)
         return Reply(report.as_json())
     return Reply(await call.services.workflows.analyze_workflow(document, aspects, tenant_id=call.tenant_id))
+
+
+async def _asked_to_validate(call: Call) -> tuple[Any, Collection[str] | None]:
+    """The document, and what is to be told of it. Raises NotFound, DraftConflict, InvalidRequest."""
+    document = call.body
+    if not isinstance(document, dict):
+        return document, None  # an export of another tool, which the validator knows
+    if "draftID" in document:
+        asked = checked(plain(document), ValidateDraft)
+        drafts = call.services.drafts
+        return (
+            await drafts.get_document(asked.draftID, revision=asked.revision, tenant_id=call.tenant_id),
+            asked.with_,
+        )
+    aspects = checked(plain({"with": document.get("with")}), Aspects).with_
+    return {field: value for field, value in document.items() if field != "with"}, aspects
 
 
 async def preview_templates(call: Call) -> Reply:

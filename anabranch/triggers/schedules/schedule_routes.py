@@ -49,11 +49,19 @@ class ScheduleSummary(Answer):
 
     scheduleID: str
     name: str
-    workflow: str
+    workflow: str = Field(description="Name or id, as it was written.")
+    version: int | None = Field(description="Null: the newest of the time.")
     kind: Literal["cron", "interval"]
+    cron: str | None
+    timezone: str
+    every: str | None
+    input: Any
+    missed: Literal["skip", "one", "all"]
     enabled: bool
     nextAt: AwareDatetime | None
     lastAt: AwareDatetime | None
+    lastInstanceID: str | None = Field(description="The run that was started last.")
+    lastError: dict[str, Any] | None = Field(description="Why the latest occurrence has not started.")
     createdAt: AwareDatetime
     updatedAt: AwareDatetime
 

@@ -3,7 +3,7 @@
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -38,6 +38,8 @@ class PublishedMessage(Answer):
 
     messageID: str
     runs: list[str]
+    errors: list[dict[str, Any]] = Field(description="Subscriptions whose workflow cannot be started, and why.")
+    unfinished: int = Field(description="Runs that are yet to be started.")
 
 
 class SubscriptionList(Answer):

@@ -277,7 +277,7 @@ async def test_a_test_run_leaves_nothing_behind_once_it_is_stopped(served: Serve
 
 @pytest.mark.parametrize(
     ("option", "meant"),
-    [("pins", ""), ("until", ""), ("version", ""), ("idempotencyKey", ""), ("workflowOption", "'workflowOptions'")],
+    [("version", ""), ("idempotencyKey", ""), ("workflowOption", "'workflowOptions'")],
 )
 async def test_options_that_a_test_run_does_not_have_are_refused(served: Served, option: str, meant: str):
     refused = await served.ask("POST", "/v1/test-runs", json={**echo(), "input": {}, option: {}})

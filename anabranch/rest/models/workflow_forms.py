@@ -148,8 +148,8 @@ class SavedWorkflow(Answer):
     activationsMax: int | None
 
 
-class WorkflowSummary(Answer):
-    """A workflow in a list."""
+class WorkflowSummary(OpenAnswer):
+    """A workflow in a list; with `include=graph` also its graph, and the fields of other tools."""
 
     workflowID: str
     name: str
@@ -159,14 +159,16 @@ class WorkflowSummary(Answer):
     runCounts: dict[str, int]
     createdAt: AwareDatetime
     updatedAt: AwareDatetime
+    nodes: list[dict[str, Any]] | None = None
+    edges: list[dict[str, Any]] | None = None
+    workflowOptions: dict[str, Any] | None = None
 
 
-class Workflow(WorkflowSummary, OpenAnswer):
+class Workflow(WorkflowSummary):
     """One workflow with its graph."""
 
     nodes: list[dict[str, Any]]
     edges: list[dict[str, Any]]
-    workflowOptions: dict[str, Any] | None
 
 
 class WorkflowVersionSummary(Answer):

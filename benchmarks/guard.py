@@ -20,20 +20,20 @@ from sqlalchemy import make_url
 from anabranch.app import tune_interpreter
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.ports import Transition
-from anabranch.handlers.builtin import BUILTIN
 from anabranch.handlers.registry import Registry
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
 from benchmarks.counting import ThreadCalls, opcodes, statements
 from benchmarks.databases import BACKENDS, Databases, databases
-from benchmarks.running import Bench, open_store_at
-from benchmarks.workloads import Load, fan_out, linear, map_over
+from benchmarks.running import TYPES, Bench, open_store_at
+from benchmarks.workloads import Load, effects, fan_out, linear, map_over
 
 NOW_MS = 1_700_000_000_000
 
 # 50 runs of 10 nodes: a second under the counter, and what is paid once a batch is a small share.
-LINE = Load(linear(10), 50, 10)
+LINE = Load(effects(10), 50, 10)
+PURE = Load(linear(10), 50, 10)
 NARROW, WIDE = (Load(fan_out(width), 400 // width, width + 2) for width in (20, 400))
 SHORT, LONG = (Load(map_over(items), 400 // items, items + 2, {"items": list(range(items))}) for items in (20, 400))
 
@@ -64,11 +64,12 @@ class StandingClock:
 def counts() -> dict[str, float]:
     """Every count by name."""
     tune_interpreter()
-    line = asyncio.run(_opcodes_per_node(LINE))
+    line, pure = [asyncio.run(_opcodes_per_node(load)) for load in (LINE, PURE)]
     fans = [asyncio.run(_opcodes_per_node(load)) for load in (NARROW, WIDE)]
     loops = [asyncio.run(_opcodes_per_node(load)) for load in (SHORT, LONG)]
     found = {
-        "engine: instructions a node, linear-10": line,
+        "engine: instructions a node with effects, linear-10": line,
+        "engine: instructions a pure node, linear-10": pure,
         "engine: instructions a node, fan-in of 400": fans[1],
         "engine: growth of that from a fan-in of 20": fans[1] / fans[0],
         "engine: instructions a node, loop of 400": loops[1],
@@ -95,7 +96,7 @@ async def _opcodes_per_node(load: Load) -> float:
 async def _held_bytes() -> float:
     """Memory of runs whose handlers do not return, with their rows in the memory store."""
     spec = HandlerSpec(type="hang", title="Hang", config=NodeConfig, execute=_hang)
-    bench = _bench({**BUILTIN, "hang": spec})
+    bench = _bench({**TYPES, "hang": spec})
     document = linear(2)
     document["nodes"][1] = {"id": "n1", "type": "hang"}
     load = Load(document, HELD_RUNS, 2)
@@ -156,7 +157,7 @@ def _log_bytes(url: str) -> int:
     return path.stat().st_size if parsed.get_backend_name() == "sqlite" and path.is_file() else 0
 
 
-def _bench(specs: Mapping[str, HandlerSpec] = BUILTIN) -> Bench:
+def _bench(specs: Mapping[str, HandlerSpec] = TYPES) -> Bench:
     clock = StandingClock()
     return Bench(MemoryStore(MemoryDatabase(now=clock.now)), clock=clock, handlers=Registry(specs))
 

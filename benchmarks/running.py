@@ -17,15 +17,17 @@ from typing import Any
 from anabranch.durable.definition import Registry
 from anabranch.durable.registration import register
 from anabranch.durable.runner import Runner
-from anabranch.engine.handling import HandlerRegistry
+from anabranch.engine.handling import HandlerRegistry, HandlerResult
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Clock, NewVersion, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store.opening import open_store
-from anabranch.handlers.registry import builtin_types
+from anabranch.handlers.builtin import BUILTIN
+from anabranch.handlers.registry import Registry as NodeTypes
+from anabranch.handlers.spec import HandlerSpec
 from anabranch.run_requests import StartOptions
 from anabranch.service import ChildRuns, StepSignals, WorkflowService
-from benchmarks.workloads import Load
+from benchmarks.workloads import EFFECT_TYPE, Load
 
 TENANT = "default"
 
@@ -34,6 +36,14 @@ STARTS_AT_ONCE = 2_000
 
 # More PENDING runs than any measurement has: starts are to be counted, not refused.
 PENDING_MAX = 10_000_000
+
+
+async def _effect(config: Any, context: Any, helpers: Any) -> HandlerResult:
+    return HandlerResult({"v": 1})
+
+
+TYPES = {**BUILTIN, EFFECT_TYPE: HandlerSpec(type=EFFECT_TYPE, title="Effect", config=None, execute=_effect)}
+"""The built-in node types, and one with effects that does nothing."""
 
 
 class Bench:
@@ -51,7 +61,7 @@ class Bench:
         """With `code` it runs coded workflows, too, once they are registered (`start`)."""
         children, signals = ChildRuns(), StepSignals()
         self._runner = Runner(code or Registry(), children=children, signals=signals)
-        types = handlers or builtin_types()
+        types = handlers or NodeTypes(TYPES)
         self.engine = Engine(
             store=store,
             handlers=types,

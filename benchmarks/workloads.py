@@ -1,7 +1,7 @@
 """The workflows that the benchmarks run, as documents: shapes that grow in one direction each.
 
-Called by `engine`, `growth` and `guard`. Nodes do next to nothing (a `set` that resolves one
-template), so that what is measured is the engine and not the work.
+Called by `engine`, `growth` and `guard`. Nodes do next to nothing, so that what is measured is the engine and not the
+work: pure ones are `set` nodes that resolve one template, those with effects have a handler that returns at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 Document = dict[str, Any]
+
+EFFECT_TYPE = "benchmarkEffect"
+"""A user's node type, as the engine sees it: its handler is executed (`running.TYPES`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,13 @@ def linear(length: int) -> Document:
     ids = ["start"] + [f"n{number}" for number in range(1, length)]
     nodes = [_start()] + [_set(node_id, "{{ctx.input.n}}", output_variable="v") for node_id in ids[1:]]
     return _document(f"linear-{length}", nodes, pairwise(ids))
+
+
+def effects(length: int) -> Document:
+    """`length` nodes in a row: start, then nodes whose handlers return at once."""
+    ids = ["start"] + [f"n{number}" for number in range(1, length)]
+    nodes = [_start()] + [{"id": node_id, "type": EFFECT_TYPE, "outputVariable": "v"} for node_id in ids[1:]]
+    return _document(f"effects-{length}", nodes, pairwise(ids))
 
 
 def fan_out(width: int) -> Document:

@@ -22,7 +22,7 @@ from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.stimuli import LeaseAcquired, NodeResult, Started, Stimulus, TimersDue
+from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, NodeResult, Started, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState, apply_outcome, plan_transitions
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.task_worker import outcome_of
@@ -62,19 +62,33 @@ class Driver:
     """Runs many instances over one store, several results a batch, each instance drained on its own."""
 
     def __init__(
-        self, store: Store, handlers: HandlerRegistry, *, seed: int = 0, now: int = 1_000_000, duplicate: bool = False
+        self,
+        store: Store,
+        handlers: HandlerRegistry,
+        *,
+        seed: int | None = 0,
+        now: int = 1_000_000,
+        duplicate: bool = False,
+        evaluations_max: int = 0,
     ) -> None:
+        """Without a `seed`, jobs are executed one at a time, in the order of their dispatch."""
         self.store = store
         self.handlers = handlers
-        self.random = random.Random(seed)
+        self.random = None if seed is None else random.Random(seed)
         self.now = now
         self.duplicate = duplicate
         """Deliver every result twice."""
+        self.evaluations_max = evaluations_max
+        """Pure nodes that one transition evaluates; 0: they are executed as jobs."""
         self.runs: dict[str, Run] = {}
 
     def add(self, document: Mapping[str, Any] | Plan, input_: Any = None, *, name: str = "driven") -> Run:
         """A new instance, created with the next batch."""
-        plan = document if isinstance(document, Plan) else compile_plan(document, self.handlers)
+        plan = (
+            document
+            if isinstance(document, Plan)
+            else compile_plan(document, self.handlers, evaluates=self.evaluations_max > 0)
+        )
         number = len(self.runs) + 1
         head = InstanceHead(
             instance_id=f"00000000-0000-7000-8000-{number:012d}",
@@ -108,7 +122,7 @@ class Driver:
                 work.append((run.leased, run.inbox))
                 run.inbox = []
         while work:
-            planned = plan_transitions(work, now=self.now, lease_ms=LEASE_MS)
+            planned = plan_transitions(work, now=self.now, lease_ms=LEASE_MS, evaluations_max=self.evaluations_max)
             work = work[len(planned.pending_transitions) :]
             for pending in planned.pending_transitions:
                 if pending.defect is not None:
@@ -121,7 +135,9 @@ class Driver:
                 run = self.runs[won.pending.leased.instance_id]
                 run.log += won.events
                 run.dispatched += won.dispatches
-                run.jobs += won.dispatches
+                run.jobs += [each for each in won.dispatches if (each.node_id, each.scope) not in run.state.unevaluated]
+                if run.state.unevaluated and not won.parks:
+                    run.inbox.append(EvaluationDue())
                 run.next_due = None if run.status.is_terminal else run.state.next_due()
                 for stop in won.stops:
                     if stop in run.jobs:
@@ -131,8 +147,10 @@ class Driver:
     async def _execute(self) -> None:
         """Run some of the queued jobs, in an order of the seed's choosing."""
         for run in self.runs.values():
-            self.random.shuffle(run.jobs)
-            take = self.random.randint(1, max(1, len(run.jobs)))
+            take = 1
+            if self.random is not None:
+                self.random.shuffle(run.jobs)
+                take = self.random.randint(1, max(1, len(run.jobs)))
             batch, run.jobs = run.jobs[:take], run.jobs[take:]
             for dispatch in batch:
                 result = await self._result(run, dispatch)

@@ -26,7 +26,6 @@ from anabranch.durable.calls import Call, Calls, Place, Stage, Try, is_short
 from anabranch.durable.replay import Replay
 from anabranch.durable.step_error import StepError, Suspended, qualified_name
 from anabranch.durable.workflow_loop import WorkflowLoop, WorkflowTimer, line_of_task
-from anabranch.engine.failures import failed_by
 from anabranch.engine.plans import PYTHON
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import Slot
@@ -41,6 +40,7 @@ from anabranch.engine.rules.coded.names import (
     scope_of_timer,
 )
 from anabranch.engine.rules.coded.replaying import seed_of
+from anabranch.engine.rules.failures import failed_by
 from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.run_state import Phase
 from anabranch.engine.rules.stimuli import (

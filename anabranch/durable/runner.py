@@ -20,11 +20,11 @@ from anabranch.durable.execution import lines_of_the_author
 from anabranch.durable.step_error import StepError, qualified_name
 from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
-from anabranch.engine.failures import ends_us, failed_by, kept_error, who_is
-from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
+from anabranch.engine.rules.failures import failed_by, kept_error, who_is
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.run_access import RunAccess, run_access_of
 from anabranch.engine.telemetry import AroundAttempt, unsurrounded

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -225,7 +224,7 @@ class Steps:
         input_ = {} if input is None else input
         arguments = note_of({"workflow": workflow, "version": version, "input": input_})
         call = self._call(name, StepKind.CHILD, arguments)
-        helpers = replace(self._helpers, node_id=call.name, scope=call.scope)
+        helpers = self._helpers.about(call.name, call.scope)
 
         async def start() -> AwaitsChild:
             child_id = await self._children.start(
@@ -254,7 +253,7 @@ class Steps:
         _check_text(name, "run_id", run_id)
         _check_text(name, "event", event)
         call = self._call(name, StepKind.SIGNAL, note_of([run_id, event, payload]))
-        helpers = replace(self._helpers, node_id=call.name, scope=call.scope)
+        helpers = self._helpers.about(call.name, call.scope)
 
         async def send() -> Completed:
             delivered = await self._signals.send(

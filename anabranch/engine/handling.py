@@ -10,13 +10,17 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.threads import HandlerThreads
+
+logger = logging.getLogger("anabranch.handlers")
+
+HandlerLog: TypeAlias = logging.LoggerAdapter[logging.Logger]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +37,111 @@ class HandlerResult:
     queue_delay: float | None = None
 
 
-@dataclass(slots=True)
 class Helpers:
     """What a handler knows about the attempt it runs, and what it may ask for."""
 
-    instance_id: str
-    tenant_id: str
-    node_id: str
-    workflow_id: str | None
-    scope: str
-    attempt: int
-    now_ms: int
-    """Milliseconds since the epoch by the store's clock, when the attempt began."""
-    context: Mapping[str, Any]
-    log: logging.LoggerAdapter[logging.Logger]
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when nobody awaits the result any more: the run was cancelled, failed, or taken over."""
-    mask: Callable[[str], str] = str
-    """A text with the secrets of this attempt made unreadable; outputs, errors and `log` pass it anyway."""
-    threads: HandlerThreads = field(default_factory=HandlerThreads)
-    waits_for: str = ""
-    """Why an attempt that is to run in a thread has not begun; told if its time is up before it does."""
+    __slots__ = (
+        "_cancelled",
+        "_log",
+        "_now_ms",
+        "attempt",
+        "context",
+        "instance_id",
+        "is_cancelled",
+        "mask",
+        "node_id",
+        "scope",
+        "tenant_id",
+        "threads",
+        "waits_for",
+        "workflow_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        instance_id: str,
+        tenant_id: str,
+        node_id: str,
+        workflow_id: str | None,
+        scope: str,
+        attempt: int,
+        context: Mapping[str, Any],
+        threads: HandlerThreads | None = None,
+        now_ms: int | None = None,
+        log: HandlerLog | None = None,
+        cancelled: asyncio.Event | None = None,
+    ) -> None:
+        self.instance_id = instance_id
+        self.tenant_id = tenant_id
+        self.node_id = node_id
+        self.workflow_id = workflow_id
+        self.scope = scope
+        self.attempt = attempt
+        self.context = context
+        self.threads = threads or HandlerThreads()
+        self.mask: Callable[[str], str] = str
+        """A text with the secrets of this attempt made unreadable; outputs, errors and `log` pass it anyway."""
+        self.waits_for = ""
+        """Why an attempt that is to run in a thread has not begun; told if its time is up before it does."""
+        self.is_cancelled = False
+        self._now_ms = now_ms
+        self._log = log
+        self._cancelled = cancelled
+
+    # Made when they are asked for: most handlers ask for none of them.
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch by the store's clock, when the attempt began."""
+        if self._now_ms is None:
+            self._now_ms = self._began_at_ms()
+        return self._now_ms
+
+    @property
+    def log(self) -> HandlerLog:
+        """Lines that name the run and the node."""
+        if self._log is None:
+            self._log = logging.LoggerAdapter(logger, {"instance_id": self.instance_id, "node_id": self.node_id})
+        return self._log
+
+    @log.setter
+    def log(self, log: HandlerLog) -> None:
+        self._log = log
+
+    @property
+    def cancelled(self) -> asyncio.Event:
+        """Set when nobody awaits the result any more: the run was cancelled, failed, or taken over."""
+        if self._cancelled is None:
+            self._cancelled = asyncio.Event()
+            if self.is_cancelled:
+                self._cancelled.set()
+        return self._cancelled
+
+    def about(self, node_id: str, scope: str) -> Helpers:
+        """The same for another activation of the run, which this one begins."""
+        return Helpers(
+            instance_id=self.instance_id,
+            tenant_id=self.tenant_id,
+            node_id=node_id,
+            workflow_id=self.workflow_id,
+            scope=scope,
+            attempt=self.attempt,
+            context=self.context,
+            threads=self.threads,
+            now_ms=self.now_ms,
+            log=self.log,
+            cancelled=self.cancelled,
+        )
+
+    def cancel(self) -> None:
+        """Say so."""
+        self.is_cancelled = True
+        if self._cancelled is not None:
+            self._cancelled.set()
+
+    def _began_at_ms(self) -> int:
+        raise NotImplementedError("whoever makes helpers says when the attempt began")
 
     @property
     def idempotency_key(self) -> str:
@@ -95,3 +183,23 @@ class HandlerRegistry(NodeTypes, Protocol):
 
     def handler(self, type_name: str) -> Handler | None:
         """The handler of a type, or None if nobody registered it."""
+
+
+def ends_us(failure: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Is it we who are to end, rather than what we awaited that has failed?
+
+    `task` is the one that we began in: what is closed (its loop is gone, or nobody awaits it any more) is not
+    called by its task, which is what tells a close from somebody's own GeneratorExit.
+    """
+    if isinstance(failure, GeneratorExit):
+        return _present_task() is not task
+    if isinstance(failure, asyncio.CancelledError):
+        return task is None or task.cancelling() > 0
+    return isinstance(failure, KeyboardInterrupt)
+
+
+def _present_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None

@@ -30,10 +30,11 @@ from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
 from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
-from anabranch.engine.task_worker import TaskWorker
+from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.engine.telemetry import Telemetry
 from anabranch.engine.threads import HandlerThreads
 from anabranch.errors import StoreUnavailable
@@ -62,6 +63,8 @@ class EngineOptions:
     recoveries_max: int = RECOVERIES_MAX
     batch_transitions_max: int = BATCH_TRANSITIONS_MAX
     """Transitions in one commit."""
+    evaluations_max: int = EVALUATIONS_MAX
+    """Pure nodes that one transition evaluates; 0: they are executed as jobs."""
     log_limit: LogLimit = LOG_LIMIT
     """How large the log of one run may become; a run whose log is full ends."""
     poll_ms: int = POLL_MS
@@ -112,8 +115,8 @@ class Engine:
         )
         self.worker_id = worker_id or f"{socket.gethostname()[:40]}-{secrets.token_hex(6)}"
         self.observers = Observers()
-        self.plans = PlanCache(store, handlers)
-        self._tasks = TaskQueue(gates)
+        self.plans = PlanCache(store, handlers, evaluates=options.evaluations_max > 0)
+        self._tasks: TaskQueue[Execution] = TaskQueue(gates)
         self.threads = HandlerThreads()
         task_worker = TaskWorker(
             handlers=handlers,
@@ -132,6 +135,7 @@ class Engine:
             lease_ms=options.lease_ms,
             recoveries_max=options.recoveries_max,
             batch_transitions_max=options.batch_transitions_max,
+            evaluations_max=options.evaluations_max,
             log_limit=options.log_limit,
             telemetry=telemetry,
         )
@@ -220,6 +224,7 @@ class Engine:
         await self.housekeeping.stop()
         await self.recovery.stop()
         self._tasks.close()
+        self.orchestrator.stop_evaluating()
         if grace_s > 0:
             await self._handover.finish(grace_s)
         await self._tasks.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))

@@ -17,21 +17,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.children import AwaitedChildren
-from anabranch.engine.failures import as_refused, who_did
 from anabranch.engine.ownership.adoption import Adoption
 from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, Mailbox, OwnedInstance, OwnedInstances
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters, why_rejected
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
-from anabranch.engine.queues import NodeJob
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.failures import as_refused, who_did
 from anabranch.engine.rules.log_limit import LogLimit
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan, new_state
 from anabranch.engine.rules.stimuli import (
     CancelRequested,
     ChildEnded,
+    Completed,
     LeaseAcquired,
     NodeResult,
     SignalSent,
@@ -49,6 +49,7 @@ from anabranch.engine.rules.transitions import (
     owed_dispatches,
     plan_transitions,
 )
+from anabranch.engine.rules.values import NULL
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import Telemetry
 from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
@@ -133,6 +134,7 @@ class Orchestrator:
         lease_ms: int,
         recoveries_max: int,
         batch_transitions_max: int,
+        evaluations_max: int,
         log_limit: LogLimit,
         telemetry: Telemetry | None = None,
     ) -> None:
@@ -143,6 +145,7 @@ class Orchestrator:
         self._lease_ms = lease_ms
         self._recoveries_max = recoveries_max
         self._batch_transitions_max = batch_transitions_max
+        self._evaluations_max = evaluations_max
         self._log_limit = log_limit
         self._owned = OwnedInstances(clock, task_worker, telemetry)
         task_worker.report_to(self._owned.receive)
@@ -168,6 +171,8 @@ class Orchestrator:
         self._one_locked = asyncio.Semaphore(1)
         """One such try at a time: it may take as long as a lock is waited for, and other transitions go first."""
         self._stopping = False
+        self._evaluates = True
+        """False once this process stops: who takes the runs over goes on with their pure nodes."""
         self.worker_id = worker_id
 
     # -- life -----------------------------------------------------------------------------
@@ -183,6 +188,10 @@ class Orchestrator:
             self._family_loops = [
                 asyncio.create_task(self._family_loop(), name=f"family-loop-{number}") for number in numbers
             ]
+
+    def stop_evaluating(self) -> None:
+        """Leave pure nodes that are not evaluated yet to the next owner."""
+        self._evaluates = False
 
     async def stop(self) -> None:
         """Commit what has arrived, then return; may be called twice, or before start."""
@@ -336,7 +345,11 @@ class Orchestrator:
         taken = self._owned.take(self._batch_transitions_max)
         try:
             planned = plan_transitions(
-                taken, now=now, lease_ms=self._lease_ms, transitions_max=self._batch_transitions_max
+                taken,
+                now=now,
+                lease_ms=self._lease_ms,
+                transitions_max=self._batch_transitions_max,
+                evaluations_max=self._evaluations_max,
             )
         except Exception:
             logger.exception("a decision went wrong; its runs are taken up again when their leases lapse")
@@ -515,6 +528,11 @@ class Orchestrator:
         if owned.waiters.asked:
             owned.waiters.answer(pending)
         self._dispatch(owned, dispatches)
+        if owned.state.unevaluated:
+            if self._evaluates:
+                self._owned.offer_evaluation(owned)
+        elif owned.evaluates_singly:
+            owned.evaluates_singly = False  # what the database had refused has failed by now
         owned.settled_seq = owned.state.last_seq
         if owned.listener is not None:
             owned.listener()
@@ -536,19 +554,10 @@ class Orchestrator:
             dispatches = owed_dispatches(state)
         for dispatch in dispatches:
             activation = state.awaits(dispatch.node_id, dispatch.scope, dispatch.attempt)
-            if activation is None or dispatch in owned.performing:
-                continue
+            if activation is None or activation.node.evaluate is not None or dispatch in owned.performing:
+                continue  # pure nodes are evaluated by the next decision
             owned.performing.add(dispatch)
-            self._task_worker.add_node_job(
-                NodeJob(
-                    instance_id=state.head.instance_id,
-                    tenant_id=state.head.tenant_id,
-                    workflow_id=state.head.workflow_id,
-                    dispatch=dispatch,
-                    node=activation.node,
-                    context=activation.context,
-                )
-            )
+            self._task_worker.execute(state.head, dispatch, activation.node, activation.context)
 
     def _answer_creation(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
         """The run is not created: tell whoever started it why, or which run stands for it."""
@@ -568,7 +577,8 @@ class Orchestrator:
     def _replace_refused(self, pending: PendingTransition, reason: str) -> bool:
         """The database does not take what a transition holds. What is to be decided again?
 
-        Several stimuli are decided again one by one, to harm only the bad one. A result that stood
+        Pure nodes that were evaluated are left out, and evaluated one by one once the rest is written: one that stood
+        alone fails. Several stimuli are decided again one by one, to harm only the bad one. A result that stood
         alone becomes a failure; a signal is refused; a start is answered with the reason.
         """
         instance_id = pending.leased.instance_id
@@ -578,6 +588,13 @@ class Orchestrator:
             return False
         if owned.is_new:
             owned.waiters.tell_new_run(ValueNotStorable(f"the database does not take the input: {reason}"))
+        elif (evaluated := pending.evaluated) and not owned.evaluates_singly:
+            owned.evaluates_singly = True
+            return True
+        elif evaluated:
+            refused = as_refused(NodeResult(*evaluated[0], Completed(NULL)), reason, run_id=instance_id)
+            pending.stimuli = [refused]
+            return True
         elif len(pending.stimuli) > 1:
             owned.mailbox.one_at_a_time = True
             return True

@@ -35,7 +35,9 @@ class PlanCache:
     A test run has no stored version: its plan is kept under its own id and the number 0.
     """
 
-    def __init__(self, store: Store, node_types: NodeTypes) -> None:
+    def __init__(self, store: Store, node_types: NodeTypes, *, evaluates: bool = True) -> None:
+        """With `evaluates` decisions evaluate pure nodes; without, these are executed as jobs."""
+        self._evaluates = evaluates
         self._store = store
         self._node_types = node_types
         self._plans: OrderedDict[tuple[str, int], AnyPlan] = OrderedDict()
@@ -52,7 +54,7 @@ class PlanCache:
 
     def compile(self, definition: Mapping[str, Any], test_run: TestRunPlan = WHOLE) -> Plan:
         """The plan of a valid definition that is not stored."""
-        return compile_plan(definition, self._node_types, test_run)
+        return compile_plan(definition, self._node_types, test_run, evaluates=self._evaluates)
 
     async def plan(self, workflow_id: str, version: int) -> AnyPlan:
         """The plan of a workflow version, or with `TEST_VERSION` that of the test run of this id."""

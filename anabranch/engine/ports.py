@@ -233,7 +233,7 @@ class Store(Protocol):
     """
 
     commits_in_flight_max: int
-    """Commits on disjoint instances that may be open at once: 2 on PostgreSQL, 1 on SQLite and in memory."""
+    """Commits on disjoint instances that may be under way at once: 2 on PostgreSQL and SQLite, 1 in memory."""
 
     families_apart: bool
     """True: transitions that concern parents or children may wait for locks, and should be committed apart from the

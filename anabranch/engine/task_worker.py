@@ -8,24 +8,23 @@ any more. Nothing of a handler's exception but its type and message leaves this 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from anabranch.engine.failures import ends_us, failed_by, who_is
-from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.loop_watch import BLOCKED_AFTER_S
 from anabranch.engine.ports import Clock
-from anabranch.engine.queues import NodeJob, TaskQueue
+from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.coded.coded_plan import BODY_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
+from anabranch.engine.rules.failures import failed_by, who_is
 from anabranch.engine.rules.graph.plan import PlanNode
+from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
@@ -36,161 +35,78 @@ from anabranch.engine.rules.stimuli import (
     HandlerOutcome,
     NodeResult,
 )
-from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
+from anabranch.engine.rules.values import Payload
 from anabranch.engine.threads import HandlerThreads
 from anabranch.errors import NonRetryable, RunError
 
-logger = logging.getLogger("anabranch.handlers")
 
-# `start` repeats the input, which may be as large as any value, inside an object of its own.
-START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
+class Execution(Helpers):
+    """One attempt: a job while it is queued, then what its handler is given, and how far it has come.
 
+    It runs up to its handler's first wait in a context of its own: what it sets there, no other job sees. Most handlers
+    never wait: they need no timer and no task. One that waits is awaited, by its time limit if it has one.
+    """
 
-@dataclass(slots=True, eq=False)
-class _Execution:
-    """A job that is queued or under way."""
-
-    job: NodeJob
-    cancelled: asyncio.Event
-    limit: asyncio.Timeout | None = None
-    stopped: bool = False
-
-
-class TaskWorker:
-    """Runs handlers, at most `concurrency` at once."""
+    __slots__ = (
+        "_clock",
+        "_context",
+        "_coroutine",
+        "_first",
+        "_time",
+        "began_at",
+        "dispatch",
+        "limit",
+        "longest_s",
+        "node",
+        "stepped_at",
+        "stopped",
+    )
 
     def __init__(
         self,
+        head: InstanceHead,
+        dispatch: Dispatch,
+        node: PlanNode,
+        context: Mapping[str, Any],
         *,
-        handlers: HandlerRegistry,
-        functions: Handler | None = None,
-        tasks: TaskQueue,
         clock: Clock,
-        concurrency: int,
-        threads: HandlerThreads | None = None,
+        threads: HandlerThreads,
     ) -> None:
-        self._handlers = handlers
-        self._functions = functions
-        self._tasks = tasks
-        self._report: Callable[[str, NodeResult], None] | None = None
-        self._clock = clock
-        self._threads = threads or HandlerThreads()
-        self._executions: dict[str, dict[Dispatch, _Execution]] = {}
-        tasks.register_task_worker(self._process, concurrency=concurrency)
-
-    def report_to(self, receive: Callable[[str, NodeResult], None]) -> None:
-        """Name the function that takes a result with its instance's id; it must not block. Before `start`."""
-        self._report = receive
-
-    def add_node_job(self, job: NodeJob) -> None:
-        """Queue a job; the same attempt while it is queued or under way changes nothing."""
-        of_instance = self._executions.get(job.instance_id)
-        if of_instance is None:
-            of_instance = self._executions[job.instance_id] = {}
-        known = of_instance.get(job.dispatch)
-        if known is None or known.stopped:
-            of_instance[job.dispatch] = _Execution(job, asyncio.Event())
-            self._tasks.add_node_job(job)
-
-    def stop_job(self, instance_id: str, dispatch: Dispatch) -> None:
-        """Tell a handler to stop: nobody awaits its result."""
-        execution = self._executions.get(instance_id, {}).get(dispatch)
-        if execution is not None:
-            self._stop(execution)
-
-    def stop_instance(self, instance_id: str) -> None:
-        """Tell every handler of an instance to stop."""
-        for execution in list(self._executions.get(instance_id, {}).values()):
-            self._stop(execution)
-
-    def executes(self, instance_id: str) -> bool:
-        """Is a handler of this instance under way? A queued job is not."""
-        return any(execution.limit is not None for execution in self._executions.get(instance_id, {}).values())
-
-    def _stop(self, execution: _Execution) -> None:
-        execution.stopped = True
-        execution.cancelled.set()
-        if execution.limit is None:
-            self._forget(execution)  # it has not begun
-        elif not execution.limit.expired():  # else it is being cancelled already, and may take its time over that
-            execution.limit.reschedule(0)
-
-    async def _process(self, job: NodeJob) -> None:
-        of_instance = self._executions.get(job.instance_id)
-        execution = None if of_instance is None else of_instance.get(job.dispatch)
-        if execution is None or execution.job is not job:
-            return  # stopped while it was queued
-        try:
-            outcome = await self._outcome(execution)
-        finally:
-            self._forget(execution)
-        if not execution.stopped:
-            assert self._report is not None, "report_to comes before jobs"
-            self._report(job.instance_id, NodeResult(*job.dispatch, outcome))
-
-    def _forget(self, execution: _Execution) -> None:
-        of_instance = self._executions.get(execution.job.instance_id)
-        if of_instance is not None and of_instance.get(execution.job.dispatch) is execution:
-            del of_instance[execution.job.dispatch]
-            if not of_instance:
-                del self._executions[execution.job.instance_id]
-
-    async def _outcome(self, execution: _Execution) -> HandlerOutcome:
-        job, timeout_ms = execution.job, execution.job.node.timeout_ms
-        helpers = Helpers(
-            instance_id=job.instance_id,
-            tenant_id=job.tenant_id,
-            node_id=job.node.id,
-            workflow_id=job.workflow_id,
-            scope=job.dispatch.scope,
-            attempt=job.dispatch.attempt,
-            now_ms=self._clock.now(),
-            context=job.context,
-            log=logging.LoggerAdapter(logger, {"instance_id": job.instance_id, "node_id": job.node.id}),
-            cancelled=execution.cancelled,
-            threads=self._threads,
+        super().__init__(
+            instance_id=head.instance_id,
+            tenant_id=head.tenant_id,
+            node_id=dispatch.node_id,
+            workflow_id=head.workflow_id,
+            scope=dispatch.scope,
+            attempt=dispatch.attempt,
+            context=context,
+            threads=threads,
         )
-        time = asyncio.get_running_loop().time
-        started = _Started(outcome_of(self._handlers, job.node, helpers, functions=self._functions), time)
-        if started.result is not None:
-            if timeout_ms is not None and started.longest_s * 1000 > timeout_ms:
-                return _late(helpers, timeout_ms, started.longest_s)
-            return started.result
-        execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
-        outcome: HandlerOutcome | None = None
-        with suppress(TimeoutError):
-            async with execution.limit:
-                outcome = await started
-        if outcome is None or execution.limit.expired():  # a handler that catches its cancellation is late all the same
-            execution.cancelled.set()  # its thread, if it has one, goes on
-            return _late(helpers, timeout_ms, started.longest_s)
-        ends_at = execution.limit.when()
-        if ends_at is not None and started.stepped_at < ends_at < time():
-            return _late(helpers, timeout_ms, started.longest_s)  # it kept the loop from telling it that its time is up
-        return outcome
+        self.dispatch = dispatch
+        self.node = node
+        self.limit: asyncio.Timeout | None = None
+        """Of a handler that waits."""
+        self.stopped = False
+        self._clock = clock
 
+    def begin(self, coroutine: Coroutine[Any, Any, HandlerOutcome], time: Callable[[], float]) -> HandlerOutcome | None:
+        """Take its first step, up to its first wait: what it returned, None if it waits.
 
-class _Started:
-    """A coroutine run up to its first wait, in a context of its own: what it sets there, no other job sees.
-
-    Most handlers never wait: they need no timer, and no task. `result` is what it returned, None while it
-    waits; then the rest of it is awaited. How long it kept the event loop is measured by the loop's `time`.
-    """
-
-    def __init__(self, coroutine: Coroutine[Any, Any, HandlerOutcome], time: Callable[[], float]) -> None:
+        How long it keeps the event loop is measured by the loop's `time`.
+        """
         self._coroutine = coroutine
         self._context = copy_context()
         self._time = time
-        self._first: Any = None
-        self.result: HandlerOutcome | None = None
-        self.stepped_at = time()
-        """When its last step, from one wait to the next, began."""
+        self.began_at = self.stepped_at = time()
+        """When it began, and when its last step, from one wait to the next, did."""
+        result: HandlerOutcome | None = None
         try:
             self._first = self._context.run(coroutine.send, None)
         except StopIteration as returned:
-            self.result = returned.value
+            result = returned.value
         self.longest_s = time() - self.stepped_at
         """How long its longest step took; nothing else ran meanwhile."""
+        return result
 
     def __await__(self) -> Generator[Any, Any, HandlerOutcome]:
         """What `yield from` does, but for the first step, which has been taken."""
@@ -211,6 +127,126 @@ class _Started:
             finally:
                 self.longest_s = max(self.longest_s, self._time() - self.stepped_at)
 
+    def _began_at_ms(self) -> int:
+        return self._clock.now() - int((self._time() - self.began_at) * 1000)
+
+
+class TaskWorker:
+    """Runs handlers, at most `concurrency` at once."""
+
+    def __init__(
+        self,
+        *,
+        handlers: HandlerRegistry,
+        functions: Handler | None = None,
+        tasks: TaskQueue[Execution],
+        clock: Clock,
+        concurrency: int,
+        threads: HandlerThreads | None = None,
+    ) -> None:
+        self._handlers = handlers
+        self._functions = functions
+        self._tasks = tasks
+        self._report: Callable[[str, NodeResult], None] | None = None
+        self._clock = clock
+        self._threads = threads or HandlerThreads()
+        self._executions: dict[str, dict[Dispatch, Execution]] = {}
+        tasks.register_task_worker(self._process, concurrency=concurrency)
+
+    def report_to(self, receive: Callable[[str, NodeResult], None]) -> None:
+        """Name the function that takes a result with its instance's id; it must not block. Before `start`."""
+        self._report = receive
+
+    def execute(self, head: InstanceHead, dispatch: Dispatch, node: PlanNode, context: Mapping[str, Any]) -> None:
+        """Queue an attempt; the same one while it is queued or under way changes nothing."""
+        of_instance = self._executions.get(head.instance_id)
+        if of_instance is None:
+            of_instance = self._executions[head.instance_id] = {}
+        known = of_instance.get(dispatch)
+        if known is None or known.stopped:
+            execution = Execution(head, dispatch, node, context, clock=self._clock, threads=self._threads)
+            of_instance[dispatch] = execution
+            self._tasks.add(execution)
+
+    def stop_job(self, instance_id: str, dispatch: Dispatch) -> None:
+        """Tell a handler to stop: nobody awaits its result."""
+        execution = self._executions.get(instance_id, {}).get(dispatch)
+        if execution is not None:
+            self._stop(execution)
+
+    def stop_instance(self, instance_id: str) -> None:
+        """Tell every handler of an instance to stop."""
+        for execution in list(self._executions.get(instance_id, {}).values()):
+            self._stop(execution)
+
+    def executes(self, instance_id: str) -> bool:
+        """Is a handler of this instance under way? A queued job is not."""
+        return any(execution.limit is not None for execution in self._executions.get(instance_id, {}).values())
+
+    def _stop(self, execution: Execution) -> None:
+        execution.stopped = True
+        execution.cancel()
+        if execution.limit is None:
+            self._forget(execution)  # it has not begun
+        elif not execution.limit.expired():  # else it is being cancelled already, and may take its time over that
+            execution.limit.reschedule(0)
+
+    def _process(self, execution: Execution) -> Awaitable[None] | None:
+        of_instance = self._executions.get(execution.instance_id)
+        if of_instance is None or of_instance.get(execution.dispatch) is not execution:
+            return None  # stopped while it was queued
+        timeout_ms = execution.node.timeout_ms
+        try:
+            outcome = execution.begin(
+                outcome_of(self._handlers, execution.node, execution, functions=self._functions),
+                asyncio.get_running_loop().time,
+            )
+        except BaseException:
+            self._forget(execution)
+            raise
+        if outcome is None:
+            return self._wait(execution, timeout_ms)
+        if timeout_ms is not None and execution.longest_s * 1000 > timeout_ms:
+            outcome = _late(execution, timeout_ms, execution.longest_s)
+        self._forget(execution)
+        self._tell(execution, outcome)
+        return None
+
+    async def _wait(self, execution: Execution, timeout_ms: int | None) -> None:
+        """Await an execution that waits, within its time limit."""
+        try:
+            outcome = await self._outcome(execution, timeout_ms)
+        finally:
+            self._forget(execution)
+        self._tell(execution, outcome)
+
+    async def _outcome(self, execution: Execution, timeout_ms: int | None) -> HandlerOutcome:
+        execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+        outcome: HandlerOutcome | None = None
+        with suppress(TimeoutError):
+            async with execution.limit:
+                outcome = await execution
+        if outcome is None or execution.limit.expired():  # a handler that catches its cancellation is late all the same
+            execution.cancel()  # its thread, if it has one, goes on
+            return _late(execution, timeout_ms, execution.longest_s)
+        ends_at = execution.limit.when()
+        if ends_at is not None and execution.stepped_at < ends_at < asyncio.get_running_loop().time():
+            # It kept the loop from telling it that its time is up.
+            return _late(execution, timeout_ms, execution.longest_s)
+        return outcome
+
+    def _tell(self, execution: Execution, outcome: HandlerOutcome) -> None:
+        if not execution.stopped:
+            assert self._report is not None, "report_to comes before jobs"
+            self._report(execution.instance_id, NodeResult(*execution.dispatch, outcome))
+
+    def _forget(self, execution: Execution) -> None:
+        of_instance = self._executions.get(execution.instance_id)
+        if of_instance is not None and of_instance.get(execution.dispatch) is execution:
+            del of_instance[execution.dispatch]
+            if not of_instance:
+                del self._executions[execution.instance_id]
+
 
 async def outcome_of(
     handlers: HandlerRegistry, node: PlanNode, helpers: Helpers, *, functions: Handler | None = None
@@ -226,8 +262,7 @@ async def outcome_of(
             return FunctionBlocked("UNKNOWN_WORKFLOW", "this worker runs no coded workflows")
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")
-        bytes_max = START_OUTPUT_BYTES_MAX if node.type == "start" else VALUE_BYTES_MAX
-        return _checked(await handler.execute(node.config, helpers.context, helpers), bytes_max)
+        return _checked(await handler.execute(node.config, helpers.context, helpers), node.output_bytes_max)
     except BaseException as failure:  # whatever a handler raises is its outcome, sys.exit() too
         if ends_us(failure, task):
             raise

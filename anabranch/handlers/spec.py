@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from anabranch.engine.handling import HandlerReturn, Helpers
+from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.node_types import (
     ConfigProblem,
@@ -24,6 +24,8 @@ from anabranch.engine.rules.graph.node_types import (
     NodeTypeDescription,
     SideEffects,
 )
+from anabranch.engine.rules.graph.plan import Evaluator
+from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.templates.template import CompiledConfig, compile_config, config_problems, has_expressions
 from anabranch.errors import NonRetryable, TemplateError
 from anabranch.handlers.config_schema import schema_with_templates
@@ -62,8 +64,11 @@ class HandlerSpec:
     title: str
     config: ConfigModel | None
     """The model of its config; None takes any object and hands it over as it is."""
-    execute: Callable[[Any, Mapping[str, Any], Helpers], Awaitable[HandlerReturn]]
-    """Given the resolved and checked config, the context and the helpers."""
+    execute: Callable[[Any, Mapping[str, Any], Helpers], Awaitable[HandlerReturn]] | None = None
+    """Given the resolved and checked config, the context and the helpers. None for a pure type."""
+    evaluate: Callable[[Any, Mapping[str, Any], Work], tuple[Any, str | None]] | None = None
+    """Of a pure type: its output and handle, given the resolved and checked config and the context. It must have no
+    clock, randomness, environment, secrets, logging or I/O, and return the same whenever it is called."""
     handles: Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]] = ("default",)
     has_error_handle: bool = True
     unresolved: frozenset[str] = frozenset()
@@ -119,7 +124,29 @@ class HandlerSpec:
                 container=self.body_handle,
                 output_schema=self.output_schema,
             ),
+            evaluator=self.evaluator,
         )
+
+    def evaluator(self, config: Mapping[str, Any]) -> Evaluator | None:
+        """What a node with this config comes to, if it is pure. Raises what is wrong with what is written in it."""
+        evaluate = self.evaluate
+        if evaluate is None:
+            return None
+        compiled = compile_config(config, unresolved=self.unresolved | self.literal)
+        if compiled.is_constant:
+            checked = self.checked(config)
+            return lambda context, work: evaluate(checked, context, work)
+        return lambda context, work: evaluate(self.checked(compiled.resolve_within(work, context)), context, work)
+
+    def checked(self, resolved: Any) -> Any:
+        """A resolved config as `execute` and `evaluate` take it. Raises NonRetryable: NODE_CONFIG_INVALID."""
+        if self.config is None:
+            return resolved
+        try:
+            return self.config.model_validate(resolved)
+        except ValidationError as refusal:
+            text = "; ".join(f"config{_pointer(each, resolved)}: {_message(each)}" for each in refusal.errors())
+            raise NonRetryable(text, code="NODE_CONFIG_INVALID") from None
 
     def check(self, config: Mapping[str, Any]) -> Iterator[Problem]:
         """What is wrong with a config that is about to be saved, as far as it is written out."""
@@ -184,16 +211,23 @@ class SpecHandler:
             secrets = await self._spec.secrets.read(helpers.tenant_id, compiled.secret_names)
             return await self._execute_with(secrets, compiled, context, helpers)
         resolved = config if compiled.is_constant else compiled.resolve(context)
-        return await self._spec.execute(self._checked(resolved), context, helpers)
+        spec = self._spec
+        if spec.execute is not None:
+            return await spec.execute(spec.checked(resolved), context, helpers)
+        assert spec.evaluate is not None, "a type has either of them"
+        output, next_handle = spec.evaluate(spec.checked(resolved), context, Work())
+        return HandlerResult(output, next_handle=next_handle)
 
     async def _execute_with(
         self, secrets: Mapping[str, str], compiled: CompiledConfig, context: Mapping[str, Any], helpers: Helpers
     ) -> HandlerReturn:
+        execute = self._spec.execute
+        assert execute is not None, "pure types are given no secrets"
         masker = Masker(secrets.values())
         helpers.mask, helpers.log = masker.text, MaskedLog(helpers.log, masker)
         try:
             resolved = compiled.resolve(context, secrets)
-            return masker.returned(await self._spec.execute(self._checked(resolved), context, helpers))
+            return masker.returned(await execute(self._spec.checked(resolved), context, helpers))
         except Exception as failure:  # noqa: BLE001 -- whatever it is, its message may hold a secret
             masker.reraise(failure)
 
@@ -208,16 +242,6 @@ class SpecHandler:
             del self._compiled[next(iter(self._compiled))]
         self._compiled[id(config)] = (config, compiled)
         return compiled
-
-    def _checked(self, resolved: Any) -> Any:
-        model = self._spec.config
-        if model is None:
-            return resolved
-        try:
-            return model.model_validate(resolved)
-        except ValidationError as refusal:
-            text = "; ".join(f"config{_pointer(each, resolved)}: {_message(each)}" for each in refusal.errors())
-            raise NonRetryable(text, code="NODE_CONFIG_INVALID") from None
 
 
 def _written_problems(refusal: ValidationError, config: Mapping[str, Any]) -> Iterator[Problem]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from anabranch.engine.queues import NodeJob, TaskQueue
+from anabranch.engine.queues import TaskQueue
 from anabranch.engine.queues.task_queue import FairJobs
-from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.drawn_state import Context
 from anabranch.engine.rules.graph.compile import compile_plan
+from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.handlers.registry import builtin_types
 
 CODE = {"code": "return 1"}
@@ -87,6 +87,16 @@ def test_jobs_at_a_closed_gate_hold_up_neither_their_own_tenant_nor_another():
     assert _told(jobs.pop()) == "busy 1"
 
 
+@dataclass
+class NodeJob:
+    """A job as the queue sees it, with a number to know it by."""
+
+    instance_id: str
+    tenant_id: str
+    node: PlanNode
+    number: int
+
+
 async def test_jobs_that_wait_for_a_gate_hold_no_slot():
     """One slot: it is always free for a neighbour's job, however many wait for the gate."""
     gate, done = DoorKeeper(places=1, of_one=1), []
@@ -105,9 +115,9 @@ async def test_jobs_that_wait_for_a_gate_hold_no_slot():
     queue.register_task_worker(process, concurrency=2)
     await queue.start()
     for number in range(80):
-        queue.add_node_job(_job("busy", number, "python"))
+        queue.add(_job("busy", number, "python"))
     for number in range(3):
-        queue.add_node_job(_job("quiet", number))
+        queue.add(_job("quiet", number))
     await _turns(20)
     assert sorted(done) == ["busy 0", "quiet 0", "quiet 1", "quiet 2"]
 
@@ -124,7 +134,7 @@ async def _turns(count: int) -> None:
 
 def _told(job: NodeJob | None) -> str:
     assert job is not None
-    return f"{job.tenant_id} {job.dispatch.attempt}"
+    return f"{job.tenant_id} {job.number}"
 
 
 _DOCUMENT = {
@@ -142,4 +152,4 @@ _NODES = compile_plan(_DOCUMENT, builtin_types()).nodes
 
 
 def _job(tenant_id: str, number: int, node_id: str = "set") -> NodeJob:
-    return NodeJob("run", tenant_id, None, Dispatch(node_id, "", number), _NODES[node_id], Context(()))
+    return NodeJob("run", tenant_id, _NODES[node_id], number)

@@ -19,10 +19,12 @@ _OUTCOMES = {
 }
 
 
-async def run_of(case: Case, registry: HandlerRegistry, *, order: int, duplicate: bool) -> Run:
-    """The case, driven to its end over the memory store; `order` is the seed of the order of results."""
+async def run_of(
+    case: Case, registry: HandlerRegistry, *, order: int | None, duplicate: bool = False, evaluations_max: int = 0
+) -> Run:
+    """The case, driven to its end over the memory store; `order` is the seed of the order of results, None: in turn."""
     database = MemoryDatabase(now=lambda: driver.now)
-    driver = Driver(MemoryStore(database), registry, seed=order, duplicate=duplicate)
+    driver = Driver(MemoryStore(database), registry, seed=order, duplicate=duplicate, evaluations_max=evaluations_max)
     run = driver.add(case.document, case.input)
     await driver.drive()
     return run

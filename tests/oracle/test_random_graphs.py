@@ -42,29 +42,38 @@ graphs = settings(
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @graphs
-@given(case=cases(), order=st.integers(0, 1_000), duplicate=st.booleans())
-def test_the_engine_does_what_the_oracle_predicts(case: Case, order: int, duplicate: bool) -> None:
-    """Whatever the order of the results, and though each of them may arrive twice."""
-    judge(case, order=order, duplicate=duplicate)
+@given(
+    case=cases(), order=st.integers(0, 1_000), duplicate=st.booleans(), evaluations_max=st.sampled_from((0, 1, 3, 200))
+)
+def test_the_engine_does_what_the_oracle_predicts(
+    case: Case, order: int, duplicate: bool, evaluations_max: int
+) -> None:
+    """Whatever the order of the results, though each of them may arrive twice, and whoever evaluates pure nodes."""
+    judge(case, order=order, duplicate=duplicate, evaluations_max=evaluations_max)
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_the_engine_does_what_the_oracle_predicts_for_seeded_graphs() -> None:
     """The same shapes from plain dice, which fall more evenly than those of hypothesis and make larger graphs."""
     for seed in range(SEEDED_GRAPHS):
-        judge(random_case(seed), order=seed, duplicate=seed % 2 == 1)
+        judge(random_case(seed), order=seed, duplicate=seed % 2 == 1, evaluations_max=(0, 1, 3, 200)[seed // 2 % 4])
 
 
-def judge(case: Case, *, order: int, duplicate: bool) -> None:
+def judge(case: Case, *, order: int, duplicate: bool, evaluations_max: int) -> None:
     """Run the case and fail with everything that the oracle holds against the run."""
     prediction = predict(case.document, case.input, case.script)
     registry = WithFlaky(TYPES, case.script)
     report = validate(case.document, registry)
     assert report.valid, f"a legal workflow was refused: {pformat(report.as_json())}\n{pformat(case)}"
-    run = asyncio.run(run_of(case, registry, order=order, duplicate=duplicate))
+    run = asyncio.run(run_of(case, registry, order=order, duplicate=duplicate, evaluations_max=evaluations_max))
     observed = observe(run)
     problems = [*disagreements(prediction, observed), *disorder(case.document, run.log)]
-    assert not problems, explain(case, prediction, observed, [f"order={order}, duplicate={duplicate}", *problems])
+    assert not problems, explain(
+        case,
+        prediction,
+        observed,
+        [f"order={order}, duplicate={duplicate}, evaluations_max={evaluations_max}", *problems],
+    )
 
 
 def explain(case: Case, prediction: Prediction, observed: Observed, problems: list[str]) -> str:

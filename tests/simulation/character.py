@@ -55,6 +55,8 @@ class Character:
     """What the clients start."""
     log_limit: LogLimit
     """How large a log may become: in most worlds larger than any does."""
+    evaluations_max: int
+    """So many pure nodes a transition evaluates: with few, most are left for a later one."""
 
     @property
     def drawn_cases(self) -> tuple[SimulatedCase, ...]:
@@ -77,6 +79,7 @@ class Character:
             held_per_tenant_max=self.held_max if self.tenants == 1 else self.held_max // 2,
             recoveries_max=self.recoveries_max,
             batch_transitions_max=self.batch_transitions_max,
+            evaluations_max=self.evaluations_max,
             works=slot != self.idle_slot,
             log_limit=self.log_limit,
             watches_loop=False,
@@ -104,6 +107,7 @@ def draw_character(rng: random.Random, *, coded: bool) -> Character:
         idle_slot=slots - 1 if slots > 1 and rng.random() < 0.2 else None,
         cases=_draw_coded_cases(rng) if coded else _draw_cases(rng),
         log_limit=_draw_log_limit(rng),
+        evaluations_max=rng.choice((1, 3, 200)),
     )
 
 

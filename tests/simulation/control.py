@@ -29,7 +29,7 @@ def under_control(judge: Judge, compiled: Mapping[str, Plan], *, seed: int) -> I
     log, complaints = logging.getLogger("anabranch"), _Complaints(judge)
     thresholds = gc.get_threshold()
     kept = (plans.compile_plan, transition.decide, uuid.uuid4, log.level, log.propagate)
-    plans.compile_plan = lambda document, node_types, *_: compiled[document["name"]]
+    plans.compile_plan = lambda document, node_types, *_, **__: compiled[document["name"]]
     transition.decide = judge.checked(transition.decide)
     uuid.uuid4 = lambda: uuid.UUID(int=dice.getrandbits(128), version=4)
     log.setLevel(logging.ERROR)

@@ -119,6 +119,12 @@ class Facts(RunFacts):
             self.incoming[target].append((source, handle))
 
     # -- questions ------------------------------------------------------------------------
+    def targets(self, node_id: str) -> list[str]:
+        """Where its edges lead in its scope, back edges left out."""
+        home = self.case.shape.home
+        forward = self.case.shape.forward
+        return [target for source, _, target in forward if source == node_id and home[target] == home[node_id]]
+
     def verdicts(self, node_id: str, scope: str) -> Iterator[Verdict]:
         """What the edges into an activation say now."""
         home = self.case.shape.home[node_id]

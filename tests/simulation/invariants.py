@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Wake
-from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import outstanding
+from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.log_limit import LOG_TOO_LARGE, LogLimit
 from anabranch.engine.rules.states import AnyState
+from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import AnabranchError, NonRetryable
 from tests.simulation.facts import Facts, RunFacts, Verdict, loop_of
 from tests.simulation.network import THIEF, Sender
 from tests.simulation.nodes import Effects
@@ -114,6 +119,8 @@ def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) 
     is_own = isinstance(error, dict) and error.get("nodeID") == row.node_id and error.get("scope") == row.scope
     if row.type is EventType.NODE_ATTEMPT_FAILED and not (is_own and error["attempt"] == row.attempt):
         yield f"the failure of attempt {row.attempt} of {row.node_id} is another one's: {error}"
+    if run.case.plan.nodes[row.node_id].evaluate is not None:
+        return  # it is evaluated, not executed: see `a_pure_node_comes_to_what_its_context_says`
     effects = commit.effects(row.node_id, row.scope)
     if run.case.plan.nodes[row.node_id].given is not None:
         if row.type is not EventType.NODE_COMPLETED or row.payload.value is not None:
@@ -122,6 +129,52 @@ def an_outcome_answers_the_open_attempt(run: Facts, row: Event, commit: Commit) 
             yield f"the disabled node {row.node_id} was executed"
     elif effects is None or all(attempt != row.attempt for attempt, _ in effects.executions):
         yield f"{row.type} of attempt {row.attempt} of {row.node_id}, which nobody has executed"
+
+
+def a_pure_node_comes_to_what_its_context_says(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """What is recorded of a pure node is what its config and its context come to, whoever evaluated it, and when."""
+    node = run.case.plan.nodes.get(row.node_id)
+    place = (row.node_id, row.scope)
+    if node is None or node.evaluate is None or row.type not in _OUTCOMES or place in run.loops:
+        return
+    assert isinstance(commit.folded, InstanceState), "only drawn runs have nodes"
+    activation = commit.folded.activation(*place)
+    if activation is None:
+        return  # it is not open: another law says so
+    try:
+        output, handle = node.evaluate(activation.context, Work())
+    except (AnabranchError, NonRetryable) as failure:
+        code = row.payload.value["error"]["code"] if "error" in row.payload.value else None
+        if code != failure.code:
+            yield f"{row.type} of {row.node_id} in {row.scope!r}, which fails with {failure.code}"
+        return
+    recorded = row.payload.value
+    if row.type is EventType.LOOP_OPENED:
+        recorded = recorded["items"]
+    elif row.type is not EventType.NODE_COMPLETED or row.next_handle != (handle or _default_handle(node)):
+        yield f"{row.type} of {row.node_id} in {row.scope!r} by {row.next_handle!r}, not by {handle!r}"
+    if recorded != Payload.of(output, bytes_max=node.output_bytes_max).value:
+        yield f"{row.node_id} in {row.scope!r} is recorded with {recorded!r}, and comes to {output!r}"
+
+
+def _default_handle(node: PlanNode) -> str | None:
+    return DEFAULT_HANDLE if node.exits else None
+
+
+def what_follows_from_an_end_comes_first(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
+    """What an ended node decides is written before anything else comes to something."""
+    if row.type not in _OUTCOMES or not run.log:
+        return
+    last = run.log[-1]
+    if last.type not in ENDINGS or (last.node_id, last.scope) == (row.node_id, row.scope):
+        return
+    for target in run.targets(last.node_id):
+        place = (target, last.scope)
+        verdicts = list(run.verdicts(target, last.scope))
+        any_join = run.case.shape.nodes[target].get("joinMode") == "any"
+        decided = Verdict.OPEN not in verdicts or (any_join and Verdict.LIVE in verdicts)
+        if decided and place not in run.attempts and place not in run.endings and not run.abandoned(last.scope):
+            yield f"{row.type} of {row.node_id} comes before {target}, which the end of {last.node_id} decides"
 
 
 def a_join_runs_only_when_its_rule_holds(run: Facts, row: Event, commit: Commit) -> Iterator[str]:
@@ -273,6 +326,28 @@ def only_the_holder_advances_a_run(run: RunFacts, commit: Commit) -> Iterator[st
             yield f"{commit.sender.worker_id} writes to a run that is {commit.before.status}"
 
 
+def a_start_evaluates_nothing(run: RunFacts, commit: Commit) -> Iterator[str]:
+    """A run is created with its input alone: whoever starts it is answered once it is stored."""
+    if commit.before is None and any(row.type in _OUTCOMES for row in commit.rows):
+        yield f"it is created with {[row.type.value for row in commit.rows]}"
+
+
+def effects_are_stored_before_what_may_have_killed_a_worker(run: Facts, commit: Commit) -> Iterator[str]:
+    """After a lost worker, what handlers came to is stored before pure nodes are evaluated again."""
+    before = run.log[: -len(commit.rows)][-1:] if commit.rows else []
+    if not any(row.type is EventType.INSTANCE_RECOVERED and row.payload.value["recoveries"] for row in before):
+        return
+    is_end = {EventType.NODE_COMPLETED, EventType.NODE_FAILED}  # of a loop, what its iterations came to
+    outcomes = [
+        row
+        for row in commit.rows
+        if row.type in _OUTCOMES and not (row.type in is_end and (row.node_id, row.scope) in run.loops)
+    ]
+    pure = [row for row in outcomes if run.case.plan.nodes[row.node_id].evaluate is not None]
+    if pure and len(pure) < len(outcomes) and outcomes[0] not in pure:
+        yield f"{outcomes[0].node_id} is stored together with {pure[0].node_id}, which was evaluated after it"
+
+
 def a_live_lease_is_not_taken(run: RunFacts, commit: Commit) -> Iterator[str]:
     """An instance is adopted when its lease ran out, its time has come or it was handed over; not before."""
     before = commit.before
@@ -360,6 +435,8 @@ ROW_LAWS: tuple[Callable[[Facts, Event, Commit], Iterator[str]], ...] = (
     one_ending_per_activation,
     one_dispatch_per_attempt,
     an_outcome_answers_the_open_attempt,
+    a_pure_node_comes_to_what_its_context_says,
+    what_follows_from_an_end_comes_first,
     a_join_runs_only_when_its_rule_holds,
     a_skip_needs_a_reason,
     a_failure_leaves_by_the_handle_it_must,
@@ -376,6 +453,8 @@ COMMIT_LAWS: tuple[Callable[[Facts, Commit], Iterator[str]], ...] = (
     the_version_goes_up_by_one,
     the_row_says_what_the_log_says,
     only_the_holder_advances_a_run,
+    a_start_evaluates_nothing,
+    effects_are_stored_before_what_may_have_killed_a_worker,
     a_live_lease_is_not_taken,
     memory_equals_the_folded_log,
     the_row_knows_the_size_of_the_log,

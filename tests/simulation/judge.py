@@ -17,6 +17,7 @@ from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
+from anabranch.engine.rules.drawn.outcomes import EVALUATION_UNITS
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.log_limit import LogLimit
@@ -177,6 +178,9 @@ class Judge:
             if isinstance(stimulus, NodeResult) and isinstance(state, CodedState) and decision.events:
                 # The job of the body is done. If the body is to run again at once, that is another job.
                 before.discard(Dispatch(stimulus.node_id, stimulus.scope, stimulus.attempt))
+            if decision.worked < EVALUATION_UNITS * len(decision.evaluated):
+                what = f"{len(decision.evaluated)} nodes for {decision.worked} units"
+                self.accuse("what is evaluated is charged to the budget that loops have", what, state.head.instance_id)
             added = outstanding(state) - before
             if set(decision.commands) != added:
                 what = f"{type(stimulus).__name__}: commanded {decision.commands}, newly outstanding is {added}"

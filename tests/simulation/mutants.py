@@ -30,6 +30,9 @@ def mutant(name: str, hole: str, *patches: tuple[str, str, str], coded: bool = F
 _DATABASE = "testing.memory_store.database:MemoryDatabase"
 _ORCHESTRATOR = "orchestrator:Orchestrator"
 
+# Once a decision is settled, a run with pure nodes that are left is offered their evaluation.
+_OFFERED = "if self._evaluates:"
+
 MUTANTS = (
     mutant(
         "cause-without-consequences",
@@ -187,9 +190,13 @@ MUTANTS = (
     mutant(
         "job-run-twice-at-once",
         "dispatching an attempt again in the same process runs it again",
-        (f"{_ORCHESTRATOR}._dispatch", "activation is None or dispatch in owned.performing", "activation is None"),
-        ("task_worker:TaskWorker.add_node_job", "if known is None or known.stopped:", "if True:"),
-        ("task_worker:TaskWorker._process", "execution is None or execution.job is not job", "execution is None"),
+        (f"{_ORCHESTRATOR}._dispatch", " or dispatch in owned.performing", ""),
+        ("task_worker:TaskWorker.execute", "if known is None or known.stopped:", "if True:"),
+        (
+            "task_worker:TaskWorker._process",
+            "of_instance.get(execution.dispatch) is not execution",
+            "execution.dispatch not in of_instance",
+        ),
     ),
     mutant(
         "first-in-first-out",
@@ -268,6 +275,80 @@ MUTANTS = (
         "grandchildren-left-behind",
         "what a cancelled child waits for runs on",
         (f"{_DATABASE}._cancel", "todo += self._awaited_by(instance_id)", "pass"),
+    ),
+    mutant(
+        "left-by-a-limit-for-ever",
+        "pure nodes that a decision had no room for are evaluated by nobody",
+        (f"{_ORCHESTRATOR}._go_on", _OFFERED, "if self._evaluates and not pending.evaluated:"),
+    ),
+    mutant(
+        "left-by-a-start-for-ever",
+        "a run that was just created has its first node evaluated by nobody",
+        (f"{_ORCHESTRATOR}._go_on", _OFFERED, "if self._evaluates and owned.version > 1:"),
+    ),
+    mutant(
+        "left-by-a-takeover-for-ever",
+        "after a lost worker, pure nodes are evaluated by nobody",
+        (f"{_ORCHESTRATOR}._go_on", _OFFERED, "if self._evaluates and not owned.state.recoveries:"),
+    ),
+    mutant(
+        "start-evaluates",
+        "a start is answered only when its pure nodes are evaluated",
+        (
+            "rules.decide:_start",
+            'builder.dispatch(builder.state.plan.start, "")',
+            'builder.dispatch(builder.state.plan.start, "")\n        _propagate(builder)',
+        ),
+    ),
+    mutant(
+        "evaluation-for-nothing",
+        "pure nodes cost nothing, and a batch of them holds up all other runs",
+        ("rules.drawn.outcomes:evaluate", "builder.worked += EVALUATION_UNITS + work.spent", "pass"),
+    ),
+    mutant(
+        "evaluated-before-its-neighbours-follow",
+        "a pure node is evaluated before what has ended has had its consequences",
+        (
+            "rules.decide:_propagate",
+            "if builder.todo:",
+            "if unevaluated and may_evaluate(builder):\n"
+            "            evaluate(builder, next(iter(unevaluated.values())))\n"
+            "        elif builder.todo:",
+        ),
+    ),
+    mutant(
+        "skipped-and-evaluated",
+        "a pure node that was skipped while it waited for its evaluation is evaluated",
+        ("rules.evolve:_answered", "if node.evaluate is not None:", 'if event.type != "NODE_SKIPPED":'),
+    ),
+    mutant(
+        "context-of-the-evaluation",
+        "a pure node sees what was written between its dispatch and its evaluation",
+        (
+            "rules.drawn.outcomes:evaluate",
+            "node.evaluate(activation.context, work)",
+            "node.evaluate(builder.state.context_of(activation.scope), work)",
+        ),
+    ),
+    mutant(
+        "evaluated-right-after-a-crash",
+        "what may have killed a worker is evaluated before a handler's result is stored",
+        ("rules.transitions:_evaluations_allowed", "leased.state.recoveries > 0 or ", ""),
+    ),
+    mutant(
+        "evaluator-with-a-counter",
+        "a pure node comes to something else when it is evaluated again",
+        (
+            "rules.drawn.outcomes:evaluate",
+            "Payload.of(output, bytes_max=node.output_bytes_max)",
+            "Payload.of({'times': builder.state.last_seq}, bytes_max=node.output_bytes_max)",
+        ),
+    ),
+    mutant(
+        "taken-by-two-commit-loops",
+        "a run that is being committed is decided by another commit loop, on a state that may be lost",
+        ("ownership.owned:OwnedInstances.enqueue", "and not mailbox.in_flight ", ""),
+        ("ownership.owned:OwnedInstances.take", "if mailbox.in_flight:", "if False:"),
     ),
     mutant(
         "child-created-too-late",

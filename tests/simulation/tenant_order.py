@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anabranch.engine.queues import NodeJob
+from anabranch.engine.queues import Job
 from anabranch.engine.queues.task_queue import FairJobs
 
 PROMISE = "a tenant's ready job is not overtaken by more than one round of another tenant's"
@@ -45,20 +45,20 @@ class WatchedJobs:
         self._jobs.clear()
         self._waiting.clear()
 
-    def add(self, job: NodeJob) -> None:
+    def add(self, job: Job) -> None:
         """See `FairJobs.add`."""
         self._jobs.add(job)
         self._count += 1
         self._waiting.setdefault(job.tenant_id, _Waiting()).arrivals.append(self._count)
 
-    def pop(self) -> NodeJob | None:
+    def pop(self) -> Job | None:
         """See `FairJobs.pop`; who waits on is looked at."""
         job = self._jobs.pop()
         if job is not None:
             self._served(job)
         return job
 
-    def _served(self, job: NodeJob) -> None:
+    def _served(self, job: Job) -> None:
         of = self._waiting.pop(job.tenant_id)
         arrived = of.arrivals.popleft()
         for tenant_id, other in self._waiting.items():

@@ -8,9 +8,10 @@ from typing import Any
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
-from anabranch.engine.queues import NodeJob, TaskQueue
+from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.drawn_state import Context
+from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import NodeResult
 from anabranch.engine.task_worker import TaskWorker
 from tests.simulation.cases import probe_case
@@ -63,7 +64,9 @@ async def _time_out_and_stop(results: list[NodeResult]) -> None:
     await tasks.start()
     node = probe_case().plan.nodes["sleeper"]
     assert node.timeout_ms == TIMEOUT_S * 1000
-    worker.add_node_job(NodeJob("run", "default", None, Dispatch("sleeper", "", 1), node, Context(())))
+    worker.execute(
+        InstanceHead("run", "default", None, "probe", 1, 0, 0), Dispatch("sleeper", "", 1), node, Context(())
+    )
     await asyncio.sleep(TIMEOUT_S + CLEANUP_S / 2)
     worker.stop_job("run", Dispatch("sleeper", "", 1))
     worker.stop_instance("run")

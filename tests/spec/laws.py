@@ -85,6 +85,7 @@ def picture(state: InstanceState) -> dict[str, Any]:
         "recoveries": state.recoveries,
         "ends": state.ends,
         "running": list(state.running),
+        "unevaluated": list(state.unevaluated),
         "next due": state.next_due(),
         "timers": sorted(
             (due, seq, _key(a)) for due, seq, a in state.timers if a.due_at is not None and a.due_seq == seq

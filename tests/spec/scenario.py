@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.engine.rules.commands import AwaitChild, Dispatch, Wake
 from anabranch.engine.rules.decide import Decision, decide
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead, InstanceState
-from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX
+from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX, LOOP_WORK_MAX
 from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.graph.compile import compile_plan
@@ -222,10 +222,10 @@ class Scenario:
         self._work_max = work_max
 
     # -- when -----------------------------------------------------------------------------
-    def when(self, stimulus: Stimulus) -> Happened:
+    def when(self, stimulus: Stimulus, *, evaluations_max: int = EVALUATIONS_MAX) -> Happened:
         """Decide a stimulus now, and check that the laws hold afterwards."""
         before = Before.of(self.state) if self._checked else None
-        decision = decide(self.state, stimulus, self.now, work_max=self._work_max)
+        decision = decide(self.state, stimulus, self.now, work_max=self._work_max, evaluations_max=evaluations_max)
         self.log += decision.events
         if before is not None:
             check_decision(self.state, self.log, before, decision, now=self.now)
@@ -324,9 +324,13 @@ def given(
     deadline_in_ms: int | None = None,
     checked: bool = True,
     work_max: int = LOOP_WORK_MAX,
+    evaluates: bool = False,
 ) -> Scenario:
-    """An instance that has just been created; `checked=False` puts the checks off to `check()`, for big ones."""
-    plan = document if isinstance(document, Plan) else compile_plan(document, types)
+    """An instance that has just been created; `checked=False` puts the checks off to `check()`, for big ones.
+
+    Pure nodes are jobs whose results the script tells, unless it `evaluates`.
+    """
+    plan = document if isinstance(document, Plan) else compile_plan(document, types, evaluates=evaluates)
     head = InstanceHead(
         instance_id=INSTANCE_ID,
         tenant_id="default",

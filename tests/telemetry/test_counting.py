@@ -39,7 +39,7 @@ async def test_a_commit_without_an_answer_counts_once() -> None:
     trouble, meters = Trouble(), Meters()
     store = MemoryStore(MemoryDatabase(now=lambda: int(time.time() * 1000)), faults=trouble)
     types = builtin_types()
-    engine = Engine(store=store, handlers=types, options=EngineOptions(), telemetry=Feed(meters))
+    engine = Engine(store=store, handlers=types, options=EngineOptions(evaluations_max=1), telemetry=Feed(meters))
     service = WorkflowService(engine=engine, node_types=types, retention_days_max=365, pending_max=1_000)
     nodes = [
         {"id": "start", "type": "start"},

@@ -13,7 +13,7 @@ import logging
 from anabranch.engine.orchestrator import Orchestrator
 from anabranch.engine.ports import Store
 from anabranch.engine.queues import TaskQueue
-from anabranch.engine.task_worker import TaskWorker
+from anabranch.engine.task_worker import Execution, TaskWorker
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -25,7 +25,9 @@ LOOK_S = 0.1
 class Handover:
     """Lets go of idle runs while executions end."""
 
-    def __init__(self, *, store: Store, orchestrator: Orchestrator, task_worker: TaskWorker, tasks: TaskQueue) -> None:
+    def __init__(
+        self, *, store: Store, orchestrator: Orchestrator, task_worker: TaskWorker, tasks: TaskQueue[Execution]
+    ) -> None:
         self._store = store
         self._orchestrator = orchestrator
         self._task_worker = task_worker

@@ -22,7 +22,7 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan, AnyState
-from anabranch.engine.rules.stimuli import NodeResult, StepReport, Stimulus, TimersDue
+from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, StepReport, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.engine.telemetry import RunTelemetry, Telemetry
@@ -179,6 +179,11 @@ class OwnedInstances:
         mailbox.stimuli.append(stimulus)
         if not mailbox.queued:
             self.enqueue(owned)
+
+    def offer_evaluation(self, owned: OwnedInstance) -> None:
+        """Let its pure nodes be evaluated by the next decision."""
+        if not any(isinstance(each, EvaluationDue) for each in owned.mailbox.stimuli):
+            self.offer(owned, EvaluationDue())
 
     def enqueue(self, owned: OwnedInstance) -> None:
         """Let a commit loop decide what is in its mailbox, if that is not arranged already."""

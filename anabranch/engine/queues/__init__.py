@@ -1,6 +1,6 @@
 """Transports inside one process: jobs and due times. All are hints; the log decides."""
 
 from anabranch.engine.queues.delays import DelayQueue
-from anabranch.engine.queues.task_queue import NodeJob, Slot, TaskQueue, present_slot
+from anabranch.engine.queues.task_queue import Job, Slot, TaskQueue, present_slot
 
-__all__ = ["DelayQueue", "NodeJob", "Slot", "TaskQueue", "present_slot"]
+__all__ = ["DelayQueue", "Job", "Slot", "TaskQueue", "present_slot"]

@@ -20,11 +20,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from anabranch.engine.ports import Gate
-from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.drawn.drawn_state import Context
 from anabranch.engine.rules.graph.plan import PlanNode
 
 logger = logging.getLogger("anabranch.engine")
@@ -45,15 +43,26 @@ present_slot: ContextVar[Slot] = ContextVar("present_slot")
 """The slot of the job that the present task executes."""
 
 
-class TaskQueue:
+class Job(Protocol):
+    """One attempt to execute, as the queue sees it."""
+
+    instance_id: str
+    tenant_id: str
+    node: PlanNode
+
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+class TaskQueue(Generic[AnyJob]):
     """Node jobs, tenants in turn, taken by as many concurrent consumers as there are slots and lent ones."""
 
     def __init__(self, gates: Mapping[str, Gate] | None = None) -> None:
         """`gates` are those of node types whose jobs have to be admitted, by the type's name."""
-        self._jobs = FairJobs(gates or {})
+        self._jobs = FairJobs[AnyJob](gates or {})
         self._idlers: list[asyncio.Future[None]] = []
         """Consumers with nothing to do, each waiting to be woken for one job."""
-        self._process: Callable[[NodeJob], Awaitable[None]] | None = None
+        self._process: Callable[[AnyJob], Awaitable[None] | None] | None = None
         self._slots = Slots(self._wake_one)
         self._consumers: dict[asyncio.Task[None], None] = {}
         self._context = contextvars.Context()
@@ -65,12 +74,15 @@ class TaskQueue:
         for gate in set((gates or {}).values()):
             gate.subscribe(self._wake_one)
 
-    def register_task_worker(self, process: Callable[[NodeJob], Awaitable[None]], *, concurrency: int) -> None:
-        """Name the function that executes a job, and how many run at once. Before `start`."""
+    def register_task_worker(self, process: Callable[[AnyJob], Awaitable[None] | None], *, concurrency: int) -> None:
+        """Name the function that executes a job, and how many run at once. Before `start`.
+
+        It returns what is to be awaited until the job is done, None if it is done.
+        """
         self._process = process
         self._slots.concurrency = concurrency
 
-    def add_node_job(self, job: NodeJob) -> None:
+    def add(self, job: AnyJob) -> None:
         """Queue a job; after `close` it is dropped (the log still owes it, the next owner performs it)."""
         if not self._closed:
             self._jobs.add(job)
@@ -155,7 +167,9 @@ class TaskQueue:
             self._busy += 1
             self._idle.clear()
             try:
-                await self._process(job)
+                rest = self._process(job)
+                if rest is not None:  # most executions never wait
+                    await rest
             except Exception:
                 # Its lease lapses in the end; this consumer must not be lost with it.
                 logger.exception("a job went wrong outside its handler", extra={"instance_id": job.instance_id})
@@ -169,33 +183,21 @@ class TaskQueue:
                 await asyncio.sleep(0)
 
 
-@dataclass(slots=True, eq=False)
-class NodeJob:
-    """One attempt to execute: ids, and references to the shared plan node and context snapshot. Never changed."""
-
-    instance_id: str
-    tenant_id: str
-    workflow_id: str | None
-    dispatch: Dispatch
-    node: PlanNode
-    context: Context
-
-
-class _Round:
+class _Round(Generic[AnyJob]):
     """Tenants in the order in which they are served next, each with its jobs."""
 
     __slots__ = ("jobs", "tenants")
 
     def __init__(self) -> None:
-        self.jobs: dict[str, deque[NodeJob]] = {}
+        self.jobs: dict[str, deque[AnyJob]] = {}
         self.tenants: deque[str] = deque()
 
-    def begin(self, job: NodeJob) -> None:
+    def begin(self, job: AnyJob) -> None:
         """Queue the first job of a tenant, which comes last."""
         self.jobs[job.tenant_id] = deque((job,))
         self.tenants.append(job.tenant_id)
 
-    def pop(self, admits: Callable[[str], bool]) -> NodeJob | None:
+    def pop(self, admits: Callable[[str], bool]) -> AnyJob | None:
         """The job of the next tenant that is admitted; None: of no such tenant a job waits."""
         tenants = self.tenants
         for _ in range(len(tenants)):
@@ -215,7 +217,7 @@ def _everybody(tenant_id: str) -> bool:
     return True
 
 
-class FairJobs:
+class FairJobs(Generic[AnyJob]):
     """Jobs that wait for a slot."""
 
     __slots__ = ("_gated", "_gates", "_round_of", "_ungated", "waiting")
@@ -229,11 +231,11 @@ class FairJobs:
         """Forget all of them."""
         self.waiting = 0
         """How many jobs wait, also at closed gates."""
-        self._ungated = _Round()
-        self._gated: dict[Gate, _Round] = {gate: _Round() for gate in self._gates.values()}
+        self._ungated = _Round[AnyJob]()
+        self._gated: dict[Gate, _Round[AnyJob]] = {gate: _Round() for gate in self._gates.values()}
         self._round_of = {type_name: self._gated[gate] for type_name, gate in self._gates.items()}
 
-    def add(self, job: NodeJob) -> None:
+    def add(self, job: AnyJob) -> None:
         """Queue a job behind those of its tenant."""
         of = self._round_of.get(job.node.type, self._ungated)
         jobs = of.jobs.get(job.tenant_id)
@@ -243,7 +245,7 @@ class FairJobs:
             jobs.append(job)
         self.waiting += 1
 
-    def pop(self) -> NodeJob | None:
+    def pop(self) -> AnyJob | None:
         """The next job that may begin now; None: there is none, or all have to wait.
 
         Gated jobs come first. They cannot keep the others waiting: a gate admits few at a time.
@@ -261,7 +263,7 @@ class FairJobs:
             self.waiting -= 1
         return job
 
-    def _pop_gated(self) -> NodeJob | None:
+    def _pop_gated(self) -> AnyJob | None:
         for gate, of in self._gated.items():
             if of.tenants and gate.is_open() and (job := of.pop(gate.admits)) is not None:
                 return job

@@ -22,7 +22,17 @@ from typing import assert_never
 from anabranch.engine.rules.coded.coded_decide import decide_coded
 from anabranch.engine.rules.decision import NOTHING, Decision, DrawnDecisionBuilder
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
-from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX, attempt_failed, complete, go_on, open_wait, returned
+from anabranch.engine.rules.drawn.outcomes import (
+    EVALUATIONS_MAX,
+    LOOP_WORK_MAX,
+    attempt_failed,
+    complete,
+    evaluate,
+    go_on,
+    may_evaluate,
+    open_wait,
+    returned,
+)
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.log_limit import LogFull
@@ -43,6 +53,7 @@ from anabranch.engine.rules.stimuli import (
     CancelRequested,
     ChildEnded,
     Completed,
+    EvaluationDue,
     Failed,
     FunctionBlocked,
     FunctionSuspended,
@@ -74,12 +85,21 @@ class Readiness(Enum):
 _WAIT, _DISPATCH, _SKIP = Readiness
 
 
-def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOOP_WORK_MAX) -> Decision:
+def decide(
+    state: AnyState,
+    stimulus: Stimulus,
+    now: int,
+    *,
+    work_max: int = LOOP_WORK_MAX,
+    evaluations_max: int = EVALUATIONS_MAX,
+) -> Decision:
     """What follows from a stimulus at `now` (ms): events, commands, what to stop. Evolves `state` by those events.
 
     Once loops have cost `work_max` they open no more iterations: the state owes a wake-up that is
-    due at once, and the next `TimersDue` (or takeover) goes on. A run whose log has no room for what
-    follows ends FAILED, `LOG_TOO_LARGE`.
+    due at once, and the next `TimersDue` (or takeover) goes on. Pure nodes are evaluated here and now,
+    `evaluations_max` of them at most: what is left is in `state.unevaluated`, and `EvaluationDue` goes on. A start
+    evaluates none, so that it is answered once it is stored. A run whose log has no room for what follows ends
+    FAILED, `LOG_TOO_LARGE`.
     """
     if state.terminal is not None:
         return NOTHING  # late results are not an error: someone finished first
@@ -87,7 +107,7 @@ def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOO
         return NOTHING  # an earlier try to be created, decision to be lost, has reached the store after all
     if not isinstance(state, InstanceState):
         return decide_coded(state, stimulus, now)
-    builder = DrawnDecisionBuilder(state, now, work_max)
+    builder = DrawnDecisionBuilder(state, now, work_max, evaluations_max)
     try:
         if state.head.deadline_at is not None and deadline_passed(builder):
             return _concluded(builder)
@@ -111,7 +131,7 @@ def decide(state: AnyState, stimulus: Stimulus, now: int, *, work_max: int = LOO
                     return NOTHING  # heard of before, or nobody waits any more
                 close_child_wait(builder, wait, stimulus)
                 _propagate(builder)
-            case LogReloaded():
+            case LogReloaded() | EvaluationDue():
                 _propagate(builder)
             case CancelRequested():
                 builder.end_instance(EventType.INSTANCE_CANCELLED, RunCancelled(stimulus.reason).payload)
@@ -203,16 +223,21 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
     """Walk from every ended activation to what its verdicts decide, until nothing more follows.
 
     Waits whose signal has arrived are served here too, since ending one activation may hand
-    its signal to another: after a decision no signal lies beside a wait that it fits.
+    its signal to another: after a decision no signal lies beside a wait that it fits. Pure nodes come last, one
+    by one: what follows from one is decided before the next is evaluated, as if each had been executed.
     """
-    promises = builder.state.promises
-    while (builder.todo or builder.given or promises) and builder.state.terminal is None:
+    promises, unevaluated = builder.state.promises, builder.state.unevaluated
+    while builder.state.terminal is None:
         if builder.todo:
             _follow(builder, *builder.todo.popleft())
         elif builder.given:
             _complete_as_given(builder, *builder.given.popleft())
-        else:
+        elif promises:
             _take_promise(builder, next(iter(promises.values())))
+        elif unevaluated and may_evaluate(builder):
+            evaluate(builder, next(iter(unevaluated.values())))
+        else:
+            return
 
 
 def _follow(builder: DrawnDecisionBuilder, scope: Scope, node: PlanNode) -> None:
@@ -249,7 +274,7 @@ def _concluded(builder: DrawnDecisionBuilder) -> Decision:
         for place, loop in builder.state.unfinished.items():
             if place not in builder.unfinished_before:
                 builder.wake(loop)
-    return builder.build(worked=builder.worked)
+    return builder.build()
 
 
 def calculate_next_nodes(scope: Scope, ended: PlanNode) -> Iterator[tuple[PlanNode, Readiness]]:

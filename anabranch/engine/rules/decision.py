@@ -52,7 +52,9 @@ class Decision:
     refused: str | None = None
     """For a signal: the code of why it was not taken."""
     worked: int = 0
-    """What running loops has cost, in the units of `template_work`."""
+    """What running loops and evaluating nodes has cost, in the units of `templates.budget`."""
+    evaluated: Sequence[Dispatch] = ()
+    """Attempts of pure nodes that were answered by this decision."""
 
 
 NOTHING = Decision()
@@ -70,6 +72,10 @@ class DecisionBuilder(Generic[State]):
         self.cancels: list[str] = []
         """Children that nobody awaits any more, if they were started at all."""
         self.not_before: int | None = None
+        self.worked = 0
+        """What running loops and evaluating nodes has cost so far, in the units of `templates.budget`."""
+        self.evaluated: list[Dispatch] = []
+        """Attempts of pure nodes that it has answered."""
 
     def append(
         self,
@@ -133,14 +139,16 @@ class DecisionBuilder(Generic[State]):
         """Remember the latest due time that this decision rests on."""
         self.not_before = due_at if self.not_before is None else max(self.not_before, due_at)
 
-    def build(self, *, worked: int = 0) -> Decision:
+    def build(self) -> Decision:
         """What it came to, without what it asked for and took back itself."""
         if not self.events:
-            return Decision(worked=worked) if worked else NOTHING
+            return Decision(worked=self.worked) if self.worked else NOTHING
         commands = [command for command in self.commands if self.state.owes(command)]
         begun_now = frozenset(self.commands) if self.stops else ()
         stops = [stop for stop in self.stops if stop not in begun_now]
-        return Decision(self.events, commands, stops, self.cancels, self.not_before, worked=worked)
+        return Decision(
+            self.events, commands, stops, self.cancels, self.not_before, worked=self.worked, evaluated=self.evaluated
+        )
 
     def log_full(self) -> Decision:
         """The log has no room for what follows: the run has failed then."""
@@ -151,11 +159,12 @@ class DecisionBuilder(Generic[State]):
 class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
     """One decision about a drawn run in the making."""
 
-    def __init__(self, state: InstanceState, now: int, work_max: int) -> None:
+    def __init__(self, state: InstanceState, now: int, work_max: int, evaluations_max: int) -> None:
         super().__init__(state, now)
-        self.worked = 0
-        """What running loops has cost so far, in the units of `template_work`."""
         self.work_max = work_max
+        self.evaluations_max = evaluations_max
+        self.evaluated_bytes = 0
+        """What their outputs have as JSON."""
         self.unfinished_before = frozenset(state.unfinished) if state.unfinished else _NOTHING_UNFINISHED
         self.todo: deque[tuple[Scope, PlanNode]] = deque()
         """Ended activations whose consequences are not drawn yet: a queue, since graphs are deeper than stacks."""

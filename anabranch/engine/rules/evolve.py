@@ -122,11 +122,13 @@ def _node_dispatched(state: InstanceState, event: Event) -> None:
     activation.attempt = event.attempt
     activation.due_at = None
     state.running[event.node_id, event.scope] = activation
+    if activation.node.evaluate is not None:
+        state.unevaluated[event.node_id, event.scope] = activation
 
 
 def _node_waiting(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
-    state.running.pop((event.node_id, event.scope), None)
+    _answered(state, activation.node, event)
     said = read_wait(event.payload)
     if isinstance(said, DelayStarted):
         activation.output, activation.next_handle = said.output, said.next_handle
@@ -135,14 +137,14 @@ def _node_waiting(state: InstanceState, event: Event) -> None:
 
 def _node_attempt_failed(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
-    state.running.pop((event.node_id, event.scope), None)
+    _answered(state, activation.node, event)
     activation.phase = Phase.RETRYING
     set_timer(state, activation, read_retry_time(event.payload), event.seq)
 
 
 def _loop_opened(state: InstanceState, event: Event) -> None:
     activation = state.scopes[event.scope].open[event.node_id]
-    state.running.pop((event.node_id, event.scope), None)
+    _answered(state, activation.node, event)
     activation.phase = Phase.LOOPING
     activation.loop = LoopRun(read_items(event.payload), event.created_at)
     _note_room(state, activation)
@@ -226,7 +228,7 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
     scope = state.scopes.get(event.scope) or _open_scope(state, event.scope)
     activation = scope.open.pop(event.node_id, None)
     if activation is not None:
-        state.running.pop((event.node_id, event.scope), None)
+        _answered(state, activation.node, event)
         activation.due_at = None
         if activation.events is not None:
             close_wait(state, activation)
@@ -236,6 +238,13 @@ def _end_activation(state: InstanceState, event: Event) -> tuple[Scope, PlanNode
             state.unfinished.pop((event.node_id, event.scope), None)
     scope.ended.add(event.node_id)
     return scope, state.plan.nodes[event.node_id]
+
+
+def _answered(state: InstanceState, node: PlanNode, event: Event) -> None:
+    """An attempt has come to something, or is not awaited any more."""
+    state.running.pop((event.node_id, event.scope), None)
+    if node.evaluate is not None:
+        state.unevaluated.pop((event.node_id, event.scope), None)
 
 
 def _write(scope: Scope, node: PlanNode, seq: int, value: Any) -> None:

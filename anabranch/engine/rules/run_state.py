@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -124,6 +125,7 @@ class RunState(ABC, Generic[Open, Runs]):
         "terminal",
         "timers",
         "timers_max",
+        "unevaluated",
         "waits",
     )
 
@@ -141,6 +143,8 @@ class RunState(ABC, Generic[Open, Runs]):
         """Output, error or reason, once terminal."""
         self.running: dict[tuple[str, str], Runs] = {}
         """Activations whose attempt is unanswered, by (node id, scope)."""
+        self.unevaluated: OrderedDict[tuple[str, str], Runs] = OrderedDict()
+        """Of these, pure nodes: a decision evaluates them, first in, first out."""
         self.timers: list[tuple[int, int, Open]] = []
         """A heap of (due time, seq, activation); entries that do not hold any more go when met, or at `timers_max`."""
         self.timers_max = TIMERS_KEPT_MIN

@@ -218,6 +218,11 @@ class LogReloaded:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluationDue:
+    """Pure nodes are dispatched and not evaluated yet: after a start, a takeover, or a decision that did enough."""
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """Somebody asked for the end of the instance."""
 
@@ -233,5 +238,6 @@ Stimulus: TypeAlias = (
     | SignalSent
     | ChildEnded
     | LogReloaded
+    | EvaluationDue
     | CancelRequested
 )

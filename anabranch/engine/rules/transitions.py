@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.decision import Decision
-from anabranch.engine.rules.drawn.outcomes import LOOP_WORK_MAX
+from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX, LOOP_WORK_MAX
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyState
-from anabranch.engine.rules.stimuli import NodeResult, Started, Stimulus
+from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, NodeResult, Started, Stimulus
 
 # 256 transitions or 4 MB a commit: throughput stops growing between 100 and 500 transitions a batch, and
 # a bigger batch only makes everybody in it wait longer.
 BATCH_TRANSITIONS_MAX = 256
 BATCH_BYTES_MAX = 4_194_304
+
+# 2,000 rows a commit: pure nodes make hundreds of rows of one stimulus.
+BATCH_ROWS_MAX = 2_000
 
 # Waits longer than a second are parked (the instance leaves memory); shorter ones would cost
 # a claim for nothing.
@@ -115,10 +118,13 @@ class LeasedState:
     instance_id: str = field(init=False)
     unchecked: set[str] = field(init=False)
     """Awaited children that may have ended before we held this version: not parked until that is known."""
+    evaluates_singly: bool = field(init=False)
+    """The database refused what was decided together with pure nodes: they are evaluated apart, one by one."""
 
     def __post_init__(self) -> None:
         self.instance_id = self.state.head.instance_id
         self.unchecked = set(self.state.children)
+        self.evaluates_singly = False
 
 
 @dataclass(slots=True, eq=False)
@@ -132,6 +138,11 @@ class PendingTransition:
     """None if no stimulus changed anything: there is nothing to commit."""
     defect: Exception | None = None
     """What the rules raised over this instance; its neighbours are not harmed."""
+
+    @property
+    def evaluated(self) -> list[Dispatch]:
+        """The pure nodes that were evaluated for it."""
+        return [dispatch for decision in self.decisions for dispatch in decision.evaluated]
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +160,7 @@ class Won:
     pending: PendingTransition
     events: Sequence[Event]
     dispatches: list[Dispatch]
-    stops: list[Dispatch]
+    stops: Sequence[Dispatch]
     """Handlers whose activation is over: told to stop."""
     answered: list[Dispatch]
     """Attempts that have their answer: they are performed no more."""
@@ -186,19 +197,24 @@ def plan_transitions(
     now: int,
     lease_ms: int,
     transitions_max: int = BATCH_TRANSITIONS_MAX,
+    evaluations_max: int = EVALUATIONS_MAX,
 ) -> Planned:
     """Decide the stimuli of each holding in order, until the batch is full.
 
-    Takes from `work` only what fits: at most `transitions_max` transitions, and no further one once 4 MB
-    are reached or loops have worked for `LOOP_WORK_MAX`. Each holding may appear once; its
-    state is evolved at once and must be thrown away if its transition does not win.
+    Takes from `work` only what fits: at most `transitions_max` transitions, and no further one once 4 MB or
+    2,000 rows are reached, or loops and pure nodes have worked for `LOOP_WORK_MAX`. Each transition evaluates
+    `evaluations_max` pure nodes at most. Each holding may appear once; its state is evolved at once and must be
+    thrown away if its transition does not win.
     """
     planned = Planned([], [])
-    size = 0
+    size = rows = 0
     work_left = LOOP_WORK_MAX
     for leased, stimuli in work:
         try:
-            pending = _pending(leased, stimuli, now=now, lease_ms=lease_ms, work_max=work_left)
+            evaluations = _evaluations_allowed(leased, stimuli, evaluations_max)
+            pending = _pending(
+                leased, stimuli, now=now, lease_ms=lease_ms, work_max=work_left, evaluations_max=evaluations
+            )
         except Exception as defect:  # noqa: BLE001 -- one instance's trouble must not become its neighbours'
             pending = PendingTransition(leased, stimuli, [], None, defect)
         planned.pending_transitions.append(pending)
@@ -208,9 +224,26 @@ def plan_transitions(
         if transition is not None:
             planned.transitions.append(transition)
             size += transition.payload_bytes
-        if len(planned.transitions) >= transitions_max or size >= BATCH_BYTES_MAX or work_left <= 0:
+            rows += len(transition.events)
+        if len(planned.transitions) >= transitions_max or size >= BATCH_BYTES_MAX or rows >= BATCH_ROWS_MAX:
+            break
+        if work_left <= 0:
             break
     return planned
+
+
+def _evaluations_allowed(leased: LeasedState, stimuli: Sequence[Stimulus], evaluations_max: int) -> int:
+    """How many pure nodes these stimuli may have evaluated.
+
+    What a worker was perhaps lost over, or a database refused, is tried again by `EvaluationDue` alone: what else has
+    arrived, such as the result of a handler, is stored before that.
+    """
+    is_suspect = leased.state.recoveries > 0 or leased.evaluates_singly
+    if not is_suspect and not any(isinstance(each, LeaseAcquired) and each.lapsed for each in stimuli):
+        return evaluations_max
+    if not all(isinstance(each, EvaluationDue) for each in stimuli):
+        return 0
+    return min(1, evaluations_max) if leased.evaluates_singly else evaluations_max
 
 
 def apply_outcome(planned: Planned, outcome: Outcome) -> AppliedOutcome:
@@ -260,23 +293,30 @@ def owed_dispatches(state: AnyState) -> list[Dispatch]:
 
 
 def _pending(
-    leased: LeasedState, stimuli: Sequence[Stimulus], *, now: int, lease_ms: int, work_max: int
+    leased: LeasedState,
+    stimuli: Sequence[Stimulus],
+    *,
+    now: int,
+    lease_ms: int,
+    work_max: int,
+    evaluations_max: int,
 ) -> PendingTransition:
     state = leased.state
     was_started, bytes_before = state.started, state.log_bytes
     decisions: list[Decision] = []
-    events: list[Event] = []
-    cancels: list[str] = []
-    not_before: int | None = None
     for stimulus in stimuli:
-        decision = decide(state, stimulus, now, work_max=work_max)
+        decision = decide(state, stimulus, now, work_max=work_max, evaluations_max=evaluations_max)
         work_max -= decision.worked
+        evaluations_max -= len(decision.evaluated)
         decisions.append(decision)
-        events += decision.events
-        cancels += decision.cancels
-        if decision.not_before is not None:
-            not_before = max(decision.not_before, not_before or 0)
     pending = PendingTransition(leased, stimuli, decisions, None)
+    if len(decisions) == 1:  # as nearly always
+        events, cancels, not_before = decisions[0].events, decisions[0].cancels, decisions[0].not_before
+    else:
+        events = [event for decision in decisions for event in decision.events]
+        cancels = [child_id for decision in decisions for child_id in decision.cancels]
+        due_times = [decision.not_before for decision in decisions if decision.not_before is not None]
+        not_before = max(due_times, default=None)
     if state.children:
         commands = [command for decision in decisions for command in decision.commands]
         leased.unchecked.update(each.child_id for each in commands if isinstance(each, AwaitChild))
@@ -340,13 +380,14 @@ def _won(pending: PendingTransition, transition: Transition) -> Won:
     leased.version += 1
     if transition.available_at is not None and not transition.release:
         leased.lease_until = transition.available_at
-    dispatches: list[Dispatch] = []
-    stops: list[Dispatch] = []
-    for decision in pending.decisions:
-        stops += decision.stops
-        dispatches += [each for each in decision.commands if isinstance(each, Dispatch)]
-    if len(pending.decisions) > 1:  # a later decision may have undone what an earlier one asked for
-        dispatches = [dispatch for dispatch in dispatches if state.owes(dispatch)]
+    if len(pending.decisions) == 1:
+        stops = pending.decisions[0].stops
+        dispatches = [each for each in pending.decisions[0].commands if isinstance(each, Dispatch)]
+    else:
+        stops = [stop for decision in pending.decisions for stop in decision.stops]
+        commands = [command for decision in pending.decisions for command in decision.commands]
+        # A later decision may have undone what an earlier one asked for.
+        dispatches = [each for each in commands if isinstance(each, Dispatch) and state.owes(each)]
     parks = transition.release or transition.worker_id is None
     next_due = None if parks else state.next_due()
     return Won(pending, transition.events, dispatches, stops, answered(pending.stimuli), parks, next_due)

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.events import ELSE_HANDLE
 from anabranch.engine.rules.graph.node_types import DynamicHandles
+from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.templates.template import compile_template
 from anabranch.handlers.condition_fields import expect_expression
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
@@ -39,13 +40,22 @@ class ConditionConfig(NodeConfig):
     )
 
 
-async def execute(config: ConditionConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+def evaluate(config: ConditionConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, str]:
     """Evaluates no further than the first true expression: those behind it may need what is not there."""
     for branch in config.branches:
         expression = branch.expression
-        if helpers.resolve_template(expression) if isinstance(expression, str) else expression:
-            return HandlerResult({"branch": branch.id}, next_handle=branch.id)
-    return HandlerResult({"branch": ELSE_HANDLE}, next_handle=ELSE_HANDLE)
+        if _holds(expression, context, work) if isinstance(expression, str) else expression:
+            return {"branch": branch.id}, branch.id
+    return {"branch": ELSE_HANDLE}, ELSE_HANDLE
+
+
+def _holds(expression: str, context: Mapping[str, Any], work: Work) -> bool:
+    """Each expression has a budget of its own."""
+    own = Work()
+    try:
+        return bool(compile_template(expression).resolve(context, own))
+    finally:
+        work.note(own)
 
 
 def _handles(config: Mapping[str, Any]) -> Sequence[str]:
@@ -56,7 +66,7 @@ SPEC = HandlerSpec(
     type="condition",
     title="Condition",
     config=ConditionConfig,
-    execute=execute,
+    evaluate=evaluate,
     handles=_handles,
     unresolved=frozenset({"branches"}),
     fixed=frozenset({"branches"}),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.templates.budget import Work
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
@@ -43,19 +43,19 @@ class EndConfig(NodeConfig):
     )
 
 
-async def execute(config: EndConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+def evaluate(config: EndConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
     """The entries as one object; of two with the same name, the later. The rules see to `name` and `terminate`."""
     collected = config.output_parameters or {}
     if isinstance(collected, list):
         collected = {parameter.name: parameter.value for parameter in collected}
-    return HandlerResult(collected)
+    return collected, None
 
 
 SPEC = HandlerSpec(
     type="end",
     title="End",
     config=EndConfig,
-    execute=execute,
+    evaluate=evaluate,
     handles=(),
     has_error_handle=False,
     fixed=frozenset({"name", "terminate"}),

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.loop_config import ITERATIONS_MAX_FOR_EACH, is_while
+from anabranch.engine.rules.templates.budget import Work
 from anabranch.errors import NonRetryable
 from anabranch.handlers.condition_fields import expect_expression
 from anabranch.handlers.config_fields import x_ui
@@ -92,24 +92,24 @@ class LoopConfig(NodeConfig):
         return written
 
 
-async def execute(config: LoopConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+def evaluate(config: LoopConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
     """The list to iterate over; null in `while`, whose condition the rules ask before each iteration."""
     if config.condition is not None:
-        return HandlerResult(None)
+        return None, None
     source = config.source
     if not isinstance(source, list):
         raise NonRetryable("the source of the loop is no list", code="LOOP_SOURCE_NOT_A_LIST")
     limit = config.iterations_max or ITERATIONS_MAX_FOR_EACH
     if len(source) > limit:
         raise NonRetryable(f"the source has {len(source)} items, maxIterations is {limit}", code="LOOP_LIMIT")
-    return HandlerResult(source)
+    return source, None
 
 
 SPEC = HandlerSpec(
     type="loop",
     title="Loop",
     config=LoopConfig,
-    execute=execute,
+    evaluate=evaluate,
     handles=(LOOP_HANDLE, DONE_HANDLE),
     unresolved=frozenset({"while", "yield"}),
     fixed=frozenset({"mode", "concurrency", "onItemError", "maxIterations"}),

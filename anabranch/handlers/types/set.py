@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.templates.budget import Work
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
@@ -21,16 +21,16 @@ class SetConfig(NodeConfig):
     )
 
 
-async def execute(config: SetConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+def evaluate(config: SetConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
     """The object, its templates resolved."""
-    return HandlerResult(config.values)
+    return config.values, None
 
 
 SPEC = HandlerSpec(
     type="set",
     title="Set values",
     config=SetConfig,
-    execute=execute,
+    evaluate=evaluate,
     category="data",
     icon="pencil",
     description="Makes an object of values and expressions.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.engine.handling import HandlerResult, Helpers
+from anabranch.engine.rules.templates.budget import Work
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 
 
@@ -13,16 +13,16 @@ class StartConfig(NodeConfig):
     """Nothing to configure."""
 
 
-async def execute(config: StartConfig, context: Mapping[str, Any], helpers: Helpers) -> HandlerResult:
+def evaluate(config: StartConfig, context: Mapping[str, Any], work: Work) -> tuple[Any, None]:
     """The input as the run received it."""
-    return HandlerResult({"started": True, "inputReceived": context.get("input")})
+    return {"started": True, "inputReceived": context.get("input")}, None
 
 
 SPEC = HandlerSpec(
     type="start",
     title="Start",
     config=StartConfig,
-    execute=execute,
+    evaluate=evaluate,
     has_error_handle=False,
     category="flow",
     icon="play",

@@ -49,6 +49,7 @@ from anabranch.engine.rules.stimuli import (
     CancelRequested,
     ChildEnded,
     Completed,
+    EvaluationDue,
     Failed,
     FunctionBlocked,
     FunctionSuspended,
@@ -128,6 +129,8 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
             _child_ended(notes, stimulus)
         case LogReloaded():
             _serve_promises(notes)
+        case EvaluationDue():
+            return NOTHING  # functions are called
         case CancelRequested():
             notes.end_instance(EventType.INSTANCE_CANCELLED, RunCancelled(stimulus.reason).payload)
         case LeaseAcquired():

@@ -7,10 +7,12 @@ activation is left in the decision's `todo`; what its verdicts decide is drawn f
 
 from __future__ import annotations
 
+from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decision import DrawnDecisionBuilder, error_about
 from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, Scope, error_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
+from anabranch.engine.rules.failures import failed_by, who_is
 from anabranch.engine.rules.payloads import DelayStarted, LoopOpened, NodeFailed
 from anabranch.engine.rules.shared_decisions import next_try, signal_wait
 from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed
@@ -34,6 +36,13 @@ ITERATION_UNITS = 250
 DISPATCH_UNITS = 1_250
 TEMPLATE_UNITS = 3_000
 
+# What evaluating a node takes beside its templates and deciding about it, some 12 µs.
+EVALUATION_UNITS = 2_000
+
+# 200 nodes or 1 MB of outputs a decision: more of them gain nothing, and make the others wait longer.
+EVALUATIONS_MAX = 200
+EVALUATED_BYTES_MAX = 1_048_576
+
 # A `while` template that looks at `ctx.results` copies them first.
 RESULTS_COPIED_PER_UNIT = 4
 
@@ -56,6 +65,39 @@ def returned(builder: DrawnDecisionBuilder, activation: Activation, outcome: Com
         delay = DelayStarted(builder.now + outcome.queue_delay_ms, outcome.output, handle)
         builder.emit(EventType.NODE_WAITING, activation, payload=delay.payload)
         builder.wake(activation)
+
+
+def may_evaluate(builder: DrawnDecisionBuilder) -> bool:
+    """May this decision evaluate another pure node? What it leaves is evaluated by the next ones."""
+    return (
+        len(builder.evaluated) < builder.evaluations_max
+        and builder.evaluated_bytes < EVALUATED_BYTES_MAX
+        and not builder.has_worked_enough
+    )
+
+
+def evaluate(builder: DrawnDecisionBuilder, activation: Activation) -> None:
+    """Evaluate a pure node that is dispatched: what it comes to is answered as what a handler reports.
+
+    Whatever goes wrong in it is its failure: what it follows from must be written all the same.
+    """
+    node, path, attempt = activation.node, activation.scope.path, activation.attempt
+    assert node.evaluate is not None, "only pure nodes are left to decisions"
+    builder.evaluated.append(Dispatch(node.id, path, attempt))
+    work = Work()
+    outcome: Completed | Failed
+    try:
+        output, handle = node.evaluate(activation.context, work)
+        outcome = Completed(Payload.of(output, bytes_max=node.output_bytes_max), handle)
+    except Exception as failure:  # noqa: BLE001 -- as of any handler
+        who = who_is(builder.state.head.instance_id, node.id, path)
+        outcome = failed_by(failure, node_id=node.id, scope=path, attempt=attempt, who=who)
+    builder.worked += EVALUATION_UNITS + work.spent
+    if isinstance(outcome, Completed):
+        builder.evaluated_bytes += len(outcome.output.raw)
+        returned(builder, activation, outcome)
+    else:
+        attempt_failed(builder, activation, outcome)
 
 
 def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsSignal) -> None:

@@ -16,7 +16,16 @@ from anabranch.engine.rules.graph.document import Graph, GraphEdge, GraphNode, p
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE, concurrency, is_while, iterations_max
 from anabranch.engine.rules.graph.node_facts import handles_of
 from anabranch.engine.rules.graph.node_types import NodeTypes
-from anabranch.engine.rules.graph.plan import Body, GivenResult, LoopSpec, Plan, PlanEdge, PlanNode
+from anabranch.engine.rules.graph.plan import (
+    START_OUTPUT_BYTES_MAX,
+    Body,
+    Evaluator,
+    GivenResult,
+    LoopSpec,
+    Plan,
+    PlanEdge,
+    PlanNode,
+)
 from anabranch.engine.rules.graph.structure import Structure, structure_of
 from anabranch.engine.rules.graph.validate import refusal_of
 from anabranch.engine.rules.payloads import NODE_DISABLED, NODE_PINNED
@@ -32,9 +41,12 @@ DEFAULT_TIMEOUT_MS = 30_000
 CODE_TYPES = frozenset({"javascript", "python"})
 
 
-def compile_plan(document: Mapping[str, Any], node_types: NodeTypes, test_run: TestRunPlan = WHOLE) -> Plan:
+def compile_plan(
+    document: Mapping[str, Any], node_types: NodeTypes, test_run: TestRunPlan = WHOLE, *, evaluates: bool = True
+) -> Plan:
     """The plan of a definition that was valid when it was saved, and of how a test run differs from it.
 
+    With `evaluates` decisions evaluate its pure nodes; without, these are executed as jobs like all others.
     Raises InvalidWorkflow if its form or structure is not: then it was never saved by these rules.
     """
     graph = parse(document)
@@ -43,17 +55,26 @@ def compile_plan(document: Mapping[str, Any], node_types: NodeTypes, test_run: T
         raise refusal_of((*graph.errors, *structure.problems))
     if test_run.until is not None:
         structure = structure.up_to(test_run.until)
-    return _Compiler(graph, structure, node_types, test_run.pins).compile()
+    return _Compiler(graph, structure, node_types, test_run.pins, evaluates=evaluates).compile()
 
 
 class _Compiler:
     """Builds one plan: bodies first, then the nodes in topological order, then what connects them."""
 
-    def __init__(self, graph: Graph, structure: Structure, node_types: NodeTypes, pins: Mapping[str, Pin]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        structure: Structure,
+        node_types: NodeTypes,
+        pins: Mapping[str, Pin],
+        *,
+        evaluates: bool,
+    ) -> None:
         self._graph = graph
         self._structure = structure
         self._node_types = node_types
         self._pins = pins
+        self._evaluates = evaluates
         self._nodes: dict[str, PlanNode] = {}
         self._bodies: dict[str | None, Body] = {None: Body(loop=None)}
         self._outgoing: defaultdict[str, list[GraphEdge]] = defaultdict(list)
@@ -93,7 +114,10 @@ class _Compiler:
             exits=handles - {ERROR_HANDLE},
             home=self._bodies[self._structure.homes[written.id]],
             has_error_edge=ERROR_HANDLE in used,
+            evaluate=self._evaluator(written) if self._evaluates else None,
         )
+        if written.type == "start":
+            node.output_bytes_max = START_OUTPUT_BYTES_MAX
         if written.type == LOOP_TYPE:
             body = self._bodies[written.id] = Body(loop=node)
             node.loop = _loop_spec(written.config, body)
@@ -103,6 +127,8 @@ class _Compiler:
             name = written.config.get("name")
             node.end_name = name if isinstance(name, str) else None
         node.given = self._given(written, node)
+        if node.given is not None:
+            node.evaluate = None
         return node
 
     def _given(self, written: GraphNode, node: PlanNode) -> GivenResult | None:
@@ -126,6 +152,15 @@ class _Compiler:
         except Exception:  # noqa: BLE001 - other people's code
             # Somebody's type no longer understands a config that it once accepted: like a type that is gone.
             return frozenset(used | {ERROR_HANDLE}), node_type.default_timeout_ms
+
+    def _evaluator(self, written: GraphNode) -> Evaluator | None:
+        node_type = self._node_types.get(written.type)
+        if node_type is None:
+            return None
+        try:
+            return node_type.evaluator(written.config)
+        except Exception:  # noqa: BLE001 -- whatever is wrong with the config, its attempt will say so
+            return None
 
     def _connect(self) -> None:
         structure, nodes = self._structure, self._nodes

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from anabranch.engine.rules.graph.plan import Evaluator
+
 SideEffects: TypeAlias = Literal["none", "external", "unknown"]
 HandleKind: TypeAlias = Literal["normal", "body", "error"]
 
@@ -73,6 +75,8 @@ class NodeType:
     unbounded: Callable[[Mapping[str, Any]], bool] = lambda config: False
     """True if a node with this config may wait for ever (a wait without timeout)."""
     description: NodeTypeDescription = NodeTypeDescription()
+    evaluator: Callable[[Mapping[str, Any]], Evaluator | None] = lambda config: None
+    """Of a pure type: what a node with this config comes to. None: its handler has to be executed."""
 
 
 class NodeTypes(Protocol):

@@ -8,15 +8,16 @@ shared by every instance of its version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
 from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.templates.template import Template
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 
 
 def ignored_handle(node_type: str) -> str:
@@ -34,6 +35,17 @@ class GivenResult:
     handle: str | None
     note: Payload
     """What its NODE_DISPATCHED says: why it is not executed."""
+
+
+# `start` repeats the input, which may be as large as any value, inside an object of its own.
+START_OUTPUT_BYTES_MAX = VALUE_BYTES_MAX + 64
+
+Evaluator: TypeAlias = Callable[[Mapping[str, Any], Work], tuple[Any, str | None]]
+"""What a pure node comes to in a context: its output and the handle that it leaves by (None: the default one).
+
+It has no clock, no randomness, no secrets, no logging, no I/O: called twice, it returns the same. It pays for its
+templates from the budget, and raises what a handler would raise.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +107,8 @@ class PlanNode:
     """Those that its handler may name: all but `error`, which only the engine picks."""
     home: Body
     """The body that this node lives in."""
+    output_bytes_max: int = VALUE_BYTES_MAX
+    """How large its output may be as JSON."""
     in_count: int = 0
     """Incoming edges that have a verdict: all but back edges. For entries, `loop` edges count too."""
     edges: tuple[PlanEdge, ...] = ()
@@ -113,6 +127,8 @@ class PlanNode:
     """`config.name` of an `end`: the key its object is written under."""
     given: GivenResult | None = None
     """It is disabled, or pinned in a test run. None: it is executed."""
+    evaluate: Evaluator | None = None
+    """Of a pure node: it is evaluated by the decision that dispatches it. None: it is executed as a job."""
 
     @property
     def ignored_handle(self) -> str:

@@ -63,6 +63,10 @@ class Work:
         """What the resolution has cost so far."""
         return self._spent
 
+    def note(self, other: Work) -> None:
+        """Count what a template with a budget of its own has cost; nothing is refused for that."""
+        self._spent += other.spent
+
     def weigh(self, value: Any) -> int:
         """About how many bytes of JSON a value has. Measured once per list or object."""
         if isinstance(value, str):

@@ -100,7 +100,11 @@ class CompiledConfig:
         `secrets` brings what `secret_names` asks for. Raises TemplateError or TemplatePathMissing,
         naming the expression and its place.
         """
-        return self._value if self._resolve is None else self._resolve(ctx, Work(secrets))
+        return self.resolve_within(Work(secrets), ctx)
+
+    def resolve_within(self, work: Work, ctx: Mapping[str, Any]) -> Any:
+        """The same, of a budget that somebody counts."""
+        return self._value if self._resolve is None else self._resolve(ctx, work)
 
 
 def compile_config(value: Any, *, unresolved: frozenset[str] = frozenset(), secrets: bool = False) -> CompiledConfig:

@@ -102,6 +102,7 @@ class PostgresqlDialect:
     """A PostgreSQL database."""
 
     commits_in_flight_max = 2
+    commit_threads = 2
     reading_lanes = 4
     writing_lanes = 4
     row_lock = "FOR UPDATE SKIP LOCKED"

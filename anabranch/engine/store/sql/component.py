@@ -80,15 +80,11 @@ class SqlComponent:
         """Make the lanes; they connect when they are first used."""
         dialect = self.dialect
         self._reading = DatabaseThreads(dialect, count=dialect.reading_lanes, commits=False, name="store-read")
-        self._committing = DatabaseThreads(
-            dialect, count=dialect.commits_in_flight_max, commits=True, name="store-commit"
-        )
+        self._committing = DatabaseThreads(dialect, count=dialect.commit_threads, commits=True, name="store-commit")
         self._writing = self._families = self._committing
         if dialect.writing_lanes:
             self._writing = DatabaseThreads(dialect, count=dialect.writing_lanes, commits=False, name="store-write")
-            self._families = DatabaseThreads(
-                dialect, count=dialect.commits_in_flight_max, commits=True, name="store-families"
-            )
+            self._families = DatabaseThreads(dialect, count=dialect.commit_threads, commits=True, name="store-families")
 
     def renew_lanes(self) -> None:
         """Let every connection be replaced before it is used again."""

@@ -69,7 +69,10 @@ class Dialect(Protocol):
     """One kind of database."""
 
     commits_in_flight_max: int
-    """How many commits may be under way at once, each on its own connection."""
+    """How many commits may be under way at once. With more than one, the next is planned while one is written."""
+
+    commit_threads: int
+    """How many of them are written at once, each on its own connection."""
 
     reading_lanes: int
     """How many connections there are for what reads, and for what writes without ever waiting for a lock."""

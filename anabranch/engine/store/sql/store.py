@@ -61,7 +61,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         super().__init__(dialect)
         self.commits_in_flight_max = dialect.commits_in_flight_max
         self._connect_wait_s = connect_wait_s
-        self.families_apart = dialect.writing_lanes > 0
+        self.families_apart = dialect.commits_in_flight_max > 1
         self._stranger_wrote_here = False
         self._notices: Notices | None = None
         self._progress = CommitProgress()

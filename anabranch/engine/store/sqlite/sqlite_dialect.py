@@ -81,7 +81,8 @@ _DUPLICATE = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMAR
 class SqliteDialect:
     """A SQLite file."""
 
-    commits_in_flight_max = 1
+    commits_in_flight_max = 2
+    commit_threads = 1
     reading_lanes = 2
     writing_lanes = 0
     row_lock = ""

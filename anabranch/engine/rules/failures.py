@@ -1,15 +1,14 @@
 """What an exception of somebody's code becomes in the log: code, type and message, and whether another try may help.
 
-Called by the task worker for handlers, and by the runner of coded workflows for their steps.
+Pure. Called by the task worker for handlers, by decisions for nodes that they evaluate, and by the runner of coded
+workflows for their steps.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from anabranch.engine.rules.stimuli import Failed, NodeResult, StepReport
 from anabranch.errors import (
@@ -109,19 +108,6 @@ def kept_error(
     return RunError(word, name, text, node_id, scope, number, storable(traceback))
 
 
-def ends_us(failure: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Is it we who are to end, rather than what we awaited that has failed?
-
-    `task` is the one that we began in: what is closed (its loop is gone, or nobody awaits it any more) is not
-    called by its task, which is what tells a close from somebody's own GeneratorExit.
-    """
-    if isinstance(failure, GeneratorExit):
-        return _present_task() is not task
-    if isinstance(failure, asyncio.CancelledError):
-        return task is None or task.cancelling() > 0
-    return isinstance(failure, KeyboardInterrupt)
-
-
 def who_did(result: NodeResult | StepReport, *, run_id: str) -> str:
     """Whose result it is, as messages name it."""
     if isinstance(result, StepReport):
@@ -155,10 +141,3 @@ def _readable(given: object) -> str:
         return str(given)
     except Exception:  # noqa: BLE001 -- a stranger's __str__
         return "its message cannot be read"
-
-
-def _present_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs
-        return None

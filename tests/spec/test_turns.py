@@ -310,7 +310,7 @@ def test_an_instance_that_was_woken_for_nothing_is_parked_again_without_a_row():
     planned = plan(run, signal("other"), signal("other", key="k"), signal("other", key="k"))
     assert planned.transitions[0].release, "it was parked with the signals' rows"
     (transition,) = plan(run, TIMERS).transitions
-    assert (transition.events, transition.release, transition.available_at, transition.status) == (
+    assert (list(transition.events), transition.release, transition.available_at, transition.status) == (
         [],
         True,
         None,

@@ -37,8 +37,8 @@ PURE = Load(linear(10), 50, 10)
 NARROW, WIDE = (Load(fan_out(width), 400 // width, width + 2) for width in (20, 400))
 SHORT, LONG = (Load(map_over(items), 400 // items, items + 2, {"items": list(range(items))}) for items in (20, 400))
 
-# 100 transitions in every commit. Their write-ahead log stays far below the 1,000 pages at which SQLite empties it.
-WRITTEN_RUNS = 100
+# 60 transitions at once, 30 in every commit: their write-ahead log stays below 1,000 pages, at which SQLite empties it.
+WRITTEN_RUNS = 60
 HELD_RUNS = 200
 
 

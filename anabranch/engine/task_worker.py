@@ -72,16 +72,17 @@ class Execution(Helpers):
         clock: Clock,
         threads: HandlerThreads,
     ) -> None:
-        super().__init__(
-            instance_id=head.instance_id,
-            tenant_id=head.tenant_id,
-            node_id=dispatch.node_id,
-            workflow_id=head.workflow_id,
-            scope=dispatch.scope,
-            attempt=dispatch.attempt,
-            context=context,
-            threads=threads,
-        )
+        # As `Helpers.__init__` does, without the price of a call with so many keywords.
+        self.instance_id = head.instance_id
+        self.tenant_id = head.tenant_id
+        self.workflow_id = head.workflow_id
+        self.node_id, self.scope, self.attempt = dispatch
+        self.context = context
+        self.threads = threads
+        self.mask = str
+        self.waits_for = ""
+        self.is_cancelled = False
+        self._now_ms = self._log = self._cancelled = None
         self.dispatch = dispatch
         self.node = node
         self.limit: asyncio.Timeout | None = None

@@ -82,7 +82,15 @@ class World:
         """`ctx`, with `work` and `fail`: a step each."""
         nobody = cast(Any, None)
         helpers = Helpers(
-            "run", "default", "", None, "", 1, 0, NoContext(()), logging.LoggerAdapter(logging.getLogger("tests"), {})
+            instance_id="run",
+            tenant_id="default",
+            node_id="",
+            workflow_id=None,
+            scope="",
+            attempt=1,
+            now_ms=0,
+            context=NoContext(()),
+            log=logging.LoggerAdapter(logging.getLogger("tests"), {}),
         )
         steps = Steps(
             body,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from anabranch.engine.rules.graph.compile import compile_plan
@@ -160,9 +161,21 @@ def _drawn() -> dict[str, tuple[dict[str, Any], Any]]:
         "failing-items": (_failing_items(), {"items": [0, 1, 2, 3, 4]}),
         "stubborn": (_stubborn(), {}),
         "terminated": (_terminated(), {}),
+        "side-by-side": (_side_by_side(), {}),
         "nap": (_nap(), {}),
         "long-haul": (graph(["start>s0", *[f"s{i}>s{i + 1}" for i in range(8)]], work=1_200), {}),
     }
+
+
+def _side_by_side() -> dict[str, Any]:
+    """Pure branches that write and read one name, and a chain of pure nodes behind them and before an effect."""
+    chain = [f"c{number}" for number in range(12)]
+    edges = [f"start>{name}" for name in ("first", "second", "third")]
+    edges += [f"{name}>{chain[0]}" for name in ("first", "second", "third")]
+    edges += [f"{before}>{after}" for before, after in pairwise([*chain, "effect", "last", "end"])]
+    document = graph(edges, work=20)
+    sees = {"type": "set", "config": {"values": {"saw": "{{ctx.shared | default(0)}}"}}, "outputVariable": "shared"}
+    return changed(document, **dict.fromkeys(("first", "second", "third", "last", *chain), sees))
 
 
 def graph(edges: list[str], *, work: int, any_join: str | None = None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from anabranch.engine.rules.payloads import (
     read_signal,
     read_wait,
 )
-from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.values import EMPTY, Payload
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
 _DISPATCHED, _WAITING, _LOOP_OPENED = EventType.NODE_DISPATCHED, EventType.NODE_WAITING, EventType.LOOP_OPENED
@@ -255,7 +255,7 @@ class History:
         activation.attempt, activation.seq, activation.at = event.attempt, event.seq, event.created_at
         if type_ is _DISPATCHED:
             activation.status = _RUNS
-            activation.is_pinned = is_pinned(event.payload)
+            activation.is_pinned = event.payload is not EMPTY and is_pinned(event.payload)
             activation.attempt_began_at = event.created_at
             activation.waits_for = activation.retry_at = activation.error = None
         elif type_ is _WAITING:

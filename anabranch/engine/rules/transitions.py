@@ -71,11 +71,12 @@ class Transition:
     cancels: Sequence[str] = ()
     """Children that are not awaited any more: cancelled in the same transaction, with all that they await."""
 
-    @property
-    def concerns_family(self) -> bool:
-        """Is there more to do for it than to write its own instance?"""
+    concerns_family: bool = field(init=False)
+    """There is more to do for it than to write its own instance."""
+
+    def __post_init__(self) -> None:
         is_child = self.new_run is not None and self.new_run.parent_id is not None
-        return self.wakes is not None or bool(self.cancels) or is_child
+        self.concerns_family = self.wakes is not None or bool(self.cancels) or is_child
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +360,8 @@ def _set_lease(transition: Transition, leased: LeasedState, *, now: int, lease_m
     state = leased.state
     if state.terminal is not None:
         transition.release = True
-        transition.wakes = state.head.parent_id if state.head.parent_waits else None
+        if state.head.parent_waits:
+            transition.wakes, transition.concerns_family = state.head.parent_id, True
         return
     parks = _is_idle(leased, now)
     if transition.new_run is not None and (parks or leased.worker_id is None):

@@ -85,7 +85,7 @@ COLLECTION_THRESHOLDS = (50_000, 20, 100)
 SWITCH_INTERVAL_S = 0.001
 
 
-# 500 ms for the database to finish what nobody waits for any more; what takes longer is left behind.
+# 500 ms for the database to finish statements that nobody waits for; longer ones are abandoned.
 CLOSING_S = 0.5
 
 # 1 s for the last spans: what a collector does not take by then is lost.
@@ -100,11 +100,11 @@ def tune_interpreter() -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Components:
-    """What stands beside the engine."""
+    """Services beside the engine."""
 
     services: Services
     data: DataService
-    safe: SecretStore
+    secrets: SecretStore
     sandbox: Sandbox
 
 
@@ -116,16 +116,16 @@ class App:
 
     @cached_property
     def node_types(self) -> NodeTypes:
-        """Good for checking; those that run have all services, which need an open database."""
+        """For validation only; executing nodes also needs services on an open database."""
         return load_types(Services(sandbox=Sandbox(unsafe=self.settings.sandbox_unsafe)))
 
     @asynccontextmanager
     async def opened(
         self, *, works: bool, only: Sequence[str] | None = None
     ) -> AsyncIterator[tuple[Engine, WorkflowService]]:
-        """The engine and the façade, on an open database with the current schema.
+        """Open the database and start an engine and the workflow service on it.
 
-        `works` runs nodes here (an empty `only` adopts nothing until told what); otherwise starts,
+        With `works` nodes are executed here (an empty `only` adopts no runs at first); otherwise starts,
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
         async with self.open_services(works=works, only=only) as services:
@@ -142,24 +142,23 @@ class App:
         code: Registry = DECLARED,
         counts: bool = True,
     ) -> AsyncIterator[AppServices]:
-        """The same with everything that APIs are built on: data, secrets, keys, readiness.
+        """Open all services that the APIs need: engine, workflows, data, secrets, keys, readiness.
 
-        With `makes_key` a key for secrets is made where that may be: in the embedded database's directory.
-        `code` are the coded workflows that are run here, if it works: all that imported modules have
-        declared, unless others are named. Without `counts` its meters stay at nothing: for processes
-        that nobody asks for their metrics. Everything together ends within the `grace`, by default that of a command.
+        With `makes_key` a missing key for secrets is created in the directory of an embedded database.
+        `code` holds the coded workflows that run here if `works`; by default all that imported modules have declared.
+        Without `counts` no metrics are counted. Everything ends within the `grace`, by default that of a command.
         """
         tune_interpreter()
         grace = grace or Grace.of_command()
         settings = self.settings
         children, signals = ChildRuns(), StepSignals()
         async with (
-            self._opened_spans(grace) as spans,
-            self._opened_store(grace) as store,
-            self._opened_rooms(store, children, grace, makes_key=makes_key) as rooms,
-            self._opened_access(store, grace) as access,
+            self._open_spans(grace) as spans,
+            self._open_store(grace) as store,
+            self._open_components(store, children, grace, makes_key=makes_key) as components,
+            self._open_access(store, grace) as access,
         ):
-            node_types = load_types(rooms.services)
+            node_types = load_types(components.services)
             current = None if spans is None else CurrentAttempts(spans)
             runner = Runner(
                 code if works else Registry(), children=children, signals=signals, around=current or unsurrounded
@@ -167,7 +166,7 @@ class App:
             feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
             traced = node_types if current is None else TracedHandlers(node_types, current)
             telemetry = None if spans is None and not counts else feed
-            engine = self._engine(store, traced, runner, telemetry, rooms.sandbox, works=works, only=only)
+            engine = self._engine(store, traced, runner, telemetry, components.sandbox, works=works, only=only)
             if current is not None:
                 current.connect(engine.orchestrator.head_of)
             service = WorkflowService(
@@ -176,7 +175,7 @@ class App:
                 retention_days_max=settings.max_retention_days,
                 pending_max=settings.pending_max,
                 pending_per_tenant_max=settings.pending_per_tenant_max,
-                references=References(workflows=store, queries=rooms.data.saved, secrets=SecretTable(store)),
+                references=References(workflows=store, queries=components.data.saved, secrets=SecretTable(store)),
             )
             children.connect(engine, service)
             signals.connect(service)
@@ -184,19 +183,19 @@ class App:
             await register(store, runner.registry)
             await engine.start()
             waits = RunWaits(engine)
-            readiness = Readiness(store=store, sandbox=rooms.sandbox.health)
+            readiness = Readiness(store=store, sandbox=components.sandbox.health)
             readiness.when_stopping(waits.release)
             try:
                 # Who advances some runs only starts none by the clock.
-                async with self._opened_triggers(store, service, works=works and only is None) as (schedules, topics):
+                async with self._open_triggers(store, service, works=works and only is None) as (schedules, topics):
                     explanations = Explanations(store, engine.plans, service.checks)
                     yield AppServices(
                         engine=engine,
                         node_types=node_types,
                         workflows=service,
                         drafts=DraftService(saved=DraftTable(store), workflows=service),
-                        data=rooms.data,
-                        safe=rooms.safe,
+                        data=components.data,
+                        secrets=components.secrets,
                         access=access,
                         audit=AuditLog(AuditTable(store)),
                         schedules=schedules,
@@ -217,7 +216,7 @@ class App:
                 runner.stop()
 
     async def probe_sandbox(self) -> Mapping[str, str]:
-        """What this machine has to seal the code of nodes with: layer → `yes…` or `no (why)`. Opens no database."""
+        """Report what this machine offers to sandbox code: layer → `yes…` or `no (why)`. Opens no database."""
         sandbox = Sandbox(unsafe=self.settings.sandbox_unsafe)
         try:
             return await sandbox.probe()
@@ -225,47 +224,47 @@ class App:
             await sandbox.stop()
 
     @asynccontextmanager
-    async def opened_safe(self, *, makes_key: bool) -> AsyncIterator[SecretStore]:
-        """The secrets alone, for who sets and lists them; with `makes_key` a key is made where that may be.
+    async def open_secrets(self, *, makes_key: bool) -> AsyncIterator[SecretStore]:
+        """Open only the secrets. With `makes_key` a missing key is created for an embedded database.
 
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
         """
-        async with self._opened_store(Grace.of_command()) as store:
-            yield self._safe(store, makes_key=makes_key)
+        async with self._open_store(Grace.of_command()) as store:
+            yield self._secrets(store, makes_key=makes_key)
 
     @asynccontextmanager
-    async def opened_data(self, *, makes_key: bool) -> AsyncIterator[DataService]:
-        """Data sources and queries alone, for who saves them, or runs one by hand.
+    async def open_data(self, *, makes_key: bool) -> AsyncIterator[DataService]:
+        """Open only data sources and queries, to save them or to run one by hand.
 
-        With `makes_key` a key for URLs with passwords is made where that may be.
+        With `makes_key` a missing key for URLs with passwords is created for an embedded database.
         Raises StoreUnavailable, SchemaMismatch, SettingsError.
         """
         grace = Grace.of_command()
-        async with self._opened_store(grace) as store:
+        async with self._open_store(grace) as store:
             guard = Guard(AllowList.parse(self.settings.egress_allow))
             try:
-                async with self._opened_data(store, guard, grace, makes_key=makes_key) as data:
+                async with self._open_data(store, guard, grace, makes_key=makes_key) as data:
                     yield data
             finally:
                 guard.close()
 
     @asynccontextmanager
-    async def opened_access(self) -> AsyncIterator[AccessService]:
-        """The API keys alone, for who makes and revokes them. Raises StoreUnavailable, SchemaMismatch."""
+    async def open_access(self) -> AsyncIterator[AccessService]:
+        """Open only the API keys, to create and revoke them. Raises StoreUnavailable, SchemaMismatch."""
         grace = Grace.of_command()
-        async with self._opened_store(grace) as store, self._opened_access(store, grace) as access:
+        async with self._open_store(grace) as store, self._open_access(store, grace) as access:
             yield access
 
     @asynccontextmanager
-    async def opened_audit(self) -> AsyncIterator[AuditLog]:
-        """The audit trail alone, for who reads it. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._opened_store(Grace.of_command()) as store:
+    async def open_audit(self) -> AsyncIterator[AuditLog]:
+        """Open only the audit trail, to read it. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._open_store(Grace.of_command()) as store:
             yield AuditLog(AuditTable(store))
 
     @asynccontextmanager
-    async def opened_purge(self) -> AsyncIterator[Purge]:
-        """What removes ended runs at once, for who keeps the database. Raises StoreUnavailable, SchemaMismatch."""
-        async with self._opened_store(Grace.of_command()) as store:
+    async def open_purge(self) -> AsyncIterator[Purge]:
+        """Open only `Purge`, which removes ended runs at once. Raises StoreUnavailable, SchemaMismatch."""
+        async with self._open_store(Grace.of_command()) as store:
             yield Purge(store)
 
     def _engine(
@@ -307,7 +306,7 @@ class App:
         return engine
 
     @asynccontextmanager
-    async def _opened_spans(self, grace: Grace) -> AsyncIterator[SpanSink | None]:
+    async def _open_spans(self, grace: Grace) -> AsyncIterator[SpanSink | None]:
         """Where spans go, if somebody wants them; what is left when all is over is exported. Raises SettingsError."""
         endpoint = self.settings.spans_endpoint
         if endpoint is None:
@@ -327,7 +326,7 @@ class App:
             await sink.stop(patience_s=grace.closing_s(EXPORT_S))
 
     @asynccontextmanager
-    async def _opened_store(self, grace: Grace) -> AsyncIterator[SqlStore]:
+    async def _open_store(self, grace: Grace) -> AsyncIterator[SqlStore]:
         settings = self.settings
         wait_s = settings.database_wait_ms / 1000
         await asyncio.to_thread(
@@ -346,34 +345,36 @@ class App:
             await store.stop(patience_s=grace.closing_s(CLOSING_S))
 
     @asynccontextmanager
-    async def _opened_rooms(
+    async def _open_components(
         self, store: SqlStore, children: ChildRuns, grace: Grace, *, makes_key: bool
     ) -> AsyncIterator[_Components]:
-        """What the node types and the APIs need of the rest of the process; closed when their engine has stopped."""
+        """Services for node types and APIs; closed after the engine has stopped."""
         guard = Guard(AllowList.parse(self.settings.egress_allow))
         client = GuardedClient(guard)
         sandbox = Sandbox(fetcher=client, unsafe=self.settings.sandbox_unsafe)
-        safe = self._safe(store, makes_key=makes_key)
+        secrets = self._secrets(store, makes_key=makes_key)
         try:
-            async with self._opened_data(store, guard, grace, makes_key=makes_key) as data:
-                services = Services(http=client, secrets=safe, sandbox=sandbox, queries=data.queries, children=children)
-                yield _Components(services, data, safe, sandbox)
+            async with self._open_data(store, guard, grace, makes_key=makes_key) as data:
+                services = Services(
+                    http=client, secrets=secrets, sandbox=sandbox, queries=data.queries, children=children
+                )
+                yield _Components(services, data, secrets, sandbox)
         finally:
             await sandbox.stop()
             guard.close()
 
     @asynccontextmanager
-    async def _opened_access(self, store: SqlStore, grace: Grace) -> AsyncIterator[AccessService]:
+    async def _open_access(self, store: SqlStore, grace: Grace) -> AsyncIterator[AccessService]:
         access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
         try:
             yield access
         finally:
-            with suppress(TimeoutError):  # which key was last used, and who was turned away, is worth no longer wait
+            with suppress(TimeoutError):  # last use of keys and failed logins are not worth a longer wait
                 async with asyncio.timeout(grace.closing_s(CLOSING_S)):
                     await access.stop()
 
     @asynccontextmanager
-    async def _opened_triggers(
+    async def _open_triggers(
         self, store: SqlStore, workflows: WorkflowService, *, works: bool
     ) -> AsyncIterator[tuple[ScheduleService, TopicService]]:
         """Schedules and topics; with `works` what is due and unfinished is started here, until the end."""
@@ -400,7 +401,7 @@ class App:
             await publisher.stop()
 
     @asynccontextmanager
-    async def _opened_data(
+    async def _open_data(
         self, store: SqlStore, guard: Guard, grace: Grace, *, makes_key: bool
     ) -> AsyncIterator[DataService]:
         places = Places(
@@ -412,14 +413,14 @@ class App:
         find_box = self._box_finder(makes_key=makes_key)
         urls = SourceUrls(find_box=find_box, secrets=SecretStore(SecretTable(store), find_box))
         queries = QueryEngine(saved=saved, urls=urls, hosts=guard, places=places)
-        saved.open_lanes()
+        saved.open_threads()
         try:
             yield DataService(saved=saved, urls=urls, queries=queries, places=places)
         finally:
             await queries.stop(patience_s=grace.closing_s(math.inf))
-            await saved.close_lanes(patience_s=grace.closing_s(CLOSING_S))
+            await saved.close_threads(patience_s=grace.closing_s(CLOSING_S))
 
-    def _safe(self, store: SqlStore, *, makes_key: bool) -> SecretStore:
+    def _secrets(self, store: SqlStore, *, makes_key: bool) -> SecretStore:
         return SecretStore(SecretTable(store), self._box_finder(makes_key=makes_key))
 
     def _box_finder(self, *, makes_key: bool) -> Callable[[], SecretCipher | None]:

@@ -1,6 +1,6 @@
-"""The house: what one process has open on one database, as the APIs (REST, sockets) are given it.
+"""AppServices: the services that one process has open on one database, for its APIs (REST, sockets).
 
-Made by the composition root. Doors read it; nobody but the composition root changes it.
+Created by `App.open_services`. The APIs only read it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from anabranch.triggers.topics.topic_service import TopicService
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppServices:
-    """The façades of one process, and what they stand on."""
+    """The services of one process, and the engine below them."""
 
     engine: Engine
     node_types: NodeTypes
     workflows: WorkflowService
     drafts: DraftService
     data: DataService
-    safe: SecretStore
+    secrets: SecretStore
     access: AccessService
     audit: AuditLog
     schedules: ScheduleService
@@ -46,4 +46,4 @@ class AppServices:
     meters: Meters
     open_runs: OpenRunCounts
     metrics_key: str | None = field(default=None, repr=False)
-    """What `/metrics` asks for; None: nothing."""
+    """The key that `/metrics` requires; None: no key."""

@@ -1,6 +1,6 @@
 """Everything anabranch raises on purpose: a class per situation, a stable code, a hint.
 
-Every room may import this one; it imports nothing of ours. A new error is added here,
+Every module may import this one; it imports nothing of ours. A new error is added here,
 listed in `docs/errors.md`, and tested where it is raised. `RunError` is not raised: it is
 how an error is stored in the log of a run.
 """
@@ -270,7 +270,7 @@ class StoreUnavailable(AnabranchError):
     """
 
     code = "STORE_UNAVAILABLE"
-    hint = "Check that the database is up, reachable and has room; work goes on by itself once it is."
+    hint = "Check that the database is up, reachable and has free space; work resumes once it is."
 
 
 class DatabaseAway(StoreUnavailable):

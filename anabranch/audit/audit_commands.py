@@ -77,7 +77,7 @@ def _verify(session: Session, *, as_json: bool) -> int:
 
 def _ask(session: Session, verb: Callable[[AuditLog], Awaitable[T]]) -> T:
     async def asked() -> T:
-        async with app.build(session.settings).opened_audit() as log:
+        async with app.build(session.settings).open_audit() as log:
             return await verb(log)
 
     return asyncio.run(asked())

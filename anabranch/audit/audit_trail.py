@@ -1,6 +1,6 @@
 """The audit trail as a store keeps it: what its rows say, how they are chained, and the port to it.
 
-The interface between whoever does something worth remembering (service, secrets) and the room that
+The interface between whoever does something worth remembering (service, secrets) and the module that
 keeps it (`store/audit`). Pure. Rows are added at the end and, once their retention is over, removed at the beginning;
 each row's hash covers the row before.
 """

@@ -54,7 +54,7 @@ class Session:
         """
 
         async def asked() -> T:
-            async with app.build(self.settings).opened_data(makes_key=makes_key) as service:
+            async with app.build(self.settings).open_data(makes_key=makes_key) as service:
                 return await verb(service)
 
         return asyncio.run(asked())

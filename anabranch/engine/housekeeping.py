@@ -32,7 +32,7 @@ AUDIT_ROWS_REMOVED_MAX = 10_000
 # 20 ms between two steps of giving space back, each of which takes some 10 ms: commits go in between.
 GIVE_BACK_PAUSE_MS = 20
 
-# 1,000 ids a page, 16 cancels under way at once: as many as a store's lanes keep busy, without a queue before others.
+# 1,000 ids a page, 16 cancels under way at once: enough to keep the store's threads busy without a queue for others.
 CANCELS_PAGE = 1_000
 CANCELS_AT_ONCE = 16
 

@@ -1,6 +1,6 @@
 """The engine as one thing that is started and stopped, in the right order.
 
-Start: lanes before work arrives, workers before jobs, adoption last. Stop: intake first, then
+Start: database threads before work arrives, workers before jobs, adoption last. Stop: new work first, then
 what executes is given its grace (and what does not is handed over meanwhile), then the last batch is
 committed, then the other leases are handed over, so that nobody waits for one to lapse.
 """
@@ -159,11 +159,11 @@ class Engine:
         self.loop_watch = LoopWatch(
             lease_ms=options.lease_ms, keep_ms=options.blocked_max_ms, keep_leases=self._leases.keep_from_thread
         )
-        self._foreign = ExternalChanges(
+        self._external = ExternalChanges(
             store=store, orchestrator=self.orchestrator, clock=self.clock, look_ms=options.poll_ms
         )
         self.hints = Hints(
-            line=line, clock=self.clock, works=options.works, touched=self._foreign.touched, pending=self.recovery.soon
+            line=line, clock=self.clock, works=options.works, touched=self._external.touched, pending=self.recovery.soon
         )
         """Hints from and to other processes (`ChangeHints`); without a line only within this one."""
         self.notices = StoreNews(hints=self.hints, clock=self.clock, telemetry=telemetry)
@@ -205,7 +205,7 @@ class Engine:
         if self.options.works:
             await self._tasks.start()
             await self._leases.start()
-            await self._foreign.start()
+            await self._external.start()
             await self.recovery.start()
             await self.housekeeping.start()
         await self.hints.start()
@@ -228,7 +228,7 @@ class Engine:
         if grace_s > 0:
             await self._handover.finish(grace_s)
         await self._tasks.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))
-        await self._foreign.stop()
+        await self._external.stop()
         await _ended(self.orchestrator.stop(), end_at, PART_SHARE, "what was being committed may not be written")
         await self._leases.stop()
         self.loop_watch.stop()

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from anabranch.engine.ports import Loaded, Store
 from anabranch.engine.rules.events import Event
 
-# 1,024 events or 4 MB of payloads: folded in some ten milliseconds, and then the event loop has its transition.
+# 1,024 events or 4 MB of payloads: folded in some ten milliseconds, then the event loop runs other tasks.
 PAGE_EVENTS = 1_024
 PAGE_BYTES = 4 * 1_048_576
 

@@ -335,7 +335,7 @@ class Orchestrator:
                 continue
             try:
                 if not await self._one_batch():
-                    await asyncio.sleep(0)  # nothing was committed: others get their transition all the same
+                    await asyncio.sleep(0)  # nothing was committed: let other tasks run all the same
             except Exception:
                 logger.exception("a commit loop went wrong; it goes on with the next batch")
 

@@ -1,6 +1,6 @@
 """What the engine tells whoever counts and traces runs: each row once, in the process that has written it.
 
-Interfaces only; the room `anabranch.telemetry` is behind them. Observers hear more: a process that
+Interfaces only; the package `anabranch.telemetry` implements them. Observers hear more: a process that
 holds a run is told of rows that others wrote to it, too. Who counts must not: added up over all
 processes, each row would be there twice.
 """

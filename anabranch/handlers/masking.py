@@ -82,7 +82,7 @@ class Masker:
         """Raise a failure again, as the task worker understands it, without the secrets in its message."""
         try:
             message = self.text(str(failure))
-        except Exception:  # noqa: BLE001 -- a stranger's __str__
+        except Exception:  # noqa: BLE001 -- user code's __str__
             message = "its message cannot be read"
         match failure:
             case NonRetryable():

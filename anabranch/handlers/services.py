@@ -1,4 +1,4 @@
-"""What the built-in types need of the rooms beside them, handed in by the composition root.
+"""What the built-in types need of other packages, handed in by the composition root.
 
 Called by `builtin`. Where nothing is handed in (checking a workflow needs none of it) the types are
 there all the same, and say clearly that they cannot be executed.

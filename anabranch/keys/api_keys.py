@@ -1,6 +1,6 @@
 """API keys as a store keeps them, and the port to that store.
 
-The interface between who makes and checks keys (`keys/access`) and the room that keeps them
+The interface between who makes and checks keys (`keys/access`) and the module that stores them
 (`store/keys`). A key itself is never here: only its SHA-256.
 """
 

@@ -89,7 +89,7 @@ def revoke(
 
 def _ask(session: Session, verb: Callable[[AccessService], Awaitable[T]]) -> T:
     async def asked() -> T:
-        async with app.build(session.settings).opened_access() as access:
+        async with app.build(session.settings).open_access() as access:
             return await verb(access)
 
     return asyncio.run(asked())

@@ -1,7 +1,7 @@
 """The rows of the API keys: a hash, a tenant and a role each.
 
 Handed by the composition root to `keys/access`, which makes and checks the keys. Shares the
-lanes of the store that it is built on. What changes a key is recorded in the same transaction.
+database threads of the store that it is built on. What changes a key is recorded in the same transaction.
 """
 
 from __future__ import annotations

@@ -76,10 +76,10 @@ class Acceptor:
         self._server = server
         self._patience = patience
         self._open: set[Connection] = set()
-        # Those that may be closed for others, least worthy first, each in the order in which they came to stand there.
+        # Those that may be closed for others, least worthy first, each in the order of arrival.
         self._spare: dict[Standing, dict[Connection, None]] = {
             Standing.NEW: {},
-            Standing.STRANGER: {},
+            Standing.UNAUTHENTICATED: {},
             Standing.IDLE: {},
         }
         self._joining: set[asyncio.Task[Any]] = set()

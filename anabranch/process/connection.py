@@ -51,7 +51,7 @@ class Standing(IntEnum):
 
     NEW = 0
     """It has not sent a whole request yet."""
-    STRANGER = 1
+    UNAUTHENTICATED = 1
     """It has sent requests, but the latest has shown no valid key (so far)."""
     IDLE = 2
     """It has shown a key, and waits between two requests."""
@@ -116,10 +116,10 @@ class Connection(web.RequestHandler):
     def standing(self) -> Standing:
         """What it is worth at this moment."""
         if self._request is not None:
-            return Standing.AT_WORK if _is_authenticated(self._request) else Standing.STRANGER
+            return Standing.AT_WORK if _is_authenticated(self._request) else Standing.UNAUTHENTICATED
         if self._has_shown_key:
             return Standing.IDLE
-        return Standing.STRANGER if self._requests else Standing.NEW
+        return Standing.UNAUTHENTICATED if self._requests else Standing.NEW
 
     # -- requests ---------------------------------------------------------------------------
     def begin(self, request: web.Request) -> None:

@@ -40,7 +40,7 @@ TOLD_S_MAX = 5.0
 THREADS_S_MAX = 0.5
 
 
-Doors = Callable[[AppServices, AllowedHosts], web.Application]
+Apis = Callable[[AppServices, AllowedHosts], web.Application]
 """What answers HTTP."""
 
 
@@ -97,7 +97,7 @@ async def live(
     works: bool,
     ready: Callable[[AppServices], Awaitable[None]],
     listener: socket.socket | None = None,
-    apis: Doors | None = None,
+    apis: Apis | None = None,
     makes_key: bool = False,
 ) -> None:
     """Live until a signal; returns when everything is handed over.
@@ -126,7 +126,7 @@ async def live(
 
 @asynccontextmanager
 async def _answering(
-    app: App, services: AppServices, listener: socket.socket | None, apis: Doors, *, descriptors: int, grace: Grace
+    app: App, services: AppServices, listener: socket.socket | None, apis: Apis, *, descriptors: int, grace: Grace
 ) -> AsyncIterator[None]:
     """HTTP is answered within, if there is a listener; requests under way at the end have half of the closing time."""
     if listener is None:

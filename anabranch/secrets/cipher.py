@@ -1,6 +1,6 @@
 """The box: texts sealed with AES-256-GCM, each bound to its tenant and its place.
 
-Called by `safe`, and by whoever else stores a text with a password in it. A sealed text opens only
+Called by `secret_store`, and by other modules that store a text with a password in it. A sealed text opens only
 with the key, the tenant and the place that it was sealed with: copied to another row it stays shut.
 Its first bytes say which form it has and which key it needs, so that keys can change one day.
 """

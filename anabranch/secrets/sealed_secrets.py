@@ -1,6 +1,6 @@
 """Secrets as a store keeps them, and the port to that store.
 
-The interface between who encrypts and decrypts them (`secrets/safe`) and the room that keeps them
+The interface between `secret_store`, which encrypts and decrypts them, and the module that stores them
 (`store/secrets`). What a secret says is never here: only its sealed bytes.
 """
 

@@ -47,7 +47,9 @@ def set_secret(
     secret_store.check_secret(name, text)  # before a key is made for nothing
     session = open_session(at, creates=True)
     entry = _ask(
-        session, lambda safe: safe.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR), makes_key=True
+        session,
+        lambda store: store.set(tenant_id=session.tenant, name=name, value=text, actor=CLI_ACTOR),
+        makes_key=True,
     )
     if at.as_json:
         print_document(secret_store.secret_as_json(entry))
@@ -59,7 +61,7 @@ def set_secret(
 def list_secrets(*, at: DatabaseOptions) -> None:
     """Names and times; no values."""
     session = open_session(at)
-    entries = _ask(session, lambda safe: safe.list(tenant_id=session.tenant))
+    entries = _ask(session, lambda store: store.list(tenant_id=session.tenant))
     documents = [secret_store.secret_as_json(entry) for entry in entries]
     if at.as_json:
         print_document({"items": documents, "nextCursor": None})
@@ -72,7 +74,7 @@ def list_secrets(*, at: DatabaseOptions) -> None:
 def delete_secret(name: SecretName, *, at: DatabaseOptions) -> None:
     """Remove a secret; nodes that read it fail with SECRET_UNKNOWN."""
     session = open_session(at)
-    _ask(session, lambda safe: safe.delete(tenant_id=session.tenant, name=name, actor=CLI_ACTOR))
+    _ask(session, lambda store: store.delete(tenant_id=session.tenant, name=name, actor=CLI_ACTOR))
     if at.as_json:
         print_document({"name": name, "deleted": True})
     else:
@@ -81,8 +83,8 @@ def delete_secret(name: SecretName, *, at: DatabaseOptions) -> None:
 
 def _ask(session: Session, verb: Callable[[secret_store.SecretStore], Awaitable[T]], *, makes_key: bool = False) -> T:
     async def asked() -> T:
-        async with app.build(session.settings).opened_safe(makes_key=makes_key) as safe:
-            return await verb(safe)
+        async with app.build(session.settings).open_secrets(makes_key=makes_key) as store:
+            return await verb(store)
 
     return asyncio.run(asked())
 

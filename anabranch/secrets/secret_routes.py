@@ -38,20 +38,22 @@ class SecretList(Answer):
 
 async def list_secrets(call: Call) -> Reply:
     """Names and times; no values."""
-    found = await call.services.safe.list(tenant_id=call.tenant_id)
+    found = await call.services.secrets.list(tenant_id=call.tenant_id)
     return Reply(page_by_name([secret_as_json(each) for each in found], call.query, "secrets"))
 
 
 async def set_secret(call: Call) -> Reply:
     """The newest value of a name holds; runs under way read it with their next attempt."""
     form: SecretForm = call.body
-    entry = await call.services.safe.set(tenant_id=call.tenant_id, name=form.name, value=form.value, actor=call.actor)
+    entry = await call.services.secrets.set(
+        tenant_id=call.tenant_id, name=form.name, value=form.value, actor=call.actor
+    )
     return Reply(secret_as_json(entry), 201, {"Location": f"/v1/secrets/{entry.name}"})
 
 
 async def delete_secret(call: Call) -> Reply:
     """Nodes that read it fail with SECRET_UNKNOWN from then on."""
-    await call.services.safe.delete(tenant_id=call.tenant_id, name=call.path["secret"], actor=call.actor)
+    await call.services.secrets.delete(tenant_id=call.tenant_id, name=call.path["secret"], actor=call.actor)
     return Reply(status=204)
 
 

@@ -1,6 +1,6 @@
 """The rows of the secrets: sealed bytes by tenant and name.
 
-Handed by the composition root to whoever seals and opens them; here nobody can. Shares the lanes
+Stores them encrypted; only `secret_store` can decrypt them. Shares the database threads
 of the store that it is built on.
 """
 

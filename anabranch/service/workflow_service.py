@@ -1,8 +1,8 @@
-"""The façade: every verb that people and programs have, whichever API they come through.
+"""WorkflowService: save workflows, start, read, signal and cancel runs. All APIs use it.
 
-Called by the command line (and by every later APIs). Knows the engine and the store,
-no HTTP. Every verb takes the tenant; another tenant's things read as absent. The verbs stand on
-four floors, a file each: definitions, then inquiries, then what moves runs, then test runs.
+Called by the REST API, the sockets, the command line and the clients. It knows the engine and the store, no HTTP.
+Every method takes the tenant and does not see other tenants' data. The methods come from four mixins, one file
+each: definitions, queries on runs, commands on runs, test runs.
 """
 
 from __future__ import annotations

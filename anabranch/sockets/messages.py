@@ -1,6 +1,6 @@
 """What clients are sent: the names of the messages, what an update says, how a message is encoded.
 
-Called by everybody in this room. A message is encoded when the first client takes it, and once for
+Called by all modules of this package. A message is encoded when the first client takes it, and once for
 all who get it.
 """
 

@@ -23,9 +23,9 @@ WHO: dict[str, Any] = {"tenant_id": "acme", "actor": "key_1"}
 @pytest.fixture
 async def data(store: SqlStore) -> AsyncIterator[DataQueries]:
     saved = DataQueries(store.dialect)
-    saved.open_lanes()
+    saved.open_threads()
     yield saved
-    await saved.close_lanes()
+    await saved.close_threads()
 
 
 async def recorded(trail: AuditTable) -> list[tuple[str, str, str]]:

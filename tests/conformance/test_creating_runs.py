@@ -1,4 +1,4 @@
-"""Births: an instance is made once per id and once per idempotency key, whoever asks again."""
+"""Creating runs: one instance per id and per idempotency key, however often it is requested."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_one_id_raced_by_two_processes_is_born_once(store: Store, other_st
         assert [item.seq for item in await store.read_log(head.instance_id)] == [1]
 
 
-async def test_a_newborn_goes_on_from_its_birth(store: Store) -> None:
+async def test_a_new_run_goes_on_from_its_creation(store: Store) -> None:
     row = await created(store, input_set(), dispatched("start"))
     after = await committed(store, transition(row, dispatched("a")))
     assert (after.version, after.last_seq) == (2, 3)

@@ -1,6 +1,6 @@
-"""DatabaseThreads: whatever goes wrong on a connection, the error that leaves is ours and the lane works again.
+"""DatabaseThreads: whatever goes wrong on a connection, the error that leaves is ours and the threads works again.
 
-One lane with one thread, so that the call after a mishap meets the very connection that had it.
+One threads with one thread, so that the call after a mishap meets the very connection that had it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _END_OWN_SESSION = text("SELECT pg_terminate_backend(pg_backend_pid())")
 
 
 @pytest.fixture
-def lane(postgres_url: str) -> Iterator[DatabaseThreads]:
-    """One lane to PostgreSQL."""
-    lane = DatabaseThreads(dialect_of(postgres_url), count=1, commits=False, name="test")
-    yield lane
-    lane.close()
+def threads(postgres_url: str) -> Iterator[DatabaseThreads]:
+    """One threads to PostgreSQL."""
+    threads = DatabaseThreads(dialect_of(postgres_url), count=1, commits=False, name="test")
+    yield threads
+    threads.close()
 
 
 @pytest.fixture
-def sqlite_lane(tmp_path: Path) -> Iterator[DatabaseThreads]:
-    """One lane to SQLite."""
-    lane = DatabaseThreads(dialect_of(f"sqlite:///{tmp_path / 'lanes.db'}"), count=1, commits=False, name="test")
-    yield lane
-    lane.close()
+def sqlite_threads(tmp_path: Path) -> Iterator[DatabaseThreads]:
+    """One threads to SQLite."""
+    threads = DatabaseThreads(dialect_of(f"sqlite:///{tmp_path / 'threads.db'}"), count=1, commits=False, name="test")
+    yield threads
+    threads.close()
 
 
 async def test_a_connection_that_breaks_within_a_transaction_does_not_poison_its_lane(
-    lane: DatabaseThreads, postgres_url: str
+    threads: DatabaseThreads, postgres_url: str
 ) -> None:
     dialect = dialect_of(postgres_url)
 
@@ -48,12 +48,12 @@ async def test_a_connection_that_breaks_within_a_transaction_does_not_poison_its
 
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"terminating connection|closed"):
-            await lane.run(break_off)
-    assert await lane.run(dialect.now) > 0
+            await threads.run(break_off)
+    assert await threads.run(dialect.now) > 0
 
 
 async def test_a_connection_that_is_lost_unnoticed_does_not_hide_why_a_transaction_was_given_up(
-    lane: DatabaseThreads, postgres_url: str, postgres_server: PostgresServer
+    threads: DatabaseThreads, postgres_url: str, postgres_server: PostgresServer
 ) -> None:
     dialect = dialect_of(postgres_url)
 
@@ -64,13 +64,13 @@ async def test_a_connection_that_is_lost_unnoticed_does_not_hide_why_a_transacti
             raise NameTaken("another workflow is already named orders")
 
     with pytest.raises(NameTaken):
-        await lane.run(change_ones_mind)
-    assert await lane.run(dialect.now) > 0
+        await threads.run(change_ones_mind)
+    assert await threads.run(dialect.now) > 0
 
 
 @pytest.mark.parametrize("error", [PendingRollbackError("in the way"), ResourceClosedError("closed")], ids=type)
 async def test_what_sqlalchemy_itself_complains_of_is_an_outage_on_a_connection_that_is_given_up(
-    sqlite_lane: DatabaseThreads, error: Exception
+    sqlite_threads: DatabaseThreads, error: Exception
 ) -> None:
     used: list[Connection] = []
 
@@ -79,12 +79,12 @@ async def test_what_sqlalchemy_itself_complains_of_is_an_outage_on_a_connection_
         raise error
 
     with pytest.raises(StoreUnavailable, match=r"lanes\.db"):
-        await sqlite_lane.run(complain)
-    await sqlite_lane.run(used.append)
+        await sqlite_threads.run(complain)
+    await sqlite_threads.run(used.append)
     assert used[0] is not used[1], "the next call has a connection of its own"
 
 
-async def test_a_connection_that_breaks_at_the_last_try_is_an_outage(lane: DatabaseThreads) -> None:
+async def test_a_connection_that_breaks_at_the_last_try_is_an_outage(threads: DatabaseThreads) -> None:
     calls = 0
 
     def collide_then_break(_: Connection) -> None:
@@ -93,15 +93,15 @@ async def test_a_connection_that_breaks_at_the_last_try_is_an_outage(lane: Datab
         trouble = psycopg.errors.AdminShutdown() if calls == TRIES_MAX else psycopg.errors.DeadlockDetected()
         raise OperationalError("UPDATE", None, trouble)
 
-    await lane.run(lambda _: None)
+    await threads.run(lambda _: None)
     with pytest.raises(StoreUnavailable):
-        await lane.run(collide_then_break, reads_only=True)
+        await threads.run(collide_then_break, reads_only=True)
     assert calls == TRIES_MAX
 
 
-async def test_a_lock_that_is_not_to_be_had_is_tried_again(lane: DatabaseThreads) -> None:
+async def test_a_lock_that_is_not_to_be_had_is_tried_again(threads: DatabaseThreads) -> None:
     answers: list[Callable[[], str]] = [_lock_not_available, lambda: "won"]
-    assert await lane.run(lambda _: answers.pop(0)()) == "won"
+    assert await threads.run(lambda _: answers.pop(0)()) == "won"
 
 
 def _lock_not_available() -> str:

@@ -139,7 +139,7 @@ async def test_a_delete_waits_for_the_births_under_way(store: Store, locker: psy
 
 
 @only_postgresql
-async def test_a_save_under_way_holds_up_no_birth(store: Store, locker: psycopg.AsyncConnection) -> None:
+async def test_a_save_under_way_holds_up_no_new_run(store: Store, locker: psycopg.AsyncConnection) -> None:
     workflow = await saved(store)
     await locker.execute("UPDATE workflows SET newest_version = 2, name = 'refunds'")
     transition = await birth_on(store, workflow.workflow_id)

@@ -131,7 +131,7 @@ async def test_a_transaction_that_wrote_nothing_is_not_told(
     assert transactions == []
 
 
-async def test_own_writes_are_no_foreign_changes(database: MemoryDatabase) -> None:
+async def test_own_writes_are_no_external_changes(database: MemoryDatabase) -> None:
     store, other = MemoryStore(database), MemoryStore(database)
     row = await created(store)
     await store.external_changes_possible()
@@ -142,7 +142,7 @@ async def test_own_writes_are_no_foreign_changes(database: MemoryDatabase) -> No
     assert not await store.external_changes_possible()
 
 
-async def test_a_signal_through_the_same_connection_is_a_foreign_change(database: MemoryDatabase) -> None:
+async def test_a_signal_through_the_same_connection_is_a_external_change(database: MemoryDatabase) -> None:
     """It did not come through the orchestrator that holds the instance, so it must look."""
     store = MemoryStore(database)
     row = await created(store)

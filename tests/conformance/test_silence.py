@@ -99,7 +99,7 @@ async def committing_backends(store: SqlStore) -> set[int]:
     return set(await asyncio.gather(*(store.commit_transitions(pid, may_wait=False) for _ in count)))
 
 
-async def new_birth(store: SqlStore, **head: object) -> Transition:
+async def creation(store: SqlStore, **head: object) -> Transition:
     return new_run(new_head(now=await store.now(), **head))
 
 
@@ -244,7 +244,7 @@ async def test_commits_of_others_do_not_wait_for_two_parents_that_are_locked(
         stuck = [asyncio.create_task(store.commit([ends(child)])) for child in children]
         async with asyncio.timeout(SOON_S):
             await store.commit([transition(bystander, dispatched("a"))])
-            await store.commit([await new_birth(store, idempotency_key="k")])
+            await store.commit([await creation(store, idempotency_key="k")])
             assert await store.list_instances(tenant_id=TENANT, limit=10)
             await store.check_commits()
         outcomes = await asyncio.gather(*stuck)
@@ -310,14 +310,14 @@ async def test_a_parent_whose_child_is_locked_is_not_written_without_cancelling_
 async def test_a_birth_whose_key_is_just_being_written_keeps_nobody_else_waiting(
     store: SqlStore, postgres_url: str
 ) -> None:
-    taken = await new_birth(store, idempotency_key="k")
+    taken = await creation(store, idempotency_key="k")
     async with await psycopg.AsyncConnection.connect(postgres_url) as other:
         await other.execute(
             "INSERT INTO workflow_instances (instance_id, tenant_id, workflow_name, workflow_version, kind, test,"
             " status, version, last_seq, available_at, starts_at, retention_days, idempotency_key, created_at, depth)"
             " VALUES (gen_random_uuid(), 'default', 'orders', 1, 'drawn', false, 'PENDING', 1, 0, 0, 0, 1, 'k', 0, 0)"
         )
-        free = await new_birth(store)
+        free = await creation(store)
         outcome = await store.commit([taken, free])
         assert (outcome.won, outcome.locked) == ({free.instance_id}, {taken.instance_id})
         await other.rollback()

@@ -12,7 +12,7 @@ from tests.durable.conftest import MakePlace
 calls: list[str] = []
 executing: list[int] = []
 
-# 30 runs on 2 slots: most of them wait for commits, or for their transition.
+# 30 runs on 2 slots: most of them wait for commits, or for their turn.
 RUNS = 30
 SLOTS = 2
 

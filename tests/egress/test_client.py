@@ -130,7 +130,7 @@ async def test_names_are_resolved_beside_the_event_loop() -> None:
     loop = asyncio.get_running_loop()
 
     def resolve_slowly(host: str, port: int) -> Sequence[str]:
-        # Returns only once the event loop has had a transition: if this were its thread, it never would.
+        # Returns only once the event loop has run other tasks: if this were its thread, it never would.
         asyncio.run_coroutine_threadsafe(_set(loop_thread_free), loop).result(timeout=30)
         return ["127.0.0.1"]
 

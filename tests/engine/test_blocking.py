@@ -85,7 +85,7 @@ async def test_threads_are_bounded_and_others_wait_for_one(
     process.engine.threads._threads_max = 1
     may_end = threading.Event()
     nodes.threads["first"] = lambda helpers: may_end.wait(PATIENCE_S)
-    nodes.threads["second"] = lambda helpers: "it had its transition"
+    nodes.threads["second"] = lambda helpers: "it had its turn"
     first = await process.run(threaded("first"))
     await until(lambda: process.engine.threads.running == 1)
     impatient = threaded("second", timeout="50ms", retry={"maxAttempts": 1}, errorHandling="fail_workflow")

@@ -56,7 +56,7 @@ class Watcher:
         self.changed.clear()
 
 
-async def test_a_foreign_cancel_reaches_the_holder_by_a_hint(hinted: MakeHinted) -> None:
+async def test_a_external_cancel_reaches_the_holder_by_a_hint(hinted: MakeHinted) -> None:
     owner, other = await hinted(), await hinted(works=False)
     run_id = await owner.run(HANGING)
     await owner.log.saw("NODE_DISPATCHED", "gate")

@@ -64,7 +64,7 @@ async def test_a_lease_that_was_extended_unheard_is_not_dropped(
     assert process.engine.orchestrator.holds(run)
 
 
-async def test_a_foreign_signal_is_found_although_the_first_look_failed(
+async def test_a_external_signal_is_found_although_the_first_look_failed(
     make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = await make_process()
@@ -77,7 +77,7 @@ async def test_a_foreign_signal_is_found_although_the_first_look_failed(
     waits["edges"][1]["upstreamNodeID"] = "start"  # side by side: the gate keeps the run with its worker
     run = await owner.run(waits)
     await owner.log.saw("NODE_WAITING", "ask")
-    await owner.engine._foreign.stop()
+    await owner.engine._external.stop()
     versions = owner.engine.store.versions
 
     async def away(instance_ids: Any) -> Mapping[str, Any]:
@@ -86,9 +86,9 @@ async def test_a_foreign_signal_is_found_although_the_first_look_failed(
     await other.service.send_signal(run, "go", 1, tenant_id=TENANT)
     monkeypatch.setattr(owner.engine.store, "versions", away)
     with pytest.raises(StoreUnavailable):
-        await owner.engine._foreign.look()
+        await owner.engine._external.look()
     monkeypatch.setattr(owner.engine.store, "versions", versions)
-    await owner.engine._foreign.look()
+    await owner.engine._external.look()
 
     await owner.log.saw("NODE_COMPLETED", "ask")
 

@@ -30,9 +30,7 @@ class Place:
         """A new key of the default tenant; brings an empty database to its schema, as every command does."""
 
         async def make() -> str:
-            async with build(
-                Settings(database_url=self.environment["ANABRANCH_DATABASE_URL"])
-            ).opened_access() as access:
+            async with build(Settings(database_url=self.environment["ANABRANCH_DATABASE_URL"])).open_access() as access:
                 return (await access.create_key(tenant_id="default", role=Role.ADMIN, actor="test")).key
 
         return asyncio.run(make())

@@ -41,7 +41,7 @@ async def test_every_change_is_on_record_with_the_key_that_made_it(
 
     admin = await served.services.access.authenticate(served.keys["admin"])
     assert admin is not None
-    async with build(settings_of()).opened_audit() as log:
+    async with build(settings_of()).open_audit() as log:
         rows = list(reversed(await log.list(TENANT)))
         assert (await log.verify()).broken_at is None
     assert [row.action for row in rows] == [
@@ -58,6 +58,6 @@ async def test_a_failed_login_is_on_record(served: Served, settings_of: Callable
     refused = await served.ask("GET", "/v1/workflows", headers={"Authorization": "Bearer ab_nobody"})
     assert refused.status == 401
     await served.services.access.stop()  # writes what it has counted
-    async with build(settings_of()).opened_audit() as log:
+    async with build(settings_of()).open_audit() as log:
         [row] = await log.list("")
     assert (row.action, row.actor, row.details) == ("login.failed", "", '{"count": 1}')

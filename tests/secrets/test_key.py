@@ -70,9 +70,9 @@ def test_a_given_key_that_is_none_is_refused_without_repeating_it(text: str) -> 
 
 async def test_who_started_without_a_key_finds_the_one_that_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANABRANCH_DATABASE_URL", raising=False)
-    async with build(Settings()).opened_safe(makes_key=False) as safe:
+    async with build(Settings()).open_secrets(makes_key=False) as secrets:
         with pytest.raises(SecretKeyMissing):
-            await safe.set(tenant_id="a", name="TOKEN", value="1")
+            await secrets.set(tenant_id="a", name="TOKEN", value="1")
         find_key(None, embedded=True, makes=True)
-        await safe.set(tenant_id="a", name="TOKEN", value="1")
-        assert await safe.read("a", ["TOKEN"]) == {"TOKEN": "1"}
+        await secrets.set(tenant_id="a", name="TOKEN", value="1")
+        assert await secrets.read("a", ["TOKEN"]) == {"TOKEN": "1"}

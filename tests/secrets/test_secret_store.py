@@ -29,92 +29,92 @@ async def store(database_url: str) -> AsyncIterator[SqlStore]:
 
 
 @pytest.fixture
-def safe(store: SqlStore) -> SecretStore:
+def secrets(store: SqlStore) -> SecretStore:
     return SecretStore(SecretTable(store), lambda: SecretCipher(KEY))
 
 
-async def test_a_stored_secret_can_be_read_by_nodes(safe: SecretStore) -> None:
-    await safe.set(tenant_id="a", name="TOKEN", value="ü t0ken\n")
-    await safe.set(tenant_id="a", name="OTHER", value="x")
-    assert await safe.read("a", {"TOKEN", "OTHER"}) == {"TOKEN": "ü t0ken\n", "OTHER": "x"}
-    assert await safe.read("a", set()) == {}
+async def test_a_stored_secret_can_be_read_by_nodes(secrets: SecretStore) -> None:
+    await secrets.set(tenant_id="a", name="TOKEN", value="ü t0ken\n")
+    await secrets.set(tenant_id="a", name="OTHER", value="x")
+    assert await secrets.read("a", {"TOKEN", "OTHER"}) == {"TOKEN": "ü t0ken\n", "OTHER": "x"}
+    assert await secrets.read("a", set()) == {}
 
 
-async def test_setting_it_again_replaces_it_and_counts(safe: SecretStore) -> None:
-    first = await safe.set(tenant_id="a", name="TOKEN", value="1")
-    second = await safe.set(tenant_id="a", name="TOKEN", value="2")
+async def test_setting_it_again_replaces_it_and_counts(secrets: SecretStore) -> None:
+    first = await secrets.set(tenant_id="a", name="TOKEN", value="1")
+    second = await secrets.set(tenant_id="a", name="TOKEN", value="2")
     assert (first.version, second.version) == (1, 2)
     assert second.created_at == first.created_at <= second.updated_at
-    assert await safe.read("a", ["TOKEN"]) == {"TOKEN": "2"}
+    assert await secrets.read("a", ["TOKEN"]) == {"TOKEN": "2"}
 
 
-async def test_the_list_has_names_and_times_and_no_values(safe: SecretStore) -> None:
+async def test_the_list_has_names_and_times_and_no_values(secrets: SecretStore) -> None:
     for name in ("b", "A", "_c"):
-        await safe.set(tenant_id="a", name=name, value="v4lue")
-    entries = await safe.list(tenant_id="a")
+        await secrets.set(tenant_id="a", name=name, value="v4lue")
+    entries = await secrets.list(tenant_id="a")
     assert [entry.name for entry in entries] == ["A", "_c", "b"]
     assert "v4lue" not in repr(entries)
 
 
-async def test_another_tenants_secrets_are_not_there(safe: SecretStore) -> None:
-    await safe.set(tenant_id="a", name="TOKEN", value="1")
-    assert await safe.list(tenant_id="b") == []
+async def test_another_tenants_secrets_are_not_there(secrets: SecretStore) -> None:
+    await secrets.set(tenant_id="a", name="TOKEN", value="1")
+    assert await secrets.list(tenant_id="b") == []
     with pytest.raises(SecretUnknown, match="TOKEN"):
-        await safe.read("b", ["TOKEN"])
+        await secrets.read("b", ["TOKEN"])
     with pytest.raises(SecretUnknown):
-        await safe.delete(tenant_id="b", name="TOKEN")
-    await safe.set(tenant_id="b", name="TOKEN", value="2")
-    assert (await safe.read("a", ["TOKEN"]), await safe.read("b", ["TOKEN"])) == ({"TOKEN": "1"}, {"TOKEN": "2"})
+        await secrets.delete(tenant_id="b", name="TOKEN")
+    await secrets.set(tenant_id="b", name="TOKEN", value="2")
+    assert (await secrets.read("a", ["TOKEN"]), await secrets.read("b", ["TOKEN"])) == ({"TOKEN": "1"}, {"TOKEN": "2"})
 
 
-async def test_a_deleted_secret_is_unknown_and_its_name_is_free(safe: SecretStore) -> None:
-    await safe.set(tenant_id="a", name="TOKEN", value="1")
-    await safe.delete(tenant_id="a", name="TOKEN")
+async def test_a_deleted_secret_is_unknown_and_its_name_is_free(secrets: SecretStore) -> None:
+    await secrets.set(tenant_id="a", name="TOKEN", value="1")
+    await secrets.delete(tenant_id="a", name="TOKEN")
     with pytest.raises(SecretUnknown, match="no secret TOKEN"):
-        await safe.read("a", ["TOKEN"])
-    assert (await safe.set(tenant_id="a", name="TOKEN", value="2")).version == 1
+        await secrets.read("a", ["TOKEN"])
+    assert (await secrets.set(tenant_id="a", name="TOKEN", value="2")).version == 1
 
 
-async def test_every_missing_secret_is_named(safe: SecretStore) -> None:
+async def test_every_missing_secret_is_named(secrets: SecretStore) -> None:
     with pytest.raises(SecretUnknown, match="no secrets A, B"):
-        await safe.read("a", ["B", "A"])
+        await secrets.read("a", ["B", "A"])
 
 
 @pytest.mark.parametrize("name", ["", "9a", "a-b", "a.b", "a b", "ü", "a" * 65, "a\n", "{{x}}"])
-async def test_a_name_that_no_template_could_write_is_refused(safe: SecretStore, name: str) -> None:
+async def test_a_name_that_no_template_could_write_is_refused(secrets: SecretStore, name: str) -> None:
     with pytest.raises(InvalidRequest, match="no name of a secret"):
-        await safe.set(tenant_id="a", name=name, value="x")
+        await secrets.set(tenant_id="a", name=name, value="x")
 
 
 @pytest.mark.parametrize("value", ["", "a\x00b", "\ud800", "x" * 65_537])
-async def test_a_value_that_cannot_be_kept_is_refused_and_not_repeated(safe: SecretStore, value: str) -> None:
+async def test_a_value_that_cannot_be_kept_is_refused_and_not_repeated(secrets: SecretStore, value: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        await safe.set(tenant_id="a", name="TOKEN", value=value)
+        await secrets.set(tenant_id="a", name="TOKEN", value=value)
     assert len(refusal.value.message) < 100
 
 
-async def test_nothing_readable_is_stored(safe: SecretStore, database_url: str) -> None:
-    await safe.set(tenant_id="a", name="TOKEN", value="v4lue-in-plain")
+async def test_nothing_readable_is_stored(secrets: SecretStore, database_url: str) -> None:
+    await secrets.set(tenant_id="a", name="TOKEN", value="v4lue-in-plain")
     assert b"v4lue" not in _raw(database_url)
 
 
-async def test_a_row_that_was_copied_to_another_tenant_does_not_open(safe: SecretStore, database_url: str) -> None:
-    await safe.set(tenant_id="a", name="TOKEN", value="1")
-    await safe.set(tenant_id="b", name="TOKEN", value="2")
+async def test_a_row_that_was_copied_to_another_tenant_does_not_open(secrets: SecretStore, database_url: str) -> None:
+    await secrets.set(tenant_id="a", name="TOKEN", value="1")
+    await secrets.set(tenant_id="b", name="TOKEN", value="2")
     _change(database_url, "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE tenant_id = 'a')")
     with pytest.raises(SecretKeyWrong, match="copied from another place"):
-        await safe.read("b", ["TOKEN"])
+        await secrets.read("b", ["TOKEN"])
 
 
-async def test_an_older_version_that_was_put_back_does_not_open(safe: SecretStore, database_url: str) -> None:
-    await safe.set(tenant_id="a", name="TOKEN", value="1")
+async def test_an_older_version_that_was_put_back_does_not_open(secrets: SecretStore, database_url: str) -> None:
+    await secrets.set(tenant_id="a", name="TOKEN", value="1")
     _change(database_url, "UPDATE secrets SET version = 2")
     with pytest.raises(SecretKeyWrong):
-        await safe.read("a", ["TOKEN"])
+        await secrets.read("a", ["TOKEN"])
 
 
-async def test_another_key_reads_nothing_and_is_not_mixed_in(safe: SecretStore, store: SqlStore) -> None:
-    await safe.set(tenant_id="a", name="TOKEN", value="1")
+async def test_another_key_reads_nothing_and_is_not_mixed_in(secrets: SecretStore, store: SqlStore) -> None:
+    await secrets.set(tenant_id="a", name="TOKEN", value="1")
     other = SecretStore(SecretTable(store), lambda: SecretCipher(OTHER_KEY))
     with pytest.raises(SecretKeyWrong):
         await other.read("a", ["TOKEN"])
@@ -125,9 +125,9 @@ async def test_another_key_reads_nothing_and_is_not_mixed_in(safe: SecretStore, 
 
 
 async def test_without_a_key_names_can_be_listed_and_deleted_and_nothing_else(
-    safe: SecretStore, store: SqlStore
+    secrets: SecretStore, store: SqlStore
 ) -> None:
-    await safe.set(tenant_id="a", name="TOKEN", value="1")
+    await secrets.set(tenant_id="a", name="TOKEN", value="1")
     keyless = SecretStore(SecretTable(store), lambda: None)
     assert [entry.name for entry in await keyless.list(tenant_id="a")] == ["TOKEN"]
     with pytest.raises(SecretKeyMissing):
@@ -138,11 +138,13 @@ async def test_without_a_key_names_can_be_listed_and_deleted_and_nothing_else(
     assert await keyless.list(tenant_id="a") == []
 
 
-async def test_many_writers_of_one_secret_get_different_versions(safe: SecretStore) -> None:
-    entries = await asyncio.gather(*(safe.set(tenant_id="a", name="TOKEN", value=str(number)) for number in range(8)))
+async def test_many_writers_of_one_secret_get_different_versions(secrets: SecretStore) -> None:
+    entries = await asyncio.gather(
+        *(secrets.set(tenant_id="a", name="TOKEN", value=str(number)) for number in range(8))
+    )
     assert sorted(entry.version for entry in entries) == list(range(1, 9))
     last = max(range(8), key=lambda number: entries[number].version)
-    assert await safe.read("a", ["TOKEN"]) == {"TOKEN": str(last)}
+    assert await secrets.read("a", ["TOKEN"]) == {"TOKEN": str(last)}
 
 
 def _raw(url: str) -> bytes:

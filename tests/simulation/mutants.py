@@ -210,7 +210,7 @@ MUTANTS = (
     ),
     mutant(
         "transition-never-passed-on",
-        "a tenant is served again and again while others wait for their transition",
+        "a tenant is served again and again while others wait for their turn",
         ("queues.task_queue:_Round.pop", "tenants.append(tenant_id)", "tenants.appendleft(tenant_id)"),
     ),
     mutant(

@@ -93,7 +93,7 @@ class Weather:
             (5, self._stray),
             (10, lambda: self._run.later(self._rng.choice([0, 1, 500, 1_000, 5_000]))),
             (8, lambda: self._run.when(self._signal())),
-            (4, self._foreign_signal),
+            (4, self._external_signal),
             (4, lambda: self._run.crashed().when(self._rng.choice([LAPSED, HANDED_OVER]))),
             (1, lambda: self._run.when(cancel()) if self._rng.random() < 0.3 else None),
         ]
@@ -140,7 +140,7 @@ class Weather:
         key = self._rng.choice([None, None, "k1", "k2"])
         return signal(self._rng.choice("pq"), self._rng.choice([None, {"k": 0}, {"k": 1, "more": True}]), key=key)
 
-    def _foreign_signal(self) -> None:
+    def _external_signal(self) -> None:
         if not self._run.state.is_terminal:
             self._run.written_elsewhere(signal(self._rng.choice("pq"), {"k": self._rng.randint(0, 1)}))
             self._run.crashed().when(TAIL)

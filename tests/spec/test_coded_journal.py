@@ -324,7 +324,7 @@ def test_a_run_has_only_so_many_steps(monkeypatch: pytest.MonkeyPatch):
     assert run.outcome["code"] == "STEP_LIMIT"
 
 
-def test_a_foreign_row_is_served_when_it_is_found():
+def test_a_external_row_is_served_when_it_is_found():
     run = Coded().then(suspended(waits_for("go"))).crashed()
     assert run.when(LogReloaded()) == NOTHING
 

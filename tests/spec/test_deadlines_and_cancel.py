@@ -21,7 +21,7 @@ RESCUED = drawn("start>a, a.error>rescue", a={"errorHandling": "ignore"})
 
 
 # -- beginning ----------------------------------------------------------------------------
-def test_an_instance_begins_at_birth():
+def test_an_instance_begins_when_it_is_created():
     run = given(drawn("start>a"))
     assert run.owed == {"start"}
     assert run.status == "RUNNING"

@@ -39,7 +39,7 @@ def purge(
     session = open_session(at)
 
     async def purged() -> PurgeReport:
-        async with build(session.settings).opened_purge() as service:
+        async with build(session.settings).open_purge() as service:
             return await service.purge(
                 PurgeConditions(older_than_ms=age_ms, statuses=status or (), workflow=workflow),
                 tenant_id=session.tenant,

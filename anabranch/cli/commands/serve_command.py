@@ -145,7 +145,7 @@ def _open(*, imports: list[str] | None, database_url: str | None, **flags: str |
 
 
 async def _has_keys(application: App) -> bool:
-    async with application.opened_access() as access:
+    async with application.open_access() as access:
         return await access.has_keys()
 
 

@@ -35,7 +35,7 @@ CANCEL_PATIENCE_S = 5.0
 # wait would otherwise keep the committer from running until the queue is empty.
 JOBS_IN_A_ROW_MAX = 32
 
-# 1,000 bodies that wait for commits: both commits that may be in flight are full (256 turns each), and the
+# 1,000 bodies that wait for commits: both commits that may be in flight are full (256 transitions each), and the
 # next two as well. More of them would only take memory.
 LENT_MAX = 1_000
 

@@ -231,7 +231,7 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
 
     @property
     def has_worked_enough(self) -> bool:
-        """Loops wait for the next decision, so that other instances get their transition."""
+        """Loops wait for the next decision, so that other instances get their turn."""
         return self.worked >= self.work_max
 
 

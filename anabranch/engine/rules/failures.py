@@ -97,7 +97,7 @@ def kept_error(
     attempt: object = 1,
     traceback: str = "",
 ) -> RunError:
-    """An error as the log can keep it, whatever a stranger gave for its fields."""
+    """An error as the log can keep it, whatever the handler put into its fields."""
     word = _readable(code)
     word = word if _CODE.fullmatch(word) else "HANDLER_ERROR"
     number = int(attempt) if isinstance(attempt, int) and 0 <= attempt <= ATTEMPT_MAX else 1
@@ -139,5 +139,5 @@ def as_refused(result: NodeResult | StepReport, reason: str, *, run_id: str) -> 
 def _readable(given: object) -> str:
     try:
         return str(given)
-    except Exception:  # noqa: BLE001 -- a stranger's __str__
+    except Exception:  # noqa: BLE001 -- user code's __str__
         return "its message cannot be read"

@@ -3,7 +3,7 @@
 Shared by the orchestrator, the stress executor and the simulator:
 
     planned = plan_transitions(work, now=…, lease_ms=…)
-    outcome = await store.commit(planned.transitions)      # the only await between decision and deed
+    outcome = await store.commit(planned.transitions)      # the only await between decision and effect
     settled = apply_outcome(planned, outcome)               # won: what to perform; unknown: what to re-read
 """
 
@@ -148,7 +148,7 @@ class PendingTransition:
 
 @dataclass(slots=True, eq=False)
 class Planned:
-    """A batch ready to commit. `pending_transitions` has the transitionless ones too."""
+    """A batch ready to commit. `pending_transitions` also has the instances without a transition."""
 
     pending_transitions: list[PendingTransition]
     transitions: list[Transition]
@@ -183,9 +183,9 @@ class AppliedOutcome:
     idle: list[PendingTransition]
     """Nothing changed."""
     existing: list[tuple[PendingTransition, str]]
-    """Births whose idempotency key another instance has: its id."""
+    """New runs whose idempotency key another instance has: its id."""
     rejected: list[PendingTransition]
-    """Births whose workflow was deleted or saved meanwhile, or whose parent does not ask for them any more."""
+    """New runs whose workflow was deleted or saved meanwhile, or whose parent no longer wants them."""
     defective: list[PendingTransition]
     """The rules raised: the state is not to be trusted any more."""
     locked: list[PendingTransition]
@@ -323,7 +323,7 @@ def _pending(
         leased.unchecked.update(each.child_id for each in commands if isinstance(each, AwaitChild))
     if not events and not _is_idle(leased, now):
         return pending
-    is_birth = bool(events) and events[0].seq == 1
+    creates = bool(events) and events[0].seq == 1
     transition = Transition(
         instance_id=leased.instance_id,
         expected_version=leased.version,
@@ -333,8 +333,8 @@ def _pending(
         status=state.status,
         available_at=None,
         not_before=not_before,
-        new_run=state.head if is_birth else None,
-        only_newest=is_birth and isinstance(stimuli[0], Started) and stimuli[0].only_newest,
+        new_run=state.head if creates else None,
+        only_newest=creates and isinstance(stimuli[0], Started) and stimuli[0].only_newest,
         started_at=now if state.started and not was_started else None,
         cancels=cancels,
     )

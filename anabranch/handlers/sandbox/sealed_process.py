@@ -128,7 +128,7 @@ class ForkServer:
         return ChildProcess(self._next_slot, ours)
 
     def kill(self, child: ChildProcess) -> None:
-        """End a child, if it has not ended. The fork server does it: only a parent can never hit a stranger."""
+        """Kill a child that still runs. The fork server does it, because only a parent can be sure of the pid."""
         child.connection.close()
         self._unsent.append(wire.ORDER.pack(wire.KILL, child.slot))
         try:

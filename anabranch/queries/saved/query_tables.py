@@ -1,4 +1,4 @@
-"""Data sources and saved queries: a room of their own beside the store of runs, on the same database.
+"""Data sources and saved queries: tables of their own beside the store of runs, in the same database.
 
 Called through `saved_queries.SavedQueries`. Every statement names the tenant. Nothing here is hot:
 one read for each execution of a `dataQuery` node, and what people save by hand.
@@ -33,7 +33,7 @@ _QUERY_COLUMNS = list(data_queries.c)
 
 
 class DataQueries(SqlComponent):
-    """Keeps data sources and queries; `open_lanes` before, `close_lanes` after."""
+    """Keeps data sources and queries; call `open_threads` first, `close_threads` at the end."""
 
     async def save_source(self, source: DataSource, *, actor: str | None = None) -> DataSource:
         def save(connection: Connection) -> DataSource:

@@ -55,7 +55,7 @@ class Checks:
         self._schemas: OrderedDict[int, tuple[Mapping[str, Any], json_schema.ValueSchema]] = OrderedDict()
 
     async def run(self, tenant_id: str, check: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `check` returns, when it is its transition. Raises TooManyChecks, and what it raises."""
+        """Run `check` when its turn comes, and return its result. Raises TooManyChecks, and what `check` raises."""
         return await self._run(tenant_id, lambda: check(*args, **kwargs), bounded=True)
 
     async def input_problems(

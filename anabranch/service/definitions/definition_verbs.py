@@ -1,6 +1,6 @@
 """The verbs of definitions: validate, save in versions, read, remove.
 
-The lowest floor of the façade: `inquiry_verbs` stands on it. Whatever is saved has been validated
+The lowest mixin of `WorkflowService`, below `read_verbs`. Whatever is saved has been validated
 here, and the versions that starts ask for are read once for all who ask at the same moment. What an
 `actor` (the id of a key, or `cli`) saves and deletes is in the audit trail.
 """

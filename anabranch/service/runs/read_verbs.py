@@ -1,6 +1,6 @@
 """The verbs that ask about runs: lists, one run, its steps, its log. They change nothing.
 
-The middle floor of the façade, on top of `definition_verbs`; `run_verbs` stands on it.
+A mixin of `WorkflowService`, above `definition_verbs` and below `run_verbs`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The verbs that move runs: start, signal, cancel.
+"""Commands on runs: start, signal, cancel.
 
-The upper floor of the façade, on top of `inquiry_verbs`. Each returns once what was asked for is
-durable; what the engine of this process holds goes through it, everything else through the store.
+A mixin of `WorkflowService`, above `read_verbs`. Each command returns once its effect is durable. Runs that the
+engine of this process owns go through that engine, all others through the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The verbs of test runs: a graph that is not saved, run as if it were.
+"""Test runs: execute a graph that is not saved.
 
-The top floor of the façade, on top of `run_verbs`. A test run takes the path of every other run; only
-its definition is in its log instead of among the versions, and it may be removed before its time.
+A mixin of `WorkflowService`, above `run_verbs`. A test run is executed like every other run, but its definition
+is in its log instead of among the versions, and it can be removed early.
 """
 
 from __future__ import annotations

@@ -180,14 +180,14 @@ class MemoryDatabase:
         if log_limit.is_passed(log_bytes=row.log_bytes + len(note.raw), rows=row.last_seq + 1):
             ended = self.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
             return ExternalResult(ended.row, None)
-        return self._append_foreign(record, EventType.SIGNAL_RECEIVED, note, row.status)
+        return self._append_external(record, EventType.SIGNAL_RECEIVED, note, row.status)
 
     def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED whoever holds the instance, and close it."""
         record = self._of_tenant(instance_id, tenant_id)
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)
-        return self._append_foreign(
+        return self._append_external(
             record, EventType.INSTANCE_CANCELLED, RunCancelled(reason).payload, Status.CANCELLED
         )
 
@@ -198,7 +198,7 @@ class MemoryDatabase:
             return ExternalResult(None if record is None else record.row, None)
         error = log_limit.error()
         payload = RunFailed(error).payload
-        return self._append_foreign(record, EventType.INSTANCE_FAILED, payload, Status.FAILED, error.message)
+        return self._append_external(record, EventType.INSTANCE_FAILED, payload, Status.FAILED, error.message)
 
     def remove(self, operation: str, instance_ids: Collection[str]) -> None:
         """Remove ended instances with their logs and keys, in one transaction."""
@@ -255,7 +255,7 @@ class MemoryDatabase:
             del self._open[transition.instance_id]
         return Change(before, row, transition.events)
 
-    def _append_foreign(
+    def _append_external(
         self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status, message: str | None = None
     ) -> ExternalResult:
         now = self.now()

@@ -1,6 +1,6 @@
 """The façade of schedules: every verb that people and programs have.
 
-Called by the command line, and by every later APIs. Knows the store's room for schedules, the
+Called by the APIs and the command line. Knows the port of schedules, the
 façade of workflows and when schedules are due; no HTTP. Every verb takes the tenant; another tenant's
 schedules read as absent. What an `actor` (the id of a key, or the command line) changes is on record.
 Their runs are started by `triggers.Scheduler`.
@@ -31,7 +31,7 @@ SCHEDULES_MAX = 10_000
 # 1,000 occurrences a call, as many as are made up for at once; whoever wants more calls again.
 BACKFILL_MAX = MADE_UP_FOR_MAX
 
-# 32 starts at once: as many as share a commit well, and most of the lanes are left to the runs themselves.
+# 32 starts at once: as many as share a commit well, and most of the database threads stay free for the runs.
 STARTS_AT_ONCE_MAX = 32
 
 

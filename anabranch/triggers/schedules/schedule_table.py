@@ -1,6 +1,6 @@
 """The rows of schedules: what people save, and how far each has come.
 
-Handed by the composition root to the façade and to the scheduler. Shares the lanes of the store
+Used by the service and by the scheduler. Shares the database threads of the store
 that it is built on. What is hot is one look at the due ones, twice a second and process.
 """
 

@@ -31,7 +31,7 @@ POLL_MS = 500
 # 500 schedules a statement; the next ones follow at once.
 DUE_MAX = 500
 
-# 16 schedules at once: their starts share commits, and leave most of the lanes to the runs themselves.
+# 16 schedules at once: their starts share commits, and leave most of the database threads to the runs.
 AT_ONCE_MAX = 16
 
 # 25 occurrences of one schedule in a look: one that makes up for a thousand does not make others late.

@@ -31,7 +31,7 @@ OWN_MS = 10_000
 # 10,000 unfinished messages: so many pile up only where runs cannot be started for minutes.
 UNFINISHED_MAX = 10_000
 
-# 32 starts at once: as many as share a commit well, and a message for thousands does not take all lanes.
+# 32 starts at once: as many as share a commit well, and a message for thousands does not take all database threads.
 STARTS_AT_ONCE_MAX = 32
 
 # Once a second is looked for what others left unfinished, 20 messages at a time.

@@ -1,6 +1,6 @@
 """The façade of topics: subscribe workflows, publish messages.
 
-Called by the command line, and by every later APIs. Knows the store's room for topics, the façade
+Called by the APIs and the command line. Knows the port of topics, the façade
 of workflows and the publisher; no HTTP. Every verb takes the tenant; another tenant's subscriptions
 read as absent, and its messages reach nobody else's workflows. What an `actor` changes is on record.
 """

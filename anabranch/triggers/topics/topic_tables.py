@@ -1,6 +1,6 @@
 """The rows of topics: subscriptions, and messages for as long as they may be repeated.
 
-Handed by the composition root to whoever publishes and finishes. Shares the lanes of the store
+Used by the service and by the publisher. Shares the database threads of the store
 that it is built on. What fits what is not known here: patterns are looked up by their first segment.
 """
 

@@ -145,7 +145,7 @@ async def open_bench(engine_url: str, folder: Path, limits: Limits) -> AsyncIter
     """A bench whose engine has this database; files below `folder` may be sources."""
     dialect = dialect_of(engine_url)
     saved = DataQueries(dialect)
-    saved.open_lanes()
+    saved.open_threads()
     box, secrets, guard = Box(), Secrets(), Guard()
     places = Places(data_directories=[folder], socket_directories=_SOCKETS, own_file=getattr(dialect, "path", None))
     urls = SourceUrls(find_box=lambda: box, secrets=secrets)
@@ -153,7 +153,7 @@ async def open_bench(engine_url: str, folder: Path, limits: Limits) -> AsyncIter
     data = DataService(saved=saved, urls=urls, queries=queries, places=places)
     yield Bench(data, folder, secrets, guard, engine_url)
     await queries.stop()
-    await saved.close_lanes()
+    await saved.close_threads()
 
 
 _SOCKETS: list[str] = []

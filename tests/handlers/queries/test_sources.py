@@ -351,10 +351,10 @@ async def test_a_sealed_url_opens_for_its_own_row_only(bench: Bench, shop_file: 
 
 async def _without_key(bench: Bench) -> AsyncIterator[DataService]:
     saved = DataQueries(dialect_of(bench.engine_url))
-    saved.open_lanes()
+    saved.open_threads()
     places = Places(data_directories=[bench.folder])
     urls = SourceUrls(find_box=lambda: None, secrets=None)
     queries = QueryEngine(saved=saved, urls=urls, hosts=bench.guard, places=places)
     yield DataService(saved=saved, urls=urls, queries=queries, places=places)
     await queries.stop()
-    await saved.close_lanes()
+    await saved.close_threads()

@@ -2,7 +2,7 @@
 
 Pure. Called once per workflow version that a process meets. It does not validate again and
 does not need the registry of the day when the workflow was saved: a type that is gone since
-still has the handles that its edges use, and its node fails when it is its transition.
+still has the handles that its edges use, and the node fails when it is reached.
 """
 
 from __future__ import annotations

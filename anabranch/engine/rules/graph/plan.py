@@ -1,6 +1,6 @@
 """The compiled form of a drawn workflow: indexed once, then only read.
 
-`compile_plan` transitions a validated graph into a `Plan`; the rules walk it. Nodes hold direct
+`compile_plan` compiles a validated graph into a `Plan`; the rules walk it. Nodes hold direct
 references to each other, so a step never searches. Unreachable nodes and their edges are
 left out: no rows, no verdicts. Nothing here is changed after compilation, and one plan is
 shared by every instance of its version.

@@ -1,7 +1,7 @@
 """How the nodes of a drawn workflow hang together: reach, loop bodies, cycles, borders, order.
 
 Pure; reach, cycles and order are networkx's. `validate` reports its problems, `flow` reasons on it, `compile_plan`
-transitions it into a plan. The one idea: every handle that an edge leaves by is a vertex of its own,
+compiles it into a plan. The one idea: every handle that an edge leaves by is a vertex of its own,
 between its node and the edge's target. The body of a loop is then what the vertex of its
 `loop` handle dominates (no way from start avoids it), and the innermost such loop is a node's
 home. Edges stay at home, enter a body by its loop's `loop` handle, or return to the loop;

@@ -1,7 +1,7 @@
 """Validation: everything wrong with a drawn workflow, everything odd, and how far it can go.
 
 Pure. Called when a workflow is saved, by `anabranch validate`, by the editor while somebody
-draws. It puts together what the other rooms find: `graph` (form), `node_facts` (types and
+draws. It puts together what the other modules find: `graph` (form), `node_facts` (types and
 configs), `structure` (cycles, borders), `advice` (warnings). It never runs anything.
 """
 

@@ -1,6 +1,6 @@
 """What a template may cost: the weight of values, their text, and one budget for all of it.
 
-Pure. Called by the other `template` rooms only. Every operation keeps
+Pure. Called by the other `template` modules only. Every operation keeps
 its result within `RESULT_BYTES_MAX` before it builds it and pays for what it touches, so that
 memory and time stay bounded whatever the text and the data are.
 """

@@ -103,8 +103,8 @@ class PostgresqlDialect:
 
     commits_in_flight_max = 2
     commit_threads = 2
-    reading_lanes = 4
-    writing_lanes = 4
+    reading_threads = 4
+    writing_threads = 4
     row_lock = "FOR UPDATE SKIP LOCKED"
     is_remote = True
     given_rows = "json_array_elements(CAST(:given AS json)) AS p(value)"
@@ -422,7 +422,7 @@ class PostgresqlDialect:
     def number_list(self, rows: str) -> str:
         return f"SELECT CAST(json_agg(json_build_array(seq, number)) AS text) FROM ({rows}) AS row"  # noqa: S608  # our own statements
 
-    def locked_turns(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
+    def locked_transitions(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
         """By the parents that they wake and the children that they cancel."""
         needs = {transition.instance_id: {transition.wakes, *transition.cancels} - {None} for transition in transitions}
         wanted = sorted({instance_id for ids in needs.values() for instance_id in ids if instance_id is not None})

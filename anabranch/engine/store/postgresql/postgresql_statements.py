@@ -25,7 +25,7 @@ from anabranch.engine.store.sql.statements import IS_WHOLE, LOG_WEIGHT, SIGNALS_
 NOW_MS = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)"
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
-_WRITTEN_AT_BIRTH = ", ".join(name for name in INSTANCE_COLUMNS if name != "completed_at")
+_WRITTEN_AT_CREATION = ", ".join(name for name in INSTANCE_COLUMNS if name != "completed_at")
 _NOTE = ", ".join(EVENT_NOTE_COLUMNS)
 _SEPARATOR = f"chr({ord(PAYLOAD_SEPARATOR)})"
 
@@ -89,8 +89,8 @@ COMMIT = text(f"""
             SELECT newest_version FROM workflows AS w WHERE w.workflow_id = wanted.workflow_id AND w.deleted_at IS NULL
             FOR KEY SHARE SKIP LOCKED) AS guard
     ), created AS (
-        INSERT INTO workflow_instances ({_WRITTEN_AT_BIRTH}, completed_at)
-        SELECT {_WRITTEN_AT_BIRTH}, CASE WHEN ends THEN {NOW_MS} END
+        INSERT INTO workflow_instances ({_WRITTEN_AT_CREATION}, completed_at)
+        SELECT {_WRITTEN_AT_CREATION}, CASE WHEN ends THEN {NOW_MS} END
         FROM new_run
         WHERE workflow_id IS NULL
            OR (NOT only_newest AND workflow_id IN (SELECT workflow_id FROM living)) IS TRUE
@@ -118,7 +118,7 @@ COMMIT = text(f"""
 
 Locks rows in the order in which the transitions are offered (by id) and skips those that are locked,
 so that it never waits for another commit; the lock step repeats no join, its LATERAL keeps
-both the order and the lookup by primary key. Births are inserted in the order of their keys,
+both the order and the lookup by primary key. New runs are inserted in the order of their keys,
 because a key that another batch is just inserting is waited for. Their workflows are locked
 against being deleted, which creations share among themselves and with a saver; one that is just
 being deleted is skipped like a locked row, so no commit waits for a delete; with `only_newest` a creation's
@@ -147,7 +147,8 @@ ORPHANS = text("""
             AND (NOT b.only_newest OR w.newest_version = b.workflow_version))
       AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
 """)
-"""Births that did not win whose workflow is gone or has moved on, unless they happened. Uses the primary keys."""
+"""New runs that did not win because their workflow is deleted or has a newer version, unless they exist. Uses the
+primary keys."""
 
 LOCK_PARENTS = text("""
     SELECT 1 FROM workflow_instances WHERE instance_id = ANY(CAST(:ids AS uuid[])) ORDER BY instance_id FOR UPDATE
@@ -184,7 +185,7 @@ UNWANTED_BIRTHS = text(f"""
                         AND l.scope = b.parent_scope AND l.{IS_ENDING}))
       AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
 """)
-"""Births whose parent has ended, or whose parent's activation has, unless they were created earlier.
+"""New runs whose parent has ended, or whose parent's activation has, unless they were created earlier.
 
 A statement of its own after SHARE_PARENTS: its snapshot has every transition that these waited out.
 Uses the primary keys and ux_log_ending.

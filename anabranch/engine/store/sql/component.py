@@ -24,7 +24,7 @@ from anabranch.engine.store.sql.dialect import Dialect
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, Fault, LocksHeld
 from anabranch.errors import DatabaseAway, StoreUnavailable
 
-# 5 tries: batches are offered in id order, so a deadlock needs a stranger's statement; five in
+# 5 tries: batches are offered in id order, so a deadlock needs a statement of another program; five in
 # a row is an outage, not bad luck.
 TRIES_MAX = 5
 
@@ -60,54 +60,54 @@ class SqlComponent:
         return await self._started(self._reading).run(work, reads_only=True)
 
     async def write(self, work: Callable[[Connection], Answer]) -> Answer:
-        """Run one writing transaction that is no commit of transitions, and may wait for locks."""
+        """Run a writing transaction that is not a commit of transitions and may wait for locks."""
         return await self._started(self._writing).run(work)
 
     async def write_unhindered(self, work: Callable[[Connection], Answer]) -> Answer:
-        """Run one writing transaction that is no commit of transitions, and waits for no lock."""
-        return await self._started(self._reading if self.dialect.writing_lanes else self._committing).run(work)
+        """Run a writing transaction that is not a commit of transitions and never waits for a lock."""
+        return await self._started(self._reading if self.dialect.writing_threads else self._committing).run(work)
 
     def write_blocking(self, work: Callable[[Connection], Answer], *, patience_s: float) -> Answer:
         """Do the same and wait for it in this thread, which must not be the event loop's."""
-        lanes = self._started(self._reading if self.dialect.writing_lanes else self._committing)
-        return lanes.run_blocking(work, patience_s=patience_s)
+        threads = self._started(self._reading if self.dialect.writing_threads else self._committing)
+        return threads.run_blocking(work, patience_s=patience_s)
 
     async def commit_transitions(self, work: Callable[[Connection], Answer], *, may_wait: bool) -> Answer:
         """Run a commit of transitions, apart from the others if it may wait for a lock. Raises LocksHeld at once."""
         return await self._started(self._families if may_wait else self._committing).run(work, lock_patience_s=0)
 
-    def open_lanes(self) -> None:
-        """Make the lanes; they connect when they are first used."""
+    def open_threads(self) -> None:
+        """Make the threads; they connect when they are first used."""
         dialect = self.dialect
-        self._reading = DatabaseThreads(dialect, count=dialect.reading_lanes, commits=False, name="store-read")
+        self._reading = DatabaseThreads(dialect, count=dialect.reading_threads, commits=False, name="store-read")
         self._committing = DatabaseThreads(dialect, count=dialect.commit_threads, commits=True, name="store-commit")
         self._writing = self._families = self._committing
-        if dialect.writing_lanes:
-            self._writing = DatabaseThreads(dialect, count=dialect.writing_lanes, commits=False, name="store-write")
+        if dialect.writing_threads:
+            self._writing = DatabaseThreads(dialect, count=dialect.writing_threads, commits=False, name="store-write")
             self._families = DatabaseThreads(dialect, count=dialect.commit_threads, commits=True, name="store-families")
 
-    def renew_lanes(self) -> None:
+    def renew_threads(self) -> None:
         """Let every connection be replaced before it is used again."""
-        for lane in self._all():
-            lane.renew()
+        for pool in self._all():
+            pool.renew()
 
-    async def close_lanes(self, *, patience_s: float | None = None) -> None:
+    async def close_threads(self, *, patience_s: float | None = None) -> None:
         """Finish what is under way and disconnect; nothing happens if nothing is open.
 
         What is not finished within `patience_s` is left behind.
         """
-        lanes = self._all()
+        threads = self._all()
         self._reading = self._committing = self._writing = self._families = None
-        await asyncio.gather(*(asyncio.to_thread(lane.close, patience_s=patience_s) for lane in lanes))
+        await asyncio.gather(*(asyncio.to_thread(pool.close, patience_s=patience_s) for pool in threads))
 
     def _all(self) -> set[DatabaseThreads]:
-        lanes = (self._reading, self._committing, self._writing, self._families)
-        return {lane for lane in lanes if lane is not None}
+        threads = (self._reading, self._committing, self._writing, self._families)
+        return {pool for pool in threads if pool is not None}
 
-    def _started(self, lanes: DatabaseThreads | None) -> DatabaseThreads:
-        if lanes is None:
+    def _started(self, threads: DatabaseThreads | None) -> DatabaseThreads:
+        if threads is None:
             raise DatabaseAway(f"{self.dialect.place}: the store is not started, or has been stopped")
-        return lanes
+        return threads
 
 
 class DatabaseThreads:
@@ -170,7 +170,7 @@ class DatabaseThreads:
 
         What takes longer than `patience_s` is left behind, with its connection cut.
         """
-        ending = threading.Thread(target=self._threads.shutdown, daemon=True, name="anabranch-lanes-end")
+        ending = threading.Thread(target=self._threads.shutdown, daemon=True, name="anabranch-threads-end")
         ending.start()
         ending.join(patience_s)
         if ending.is_alive():
@@ -226,7 +226,7 @@ class DatabaseThreads:
     def _drop_connections(self) -> None:
         """Replace our connection, and let every other thread replace its own before it is used again.
 
-        A server that went away took all of them along; without this each lane would fail once
+        A server that went away closed all of them; without this each connection would fail once
         after it is back.
         """
         self.renew()

@@ -74,12 +74,12 @@ class Dialect(Protocol):
     commit_threads: int
     """How many of them are written at once, each on its own connection."""
 
-    reading_lanes: int
+    reading_threads: int
     """How many connections there are for what reads, and for what writes without ever waiting for a lock."""
 
-    writing_lanes: int
+    writing_threads: int
     """How many connections there are for what writes, is no commit and may wait for a lock; 0: the database has one
-    writer at a time, so whatever writes must use the commit lanes."""
+    writer at a time, so whatever writes must use the commit threads."""
 
     among_ids: str
     """The condition that `instance_id` is one of the parameter `ids`."""
@@ -116,7 +116,7 @@ class Dialect(Protocol):
         """
 
     def whole(self, connection: Connection, *, commits: bool) -> AbstractContextManager[None]:
-        """Around each call of a lane: what every transaction needs and its connection may not have kept."""
+        """Around each call of a thread: what every transaction needs and its connection may not have kept."""
 
     def migration(self, connection: Connection) -> AbstractContextManager[None]:
         """A transaction for a migration, as long as it may take; keeps other migrators out until it ends."""
@@ -180,7 +180,7 @@ class Dialect(Protocol):
     def number_list(self, rows: str) -> str:
         """The statement that answers with the rows (seq, number) of a SELECT as one JSON list."""
 
-    def locked_turns(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
+    def locked_transitions(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
         """Which of these transitions need a row that somebody else has locked at this moment; locks nothing."""
 
     def external_changes_possible(self, connection: Connection) -> bool:

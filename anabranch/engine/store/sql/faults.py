@@ -1,6 +1,6 @@
 """The border where database errors become ours: what an error means for the caller.
 
-Called by `lanes`, for every error that a database driver raises; nobody else looks at driver
+Called by the database threads, for every error that a database driver raises; nobody else looks at driver
 exceptions. The dialects classify, this file names the classes and what each one promises.
 """
 

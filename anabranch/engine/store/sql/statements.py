@@ -218,7 +218,7 @@ def pinned_version(*, workflow_id: str, version: int) -> Select[tuple[object, ..
 def lock_workflow(*, tenant_id: str, workflow_id: str, against_new_runs: bool) -> Select[tuple[object, ...]]:
     """The number of the newest version, held until the transaction ends: savers come one after the other.
 
-    Births share the row among themselves and with a saver. Only with `against_new_runs` is it
+    New runs share the lock on the row among themselves and with a save. Only with `against_new_runs` is it
     held against them, and waits for those under way. On SQLite the write transaction does all
     that by itself, and the lock is left out.
     """

@@ -1,4 +1,4 @@
-"""The SQL store: commits, claims, leases and what strangers append.
+"""The SQL store: commits, claims, leases and external events.
 
 `open_store` makes one; the orchestrator, the service and the command line use it as
 `ports.Store`. It decides nothing about workflows: it writes transitions under their guards, and says
@@ -72,11 +72,11 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
 
         Raises SchemaMismatch, naming both versions, or StoreUnavailable, naming the place.
         """
-        self.open_lanes()
+        self.open_threads()
         try:
             await self._wait_for_database()
             if await self.read(self.dialect.apply_outcome):
-                self.renew_lanes()
+                self.renew_threads()
             await self.read(lambda connection: check_revision(connection, place=self.dialect.place))
         except BaseException:
             await self.stop()
@@ -87,7 +87,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
 
         What is not finished within `patience_s` is left behind.
         """
-        await self.close_lanes(patience_s=patience_s)
+        await self.close_threads(patience_s=patience_s)
 
     def tell(self, notices: Notices) -> None:
         """Tell this one, from now on, what was written that other processes may want to look at."""
@@ -161,7 +161,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
                 if transition.new_run is not None and transition.new_run.idempotency_key
             }
         else:
-            locked = await self.write(lambda connection: self.dialect.locked_turns(connection, transitions))
+            locked = await self.write(lambda connection: self.dialect.locked_transitions(connection, transitions))
         free = [transition for transition in transitions if transition.instance_id not in locked]
         if len(free) in (0, len(transitions)):
             return Outcome(set(), await self.now(), locked={transition.instance_id for transition in transitions})
@@ -235,7 +235,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
     async def external_changes_possible(self) -> bool:
         """False if certainly nothing but our own commits was written since the last call."""
         stranger_wrote_here, self._stranger_wrote_here = self._stranger_wrote_here, False
-        # Where there is one writing connection, it is asked: only there are all other writers strangers.
+        # Where there is one writing connection, use it: all other writers are then in other processes.
         elsewhere = await self.write_unhindered(self.dialect.external_changes_possible)
         return elsewhere or stranger_wrote_here
 

@@ -83,8 +83,8 @@ class SqliteDialect:
 
     commits_in_flight_max = 2
     commit_threads = 1
-    reading_lanes = 2
-    writing_lanes = 0
+    reading_threads = 2
+    writing_threads = 0
     row_lock = ""
     given_rows = "json_each(:given) AS p"
     payload_size = "length(CAST(l.payload AS BLOB))"
@@ -306,7 +306,7 @@ class SqliteDialect:
     def number_list(self, rows: str) -> str:
         return f"SELECT json_group_array(json_array(seq, number)) FROM ({rows})"  # noqa: S608  # our own statements
 
-    def locked_turns(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
+    def locked_transitions(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
         """Whoever has the write lock waits for no rows."""
         return set()
 

@@ -74,14 +74,17 @@ def advance(rows: int) -> str:
             available_at = CASE WHEN releases THEN new_available_at ELSE coalesce(new_available_at, available_at) END,
             started_at = coalesce(started_at, new_started_at),
             completed_at = CASE WHEN ends THEN now END
-        FROM ({_turns(rows)}) WHERE {_GUARD}"""
+        FROM ({_transitions(rows)}) WHERE {_GUARD}"""
 
 
 @cache
 def guards_held(rows: int) -> str:
-    """The ids of so many transitions whose guards hold, as one JSON list. CROSS JOIN keeps the turns outside."""
+    """The ids of the transitions whose guards hold, as a JSON list.
+
+    CROSS JOIN puts the transitions in the outer loop.
+    """
     return f"""
-        SELECT json_group_array(id) FROM ({_turns(rows)}) CROSS JOIN workflow_instances WHERE {_GUARD}"""
+        SELECT json_group_array(id) FROM ({_transitions(rows)}) CROSS JOIN workflow_instances WHERE {_GUARD}"""
 
 
 @cache
@@ -100,7 +103,7 @@ def append_events(rows: int) -> str:
         SELECT * FROM ({_values(len(EVENT_COLUMNS), rows)}) WHERE column1 IS NOT NULL"""
 
 
-def _turns(rows: int) -> str:
+def _transitions(rows: int) -> str:
     names = ", ".join(f"column{number} AS {name}" for number, name in enumerate(TRANSITION_COLUMNS, start=1))
     return f"SELECT {names} FROM ({_values(len(TRANSITION_COLUMNS), rows)})"
 
@@ -176,7 +179,7 @@ APPEND_EVENT = text("""
         (instance_id, seq, node_id, scope, event_type, payload, error_message, node_attempt, created_at)
     VALUES (:instance_id, :seq, '', '', :event_type, :payload, :message, 0, :now)
 """)
-"""Append a stranger's event under the seq that its move has just taken."""
+"""Append an external event under the seq that its move has just taken."""
 
 TAKE = text(f"""
     UPDATE workflow_instances SET version = version + 1, worker_id = :worker_id, available_at = :available_at

@@ -51,23 +51,23 @@ def report_layers(connection: int, *, parent: int) -> NoReturn:
     try:
         hardening.harden(report, keep=connection, slot=hardening.UIDS - 1, parent=parent)
         hardening.seal(report, address_bytes=0, cpu_seconds=1)
-        if report["seccomp"] == "yes" and (open_doors := _open_doors()):
-            report["seccomp"] = f"no (installed, but {', '.join(open_doors)} still possible)"
+        if report["seccomp"] == "yes" and (still_possible := _still_possible()):
+            report["seccomp"] = f"no (installed, but {', '.join(still_possible)} still possible)"
         _Line(connection).send(report)
     finally:
         os._exit(0)
 
 
-def _open_doors() -> list[str]:
-    doors: Mapping[str, Callable[[], object]] = {
+def _still_possible() -> list[str]:
+    attempts: Mapping[str, Callable[[], object]] = {
         "opening a file": lambda: os.open("/", os.O_RDONLY),
         "making a socket": lambda: socket.socket(),
         "starting a process": _start_a_process,
     }
     found = []
-    for name, door in doors.items():
+    for name, attempt in attempts.items():
         try:
-            door()
+            attempt()
         except OSError:
             continue
         found.append(name)

@@ -99,6 +99,9 @@ def test_a_run_is_started_shown_and_signalled_where_the_code_is_not(
         ("tax", "paid"),
     }
     assert {node for edge in edges for node in edge} == {node["id"] for node in run["graph"]["nodes"]}
+    graph = server.ask("GET", f"/v1/runs/{run_id}/graph").body
+    assert {"nodes": graph["nodes"], "edges": graph["edges"]} == run["graph"]
+    assert (graph["kind"], graph["test"], graph["version"], graph["pins"]) == ("coded", False, 2, {})
     assert server.ask("POST", f"/v1/runs/{run_id}/signals/paid", {"order": 8}).body == {"delivered": False}
     answer = server.ask("POST", f"/v1/runs/{run_id}/signals/paid", {"order": 7, "by": "Ada"})
     assert (answer.status, answer.body) == (202, {"delivered": True})

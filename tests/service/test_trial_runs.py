@@ -318,3 +318,40 @@ async def test_a_widget_shows_the_output_so_far_and_at_the_end(process: Process)
     assert (await widget("table", "rows"))[2] == table
     with pytest.raises(NotFound):
         await process.service.get_run_status_for_widget(run_id, "json", None, tenant_id="other")
+
+
+# -- nodes that are not executed ----------------------------------------------------------------------
+async def test_a_disabled_node_is_passed_on_every_store(process: Process) -> None:
+    document = drawn(
+        "passes",
+        node("a", "set", config={"values": {"v": 1}}, outputVariable="a"),
+        {**node("off", "testGate", config={"gate": "never"}, outputVariable="off"), "disabled": True},
+        node("end", "end", config={"outputParameters": {"a": "{{ctx.a.v}}", "off": "{{ctx.off}}"}}),
+    )
+    run_id = await process.run(document)
+    assert (await process.ended(run_id))["output"] == {"a": 1, "off": None}
+    steps = {each["nodeID"]: each for each in await process.service.get_steps(run_id, tenant_id=TENANT)}
+    assert (steps["off"]["status"], steps["off"]["handles"], steps["off"]["output"]) == ("success", ["default"], None)
+    assert nodes.calls == {}, "its handler was not called"
+
+
+async def test_a_pinned_node_is_marked_and_not_executed_on_every_store(process: Process) -> None:
+    document = drawn("pins", node("gate", "testGate", config={"gate": "never"}), node("end", "end"))
+    run_id = await process.service.test_workflow({**document, "pins": {"gate": {"output": 5}}}, tenant_id=TENANT)
+    run = await process.ended(run_id)
+    assert run["status"] == "COMPLETED"
+    for listed in (run["nodes"], await process.service.get_steps(run_id, tenant_id=TENANT)):
+        assert [each["nodeID"] for each in listed if each.get("pinned")] == ["gate"]
+    assert nodes.calls == {}
+
+
+async def test_a_run_is_taken_over_with_its_pins_and_its_last_node(make_process: MakeProcess) -> None:
+    serves = await make_process(works=False)
+    document = drawn(
+        "taken", node("gate", "testGate", config={"gate": "never"}), node("b", "set", config={"values": {}})
+    )
+    request = {**document, "pins": {"gate": {"output": 5}}, "until": "gate"}
+    run_id = await serves.service.test_workflow(request, tenant_id=TENANT)
+    await make_process()
+    run = await serves.ended(run_id)
+    assert [(each["nodeID"], each.get("pinned")) for each in run["nodes"]] == [("start", None), ("gate", True)]

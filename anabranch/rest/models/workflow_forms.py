@@ -59,6 +59,7 @@ class DrawnNode(BaseModel):
     retry: dict[str, Any] | None = None
     timeout: str | int | None = None
     position: dict[str, Any] | None = None
+    disabled: bool | None = Field(None, description="Complete at once, unexecuted, with null. Not of `start`.")
 
 
 class DrawnEdge(BaseModel):

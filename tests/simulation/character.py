@@ -25,8 +25,8 @@ from tests.simulation.family_cases import caller_case, child_cases, parent_cases
 WITH_FAMILIES = 1 / 3
 
 
-# In a sixth of the worlds logs are so small that some runs end because theirs is full.
-WITH_SMALL_LOGS = 1 / 6
+# In a third of the worlds logs are so small that some runs end because theirs is full.
+WITH_SMALL_LOGS = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class DraftService:
         if workflow is not None:
             known = await self._workflows.get_workflow_by_id(workflow, tenant_id=tenant_id, version=base_version)
             if known.kind != "drawn":
-                raise WorkflowIsCoded(f"workflow {known.name} is code, and has no drafts")
+                raise WorkflowIsCoded(f"workflow {known.name} is a Python function and has no drafts")
         draft = Draft(
             str(uuid.uuid4()),
             tenant_id,

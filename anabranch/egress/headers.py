@@ -42,7 +42,7 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         lower = name.lower()
         if not _NAME.fullmatch(name):
-            raise HttpRefused(f"{name[:40]!r} is no name of a header")
+            raise HttpRefused(f"{name[:40]!r} is not a valid header name")
         if lower in _CLIENTS_OWN:
             raise HttpRefused(f"the header {name} is written by the client itself", hint="Leave it out.")
         if lower in checked:

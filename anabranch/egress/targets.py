@@ -100,7 +100,7 @@ def _host_name(host: str) -> str:
             raise _refused("its host looks like an address that is not written out; write four decimal numbers")
         return str(address)
     if len(name) > HOST_LENGTH_MAX or not all(_LABEL.fullmatch(label) for label in labels):
-        raise _refused("its host is no name that DNS knows")
+        raise _refused("its host is not a valid DNS name")
     return name
 
 

@@ -54,7 +54,7 @@ async def read_body(
     if is_workflow and is_n8n_export(value):
         return value, raw  # n8n exports lists, too: the service says what it is
     if not isinstance(value, dict):
-        raise one_problem("the body is a JSON object", "")
+        raise one_problem("the body must be a JSON object", "")
     return (value if isinstance(body, Checked) else checked(value, body)), raw
 
 

@@ -98,7 +98,7 @@ def check_secret(name: str, value: str) -> None:
     """Raise InvalidRequest for a name that no template could write, or a value that cannot be kept."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name[:NAME_LENGTH_MAX]!r} is no name of a secret",
+            f"{name[:NAME_LENGTH_MAX]!r} is not a valid name of a secret",
             hint=f"Up to {NAME_LENGTH_MAX} letters, digits and `_`, no digit first: it is read as {{{{secret.NAME}}}}.",
         )
     _check_value(value)

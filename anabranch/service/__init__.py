@@ -1,6 +1,6 @@
-"""What people and programs ask of anabranch, without HTTP: a façade for each kind of thing, and their house.
+"""The services that the APIs call, without HTTP: one for each kind of object.
 
-A name is imported from its module when it is first used: a command that lists keys needs no other façade.
+A name is imported from its module when it is first used: a command that lists keys loads no other service.
 """
 
 from __future__ import annotations

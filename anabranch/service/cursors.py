@@ -1,7 +1,7 @@
-"""Cursors: where a page of a list ended, as a text that clients hand back unread.
+"""Cursors: opaque texts that say where a page of a list ended.
 
-Called by every API that lists. A cursor names a place in the order of its list, not a number of
-rows: whatever is inserted or finished meanwhile, the next page begins right after the one before.
+Called by every API that lists. A cursor is a position in the order of the list, not a
+number of rows: the next page begins right after the last one, whatever was inserted or removed meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from anabranch.engine.rules.instants import from_iso
 from anabranch.errors import InvalidRequest
 
-# 512 characters: a name of 64 or a time and an id take far less; a longer one is none of ours.
+# 512 characters: a name of 64, or a time and an id, take far less; a longer text is not one of our cursors.
 CURSOR_CHARACTERS_MAX = 512
 
 _SEPARATOR = "\x1f"
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 def make_cursor(kind: str, *place: str | int) -> str:
-    """The cursor of a place in a list of this kind."""
+    """Encode a position in a list of this kind."""
     text = _SEPARATOR.join((kind, *map(str, place)))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def read_cursor(kind: str, cursor: str, *, parts: int) -> tuple[str, ...]:
-    """The place that a cursor of this kind names. Raises InvalidRequest for any other text."""
+    """Decode a cursor of this kind. Raises InvalidRequest for any other text."""
     place = _decoded(cursor) if len(cursor) <= CURSOR_CHARACTERS_MAX else ()
     if len(place) != parts + 1 or place[0] != kind:
         raise _no_cursor()
@@ -37,19 +37,19 @@ def read_cursor(kind: str, cursor: str, *, parts: int) -> tuple[str, ...]:
 
 
 def read_number(text: str) -> int:
-    """A number inside a cursor, 0 to 2^53. Raises InvalidRequest."""
+    """Read a number in a cursor, 0 to 2^53. Raises InvalidRequest."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= 2**53):
         raise _no_cursor()
     return int(text)
 
 
 def run_cursor(run: Mapping[str, Any]) -> str:
-    """The cursor of a run, as lists show it, in the list of runs."""
+    """The cursor of a run in the list of runs."""
     return make_cursor("runs", from_iso(run["createdAt"]), run["instanceID"])
 
 
 def read_run_cursor(cursor: str | None) -> tuple[int, str] | None:
-    """The time of creation and the id that such a cursor names; None for no cursor. Raises InvalidRequest."""
+    """The creation time and id in such a cursor; None without a cursor. Raises InvalidRequest."""
     if cursor is None:
         return None
     created_at, instance_id = read_cursor("runs", cursor, parts=2)
@@ -57,7 +57,7 @@ def read_run_cursor(cursor: str | None) -> tuple[int, str] | None:
 
 
 def cut(found: list[T], limit: int, cursor_after: Callable[[T], str]) -> tuple[list[T], str | None]:
-    """The first `limit` of what was found, where one more was asked for, and the cursor of what follows."""
+    """Split `limit + 1` rows that were read into a page and the cursor of the next one."""
     if len(found) <= limit:
         return found, None
     return found[:limit], cursor_after(found[limit - 1])
@@ -72,9 +72,9 @@ def _decoded(cursor: str) -> tuple[str, ...]:
 
 
 def _no_cursor() -> InvalidRequest:
-    message = "the cursor is none that this list gave"
+    message = "invalid cursor"
     return InvalidRequest(
         message,
-        hint="Copy nextCursor of the page before, or leave the cursor out.",
+        hint="Copy `nextCursor` from the previous page, or leave the cursor out.",
         details=[{"code": "BAD_CURSOR", "pointer": "/cursor", "message": message}],
     )

@@ -1,7 +1,7 @@
-"""What templates come to, before anything is run: in a context that is given, or as a node of a run saw it.
+"""Preview templates: evaluate them before a run, in a given context or in that of a node of a run.
 
-Called by the REST API while somebody writes. The code that evaluates templates is that of runs, and so are its limits;
-secrets are not read, `•••` stands for each.
+Called by the REST API while somebody edits a template. Templates are evaluated by the code that runs use, with the
+same limits. Secrets are not read: each appears as `•••`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from anabranch.service.explanations.explanations import Explanations
 # 100 templates: more than the fields of a node; each may cost what a node of a run may.
 ITEMS_MAX = 100
 
-# 64 kB of a value are shown, as everywhere.
+# 64 kB of a value are shown, as in other views.
 VALUE_BYTES_MAX = 65_536
 
 HIDDEN = "•••"
@@ -36,7 +36,7 @@ _OPENING = _CLOSING = 2
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A node of a run, and the iteration that it is in; None: that of its first activation."""
+    """A node of a run in one scope; None: the scope of its first activation."""
 
     instance_id: str
     node_id: str

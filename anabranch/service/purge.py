@@ -1,6 +1,6 @@
-"""Purge: remove ended runs and what nothing needs any more, and give the space back. For people, not for programs.
+"""Purge: delete ended runs, and workflows that no run needs, and free the space.
 
-Called by the command line. What housekeeping does by itself in small steps is done here at once, to the end.
+Called by the command line. It does at once what housekeeping does in small steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.engine.store.sql.store import SqlStore
 from anabranch.errors import InvalidRequest, NotFound, StoreUnavailable
 from anabranch.service.runs.input_checks import is_run_id
 
-# 30 s, looking five times a second, for a process that is just removing or counting: that takes some 50 ms.
+# 30 s, with five tries a second, for another process that removes or counts runs: that takes some 50 ms.
 PATIENCE_S = 30.0
 PAUSE_S = 0.2
 
@@ -42,21 +42,21 @@ class PurgeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeConditions:
-    """Which ended runs go, whatever their retention; without any condition those whose retention is over."""
+    """Conditions for runs to remove, whatever their retention; without conditions those whose retention is over."""
 
     older_than_ms: int | None = None
     """Ended so long ago."""
     statuses: Sequence[Status] = ()
-    """Ended so; none: however they ended."""
+    """With one of these statuses; empty: any."""
     workflow: str | None = None
-    """Its name or id; of a deleted one the id."""
+    """Name or id of the workflow; of a deleted one the id."""
 
 
 RETENTION_OVER = PurgeConditions()
 
 
 class Purge:
-    """Removes what is asked for from one database."""
+    """Purges one database."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
@@ -72,7 +72,8 @@ class Purge:
         still_open = [status.value for status in conditions.statuses if not status.is_terminal]
         if still_open:
             raise InvalidRequest(
-                f"only ended runs are purged, and {still_open[0]} is no end", hint="COMPLETED, FAILED or CANCELLED."
+                f"only ended runs can be purged; {still_open[0]} is not an end status",
+                hint="Use COMPLETED, FAILED, CANCELLED.",
             )
         before = await store.disk_bytes()
         if conditions == RETENTION_OVER:
@@ -133,14 +134,14 @@ class Purge:
             return found.workflow_id
         if is_run_id(workflow):
             return workflow  # of a deleted one: its runs are found by the id alone
-        raise NotFound(f"there is no workflow {workflow}", hint="Name a deleted one by its id.")
+        raise NotFound(f"there is no workflow {workflow}", hint="Name a deleted workflow by its id.")
 
 
 async def _patiently(ask: Callable[[], Awaitable[T | None]]) -> T:
-    """The answer, once no other process removes or counts. Raises StoreUnavailable if that takes too long."""
+    """The result, once no other process removes or counts. Raises StoreUnavailable if that takes too long."""
     for _ in range(int(PATIENCE_S / PAUSE_S)):
         answer = await ask()
         if answer is not None:
             return answer
         await asyncio.sleep(PAUSE_S)
-    raise StoreUnavailable("runs are being counted or removed by another process", hint="Try again in a moment.")
+    raise StoreUnavailable("another process is counting or removing runs", hint="Try again in a moment.")

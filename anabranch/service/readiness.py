@@ -1,6 +1,6 @@
-"""Is this process fit to take work? What `/readyz` says, and what refuses new work while the process stops.
+"""Readiness of this process: `/readyz`, and refusing new work while the process stops.
 
-Called by the APIs; the process that runs them calls `stop_intake` when it was told to end.
+Called by the APIs. The process calls `stop_intake` when it receives a stop signal.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from anabranch.errors import ShuttingDown, StoreUnavailable
 
 logger = logging.getLogger("anabranch.readiness")
 
-# 2 s: a database that answers `now` later than that does not answer starts either, and whoever
-# asks (a load balancer) gives up after a few seconds.
+# 2 s: a database that takes longer for `now` does not accept starts either, and a load balancer gives up after a
+# few seconds.
 STORE_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """The answer of a look: may work be sent here, and how each part is."""
+    """The result of a check: ready or not, and the state of each part."""
 
     ready: bool
     parts: Mapping[str, Any]
@@ -31,39 +31,38 @@ class Fitness:
 
 
 class Readiness:
-    """Tells how the parts are, and refuses new work once the process stops."""
+    """Checks the parts, and refuses new work once the process stops."""
 
     def __init__(self, *, store: Store, sandbox: Callable[[], Mapping[str, Any]]) -> None:
         self._store = store
         self._sandbox = sandbox
         self.stopping = False
-        """True once the process was told to end: what is under way is finished, nothing new is taken."""
+        """True once the process stops: running work is finished, new work is refused."""
         self.is_asked = False
-        """Does anybody ask at all? A balancer that does sends work here until it was told."""
+        """Whether anybody requests `/readyz`: such a load balancer sends work here until it has seen a refusal."""
         self.refusal_told = asyncio.Event()
-        """Set once somebody was told that the process is stopping."""
+        """Set once a request was answered with "stopping"."""
         self._when_stopping: list[Callable[[], None]] = []
 
     def when_stopping(self, call: Callable[[], None]) -> None:
-        """Call this when the process is told to stop."""
+        """Register a callback for the beginning of the stop."""
         self._when_stopping.append(call)
 
     def stop_intake(self) -> None:
-        """Take no new work from now on."""
+        """Refuse new work from now on."""
         self.stopping = True
         for call in self._when_stopping:
             call()
 
     def refuse_if_stopping(self) -> None:
-        """Raise ShuttingDown once the process takes no new work."""
+        """Raise ShuttingDown if the process refuses new work."""
         if self.stopping:
             raise ShuttingDown("this process is stopping and takes no new work")
 
     async def look(self) -> Fitness:
-        """Ask every part; takes about `STORE_PATIENCE_S` at most.
+        """Check every part, in about `STORE_PATIENCE_S` at most.
 
-        The sandbox being degraded does not make a process unfit: only code nodes need it, and they
-        are retried.
+        A degraded sandbox does not make a process unready: only code nodes need it, and they are retried.
         """
         self.is_asked = True
         store, commits = await asyncio.gather(

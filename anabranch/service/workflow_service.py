@@ -11,4 +11,4 @@ from anabranch.service.runs.testing_verbs import TestingVerbs
 
 
 class WorkflowService(TestingVerbs):
-    """Definitions, runs, signals and cancels of one database."""
+    """Workflows and runs of one database."""

@@ -46,7 +46,7 @@ def test_without_conditions_what_is_to_be_kept_stays(anabranch: Command, write: 
 def test_mistakes_are_told(anabranch: Command, write: Write) -> None:
     assert anabranch("run", write("big.json", DRAWING), "--input", "1").code == 0
     for arguments, said in (
-        (("--status", "RUNNING"), "RUNNING is no end"),
+        (("--status", "RUNNING"), "RUNNING is not an end status"),
         (("--older-than", "soon"), "is no duration"),
         (("--workflow", "nobody"), "there is no workflow nobody"),
     ):

@@ -1,6 +1,6 @@
-"""DatabaseThreads: whatever goes wrong on a connection, the error that leaves is ours and the threads works again.
+"""DatabaseThreads: an error on a connection becomes one of ours, and the pool works again.
 
-One threads with one thread, so that the call after a mishap meets the very connection that had it.
+One pool with one thread, so that the next call uses the same connection.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _END_OWN_SESSION = text("SELECT pg_terminate_backend(pg_backend_pid())")
 
 
 @pytest.fixture
-def threads(postgres_url: str) -> Iterator[DatabaseThreads]:
-    """One threads to PostgreSQL."""
-    threads = DatabaseThreads(dialect_of(postgres_url), count=1, commits=False, name="test")
-    yield threads
-    threads.close()
+def pool(postgres_url: str) -> Iterator[DatabaseThreads]:
+    """One pool to PostgreSQL."""
+    pool = DatabaseThreads(dialect_of(postgres_url), count=1, commits=False, name="test")
+    yield pool
+    pool.close()
 
 
 @pytest.fixture
-def sqlite_threads(tmp_path: Path) -> Iterator[DatabaseThreads]:
-    """One threads to SQLite."""
-    threads = DatabaseThreads(dialect_of(f"sqlite:///{tmp_path / 'threads.db'}"), count=1, commits=False, name="test")
-    yield threads
-    threads.close()
+def sqlite_pool(tmp_path: Path) -> Iterator[DatabaseThreads]:
+    """One pool to SQLite."""
+    pool = DatabaseThreads(dialect_of(f"sqlite:///{tmp_path / 'pool.db'}"), count=1, commits=False, name="test")
+    yield pool
+    pool.close()
 
 
 async def test_a_connection_that_breaks_within_a_transaction_does_not_poison_its_lane(
-    threads: DatabaseThreads, postgres_url: str
+    pool: DatabaseThreads, postgres_url: str
 ) -> None:
     dialect = dialect_of(postgres_url)
 
@@ -48,12 +48,12 @@ async def test_a_connection_that_breaks_within_a_transaction_does_not_poison_its
 
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"terminating connection|closed"):
-            await threads.run(break_off)
-    assert await threads.run(dialect.now) > 0
+            await pool.run(break_off)
+    assert await pool.run(dialect.now) > 0
 
 
 async def test_a_connection_that_is_lost_unnoticed_does_not_hide_why_a_transaction_was_given_up(
-    threads: DatabaseThreads, postgres_url: str, postgres_server: PostgresServer
+    pool: DatabaseThreads, postgres_url: str, postgres_server: PostgresServer
 ) -> None:
     dialect = dialect_of(postgres_url)
 
@@ -64,13 +64,13 @@ async def test_a_connection_that_is_lost_unnoticed_does_not_hide_why_a_transacti
             raise NameTaken("another workflow is already named orders")
 
     with pytest.raises(NameTaken):
-        await threads.run(change_ones_mind)
-    assert await threads.run(dialect.now) > 0
+        await pool.run(change_ones_mind)
+    assert await pool.run(dialect.now) > 0
 
 
 @pytest.mark.parametrize("error", [PendingRollbackError("in the way"), ResourceClosedError("closed")], ids=type)
 async def test_what_sqlalchemy_itself_complains_of_is_an_outage_on_a_connection_that_is_given_up(
-    sqlite_threads: DatabaseThreads, error: Exception
+    sqlite_pool: DatabaseThreads, error: Exception
 ) -> None:
     used: list[Connection] = []
 
@@ -78,13 +78,13 @@ async def test_what_sqlalchemy_itself_complains_of_is_an_outage_on_a_connection_
         used.append(connection)
         raise error
 
-    with pytest.raises(StoreUnavailable, match=r"lanes\.db"):
-        await sqlite_threads.run(complain)
-    await sqlite_threads.run(used.append)
+    with pytest.raises(StoreUnavailable, match=r"pool\.db"):
+        await sqlite_pool.run(complain)
+    await sqlite_pool.run(used.append)
     assert used[0] is not used[1], "the next call has a connection of its own"
 
 
-async def test_a_connection_that_breaks_at_the_last_try_is_an_outage(threads: DatabaseThreads) -> None:
+async def test_a_connection_that_breaks_at_the_last_try_is_an_outage(pool: DatabaseThreads) -> None:
     calls = 0
 
     def collide_then_break(_: Connection) -> None:
@@ -93,15 +93,15 @@ async def test_a_connection_that_breaks_at_the_last_try_is_an_outage(threads: Da
         trouble = psycopg.errors.AdminShutdown() if calls == TRIES_MAX else psycopg.errors.DeadlockDetected()
         raise OperationalError("UPDATE", None, trouble)
 
-    await threads.run(lambda _: None)
+    await pool.run(lambda _: None)
     with pytest.raises(StoreUnavailable):
-        await threads.run(collide_then_break, reads_only=True)
+        await pool.run(collide_then_break, reads_only=True)
     assert calls == TRIES_MAX
 
 
-async def test_a_lock_that_is_not_to_be_had_is_tried_again(threads: DatabaseThreads) -> None:
+async def test_a_lock_that_is_not_to_be_had_is_tried_again(pool: DatabaseThreads) -> None:
     answers: list[Callable[[], str]] = [_lock_not_available, lambda: "won"]
-    assert await threads.run(lambda _: answers.pop(0)()) == "won"
+    assert await pool.run(lambda _: answers.pop(0)()) == "won"
 
 
 def _lock_not_available() -> str:

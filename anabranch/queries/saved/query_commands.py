@@ -104,7 +104,7 @@ def run(
     session = open_session(at)
     given = read_value(args, what="--args", default={})
     if not isinstance(given, dict):
-        raise InvalidRequest("--args is a JSON object", hint="Write --args '{\"id\": 7}'.")
+        raise InvalidRequest("--args must be a JSON object", hint="Write --args '{\"id\": 7}'.")
     answer = session.ask_data(lambda data: data.run_query(query, given, tenant_id=session.tenant))
     if at.as_json:
         print_document(dict(answer))

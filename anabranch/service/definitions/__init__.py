@@ -1,1 +1,1 @@
-"""The verbs of workflow definitions, and how they look from outside."""
+"""Workflow definitions: validate, save, read and delete them, and their JSON."""

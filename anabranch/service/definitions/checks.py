@@ -1,8 +1,8 @@
 """Checks that may take long: whole workflows, and large inputs under an `inputSchema`.
 
 Called by the other modules of the service. They run in two threads that nothing else uses, one at a time for each
-tenant, so that neither the event loop nor another tenant waits for them. What each may cost is bounded where it is
-made (`engine.rules`); how many may wait is bounded here.
+tenant, so that neither the event loop nor another tenant waits for them. `engine.rules` bounds the cost of each
+check; this module bounds how many may wait.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WAITING_MAX = 64
 # 500 steps, a millisecond or two: most inputs are checked in less, and a thread would cost them as much again.
 INLINE_STEPS = 500
 
-# 256 schemas made ready: a few megabytes.
+# 256 compiled schemas: a few megabytes.
 SCHEMAS_KEPT_MAX = 256
 
 P = ParamSpec("P")
@@ -61,7 +61,7 @@ class Checks:
     async def input_problems(
         self, tenant_id: str, schema: Mapping[str, Any], value: Any, *, bounded: bool = True
     ) -> list[tuple[str, str]]:
-        """(JSON pointer, message) of what in a value does not fit; empty when all does.
+        """(JSON pointer, message) for each problem of a value; empty if it is valid.
 
         Raises TooManyChecks; unless `bounded` is false, for work that is under way and not refused halfway.
         """
@@ -74,7 +74,7 @@ class Checks:
     async def _run(self, tenant_id: str, check: Callable[[], T], *, bounded: bool) -> T:
         queue = self._queues.setdefault(tenant_id, _Queue())
         if bounded and queue.size > WAITING_MAX:
-            raise TooManyChecks(f"{WAITING_MAX} checks of this tenant wait already")
+            raise TooManyChecks(f"{WAITING_MAX} checks of this tenant are waiting")
         queue.size += 1
         try:
             async with queue.transition:
@@ -85,7 +85,7 @@ class Checks:
                 del self._queues[tenant_id]
 
     def _ready(self, schema: Mapping[str, Any]) -> json_schema.ValueSchema:
-        """The schema made ready; to do that takes a millisecond. The schemas of plans do not change."""
+        """The compiled schema; compiling takes a millisecond. The schemas of plans do not change."""
         kept = self._schemas.get(id(schema))
         if kept is None:
             kept = self._schemas[id(schema)] = (schema, json_schema.ValueSchema(schema))

@@ -1,8 +1,8 @@
-"""The verbs of definitions: validate, save in versions, read, remove.
+"""Commands on definitions: validate, save versions, read, delete.
 
-The lowest mixin of `WorkflowService`, below `read_verbs`. Whatever is saved has been validated
-here, and the versions that starts ask for are read once for all who ask at the same moment. What an
-`actor` (the id of a key, or `cli`) saves and deletes is in the audit trail.
+The lowest mixin of `WorkflowService`, below `read_verbs`. It validates
+everything that is saved, and concurrent starts share one read of a version. What an `actor` (the id of a key, or
+`cli`) saves and deletes is recorded in the audit trail.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from anabranch.service.runs.input_checks import is_storable
 from anabranch.service.runs.run_counts import RunCounts
 from anabranch.service.runs.shared_reads import SharedReads
 
-# 5 tries to save under a name: each further one means that somebody else took or freed the
-# name in the same moment, once more.
+# 5 tries to save under a name: each retry means that another save took or freed the name at the same moment.
 SAVE_TRIES_MAX = 5
 
-# 20 tries to change a version: each further one means that somebody else has saved the next one meanwhile.
+# 20 tries to change a version: each retry means that another save came first.
 UPDATE_TRIES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOptions:
-    """How the next version of a workflow is saved."""
+    """Options of a save of the next version."""
 
     expected_version: int | None = None
-    """Only if the newest version is this one."""
+    """Save only if this is the newest version."""
     replace: bool = False
-    """True: the document is the whole of it. Else top-level fields that it leaves out keep their value and null clears
-    one, so that whoever knows a few fields does not lose the others."""
+    """True: the document replaces the stored one. Otherwise missing top-level fields keep their value and null
+    removes one,
+    so that a client that knows a few fields does not lose the others."""
 
 
 NEXT_VERSION = UpdateOptions()
@@ -62,7 +62,7 @@ class DefinitionVerbs:
     """Workflows and their versions."""
 
     def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
-        """Without `references` what workflows refer to is not looked up before they run."""
+        """Without `references`, references to other objects are not checked before a run."""
         self.checks = Checks()
         self._engine = engine
         self._references = references
@@ -72,11 +72,11 @@ class DefinitionVerbs:
         self._run_counts = RunCounts(store=engine.store, clock=engine.clock)
 
     def validate(self, document: Any) -> Report:
-        """Every problem of a drawn workflow, and what is known of its bounds. Never raises."""
+        """All problems of a drawn workflow, and the bounds of its runs. Never raises."""
         return validate(document, self._node_types)
 
     async def check_workflow(self, document: Any, *, tenant_id: str) -> Report:
-        """The same, also of the workflows, queries and secrets that it names.
+        """The same, including the workflows, queries and secrets that it names.
 
         Raises TooManyChecks, StoreUnavailable.
         """
@@ -86,7 +86,7 @@ class DefinitionVerbs:
         return await self._references.checked(document, report, tenant_id=tenant_id)
 
     async def analyze_workflow(self, document: Any, aspects: Collection[str], *, tenant_id: str) -> dict[str, Any]:
-        """What `check_workflow` finds, with fixes of the problems and what an editor asks about the graph.
+        """The result of `check_workflow`, with fixes and with facts about the graph for an editor.
 
         `aspects` are among `analysis.ASPECTS`. Raises TooManyChecks, StoreUnavailable.
         """
@@ -164,7 +164,7 @@ class DefinitionVerbs:
             wanted.get("name") or known.name,
             tenant_id=tenant_id,
             known=known,
-            # What was left out is that of the version which was read: nobody else's save may come in between.
+            # Missing fields come from the version that was read, so no other save may come in between.
             expected_version=expected if options.replace else known.version,
             actor=actor,
         )
@@ -178,10 +178,10 @@ class DefinitionVerbs:
         known: WorkflowVersion | None,
         expected_version: int | None,
     ) -> tuple[NewVersion, Report]:
-        """What a save of a whole document would store, as a new workflow or the next version of a known one.
+        """The document that a save would store, as a new workflow or as the next version of a known one.
 
-        Saves nothing. Without a name of its own it keeps the known one, or gets
-        one that was free. Raises InvalidRequest for a document of another workflow, WorkflowIsCoded, InvalidWorkflow.
+        Saves nothing. Without a name it keeps the known one, or gets a free one. Raises InvalidRequest for a document
+        of another workflow, WorkflowIsCoded, InvalidWorkflow.
         """
         if known is not None:
             _refuse_code(known)
@@ -196,7 +196,7 @@ class DefinitionVerbs:
     async def save_workflow(
         self, document: Mapping[str, Any], *, tenant_id: str, actor: str | None = None
     ) -> tuple[WorkflowVersion, Report]:
-        """Save a file under its name, as a whole: new, the next version, or the newest again if nothing changed."""
+        """Save a whole file under its name: a new workflow, the next version, or no change if it is equal."""
         report = await self._refuse_invalid(document, tenant_id)
         document = without_server_fields(document)
         name = document.get("name") or derive_name(document.get("title") or "")
@@ -204,7 +204,7 @@ class DefinitionVerbs:
         async def save_under_this_name() -> WorkflowVersion:
             known = await self._store.get_workflow(tenant_id=tenant_id, workflow=name)
             if known is not None and known.kind == CODED_KIND:
-                known = None  # not the tenant's to go on with: saving under its name is refused as taken
+                known = None  # not the tenant's: saving under its name is refused as taken
             return await self._save(document, name, tenant_id=tenant_id, known=known, actor=actor)
 
         return await _despite_rivals(save_under_this_name), report
@@ -214,11 +214,11 @@ class DefinitionVerbs:
     ) -> list[dict[str, Any]]:
         """The newest version of every workflow, by name, strictly after the name `after`, with its run counts.
 
-        A workflow that is there throughout the paging and keeps its name is listed exactly once.
-        Counts lag at most 5 s. Raises InvalidRequest for an `after` that can be no name.
+        A workflow that exists throughout the paging and keeps its name is listed exactly once.
+        Counts lag at most 5 s. Raises InvalidRequest for an invalid `after`.
         """
         if after is not None and not is_storable(after):
-            raise InvalidRequest("the place to go on after is no name", hint="Take it from the page before.")
+            raise InvalidRequest("invalid name in `after`", hint="Take it from the previous page.")
         entries = await self._store.list_workflows(
             tenant_id=tenant_id, limit=limit, after=after, with_definitions=include_graph
         )
@@ -242,7 +242,7 @@ class DefinitionVerbs:
         """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id, version=version)
         if found.kind == CODED_KIND:
-            raise WorkflowIsCoded(f"workflow {found.name} is code, and has no document")
+            raise WorkflowIsCoded(f"workflow {found.name} is a Python function and has no document")
         return found
 
     async def get_workflow_versions(
@@ -256,7 +256,7 @@ class DefinitionVerbs:
     ) -> list[dict[str, Any]]:
         """The versions of a workflow, newest first, strictly before number `before`. Raises NotFound.
 
-        Run counts are those of the tenant's own runs; to count them costs a look at each stored run.
+        Run counts are those of the tenant's own runs; counting them reads every stored run.
         """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         versions = await self._store.list_versions(
@@ -284,8 +284,8 @@ class DefinitionVerbs:
         """Remove a workflow and free its name; ended runs stay readable by id. Raises NotFound, StoreUnavailable.
 
         Raises WorkflowHasRuns while runs are open. With `force` all of them are cancelled when this
-        returns. The workflow goes first, so that no start slips through; whatever a crash or
-        an outage leaves running then, the next sweep of a worker cancels.
+        returns. The workflow is removed first, so that no start slips through; runs that a crash leaves open are
+        cancelled by the next sweep of a worker.
         """
         found = await self.get_workflow_by_id(workflow, tenant_id=tenant_id)
         _refuse_code(found)
@@ -312,7 +312,7 @@ class DefinitionVerbs:
         expected_version: int | None = None,
         actor: str | None,
     ) -> WorkflowVersion:
-        """Save a document without fields of the server as a new workflow, or as the next version of a known one."""
+        """Save a document without the server's fields, as a new workflow or as the next version of a known one."""
         version = new_version(document, name, known, expected_version=expected_version)
         return await self._store.save_workflow(version, tenant_id=tenant_id, actor=actor)
 
@@ -331,7 +331,7 @@ class DefinitionVerbs:
 def new_version(
     document: Mapping[str, Any], name: str, known: WorkflowVersion | None, *, expected_version: int | None
 ) -> NewVersion:
-    """What is stored of a document: with its name; the known version's own definition where it says the same."""
+    """The document to store, with its name; the known version's own definition if they are equal."""
     definition = {**document, "name": name}
     if known is not None and is_same(known.definition, definition):
         definition = dict(known.definition)
@@ -350,7 +350,7 @@ def _refuse_code(known: WorkflowVersion) -> None:
 
 
 async def _despite_rivals(save: Callable[[], Awaitable[WorkflowVersion]]) -> WorkflowVersion:
-    """Save, and look again if the name was taken, or the workflow removed, between the look and the save."""
+    """Save, and retry if the name was taken or the workflow removed between read and save."""
     for _ in range(SAVE_TRIES_MAX - 1):
         try:
             return await save()

@@ -1,7 +1,7 @@
-"""How node types look from outside: what an editor needs to draw a node and its form without knowing the type.
+"""The JSON of node types: what an editor needs to draw a node and its form.
 
-Pure. Called by the route of node types. What a type says of itself is in its `NodeType`; the fields that every
-node has beside its config are here.
+Pure. Called by the route of node types. A type describes itself in its `NodeType`; the fields that all
+nodes have beside their config are described here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DURATION = {"type": ["string", "number"]}
 _BACKOFF = {
     "type": "object",
     "title": "Backoff",
-    "description": "How long to wait between two tries.",
+    "description": "How long to wait between two attempts.",
     "additionalProperties": False,
     "properties": {
         "kind": {
@@ -42,7 +42,7 @@ _BACKOFF = {
         "max": {
             **_DURATION,
             "title": "Longest",
-            "description": "No wait is longer.",
+            "description": "The longest wait.",
             "default": "60s",
             "x-ui": {"widget": "duration"},
         },
@@ -51,7 +51,7 @@ _BACKOFF = {
             "minimum": 0,
             "maximum": 1,
             "title": "Jitter",
-            "description": "The share of each wait that is left to chance.",
+            "description": "The random share of each wait.",
             "default": 0,
         },
     },
@@ -67,7 +67,7 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
             "maxLength": NODE_ID_LENGTH_MAX,
             "pattern": "^[^/\\[\\]#@\\u0000-\\u001f\\u007f-\\u009f]+$",
             "title": "Id",
-            "description": "What edges and logs call the node.",
+            "description": "The name of the node in edges and logs.",
             "x-ui": {"group": "Node", "order": 1, "advanced": True, "template": False},
         },
         "type": {
@@ -79,7 +79,7 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
         "name": {
             "type": ["string", "null"],
             "title": "Name",
-            "description": "What people read on the node; its id if there is none.",
+            "description": "The label of the node; its id without one.",
             "x-ui": {"group": "Node", "order": 0, "template": False},
         },
         "config": {
@@ -121,7 +121,7 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
                     "type": "integer",
                     "minimum": 1,
                     "title": "Attempts",
-                    "description": "How many executions there are at most; 1: no retry.",
+                    "description": "The most executions; 1: no retry.",
                     "default": 3,
                 },
                 "backoff": _BACKOFF,
@@ -131,7 +131,7 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
         "timeout": {
             "type": ["string", "number", "null"],
             "title": "Timeout",
-            "description": "How long one execution may take; the type's own default if there is none.",
+            "description": "How long one execution may take; by default as the type says.",
             "x-ui": {"group": "Errors", "order": 8, "widget": "duration", "placeholder": "30s", "template": False},
         },
         "disabled": {
@@ -145,7 +145,7 @@ NODE_FIELDS_SCHEMA: Mapping[str, Any] = {
         "position": {
             "type": ["object", "null"],
             "title": "Position",
-            "description": "Where the node stands on the canvas.",
+            "description": "The position of the node on the canvas.",
             "properties": {"x": {"type": "number"}, "y": {"type": "number"}},
             "x-ui": {"group": "Node", "order": 9, "advanced": True, "template": False},
         },

@@ -1,9 +1,8 @@
-"""What a workflow refers to outside itself: other workflows, saved queries, secrets. Are they there?
+"""Check the references of a workflow: do the workflows, saved queries and secrets that it names exist?
 
-Called by the façade when a workflow is validated or saved. Looked up in the tenant of who saves:
-another tenant's things read as absent, here as when the node runs. A name may come to be later (two
-workflows that start each other must be saved one after the other), so an absent one is a warning; an
-id is given by us and never comes to be, so an absent one is refused.
+Called by the service when a workflow is validated or saved. References are looked up in the tenant that saves, as when
+the node runs. A missing name is a warning, because it may be saved later (two workflows that start each other are
+saved one after the other). A missing id is an error, because ids are generated and never appear later.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from anabranch.secrets.sealed_secrets import SecretRows
 
 DATA_QUERY_TYPE = "dataQuery"
 
-# An expression's text is looked through, not parsed: at worst a name inside a literal is warned about.
+# The text of an expression is searched, not parsed: at worst a name inside a literal causes a warning.
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _SECRET = re.compile(r"\bsecret\.([A-Za-z_][A-Za-z0-9_]{0,63})")
 
@@ -32,7 +31,7 @@ Kind = Literal["workflow", "data query", "secret"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One mention of something outside the workflow."""
+    """One reference to an object outside the workflow."""
 
     kind: Kind
     key: str
@@ -50,7 +49,7 @@ class References:
         self._secrets = secrets
 
     async def checked(self, document: Any, report: Report, *, tenant_id: str) -> Report:
-        """The report with what is said of references; of a document that is refused already, nothing more."""
+        """The report with the problems of references added; a report with errors stays as it is."""
         if report.errors:
             return report
         errors: list[Problem] = []
@@ -76,7 +75,7 @@ class References:
 
 
 def references_in(document: Mapping[str, Any]) -> Iterator[Reference]:
-    """Every mention in a valid document, in its order. A mention that a template makes up is known only at run."""
+    """All references in a valid document, in its order. Those that a template computes are only known at run time."""
     for number, node in enumerate(document["nodes"]):
         config = node.get("config") or {}
         place = (node["id"], pointer_to("nodes", number, "config"))
@@ -119,5 +118,5 @@ def _problem(reference: Reference) -> Problem:
     message = f"there is no {reference.kind} {quoted(reference.key)}"
     if _is_id(reference.key):
         return Problem("REFERENCE_NOT_FOUND", message, reference.pointer, reference.node_id)
-    hint = "Saved all the same; the node fails as long as it is not there."
+    hint = "The workflow is saved; the node fails while it does not exist."
     return Problem("REFERENCE_MISSING", message, reference.pointer, reference.node_id, hint=hint)

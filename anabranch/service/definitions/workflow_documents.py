@@ -1,7 +1,7 @@
-"""Documents of drawn workflows as they are stored: what of a request belongs to one, and what a save changes.
+"""Documents of drawn workflows as they are stored: which fields are kept, and how a save merges them.
 
-Pure. Called by `definition_verbs` before a save and by `testing_verbs`. Fields that are unknown here are
-stored and given back unchanged, key order included; fields that only the server gives are never stored.
+Pure. Called by `definition_verbs` before a save and by `testing_verbs`. Unknown fields are stored and returned
+unchanged, with their key order; fields that only the server sets are never stored.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from anabranch.engine.rules.graph.source_texts import plain
 from anabranch.errors import InvalidRequest
 
 INPUT_FIELD = "input"
-"""Beside the graph of a test run: the run's input."""
+"""A field beside the graph of a test run: the run's input."""
 
 
 def without_server_fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without what answers of the server add to it."""
+    """The document without the fields that the server adds to its responses."""
     return {field: value for field, value in document.items() if field not in SERVER_FIELDS}
 
 
 def check_identity(document: Mapping[str, Any], *, workflow_id: str, kind: str) -> None:
-    """Refuse a document that was read from another workflow. Raises InvalidRequest."""
+    """Reject a document that was read from another workflow. Raises InvalidRequest."""
     expected = {"workflowID": workflow_id, "kind": kind}
     problems = [
         {
@@ -57,21 +57,21 @@ def updated(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     """
     order = [*given] if stored.keys() <= given.keys() else [*stored, *(field for field in given if field not in stored)]
     merged = {**stored, **given}
-    # A null that was stored is somebody's value, and stays.
+    # A stored null is a value, and stays.
     return {field: merged[field] for field in order if merged[field] is not None or stored.get(field, ...) is None}
 
 
 def is_same(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Do two documents say the same? The order of top-level fields is no difference, nor is null instead of absent.
+    """Are two documents equal? The order of top-level fields does not matter, and null equals absent.
 
-    Absent edges are an empty list, as answers have them. Below the top level every difference between values counts
-    (`1` is not `1.0`), but not how they are written: what a program read and encoded anew is the same.
+        Absent edges are an empty list, as answers have them. Below the top level values are compared exactly
+    (`1` is not `1.0`), but not their formatting.
     """
     return _texts(stored) == _texts(wanted)
 
 
 def check_test_fields(document: Mapping[str, Any], options: Collection[str]) -> None:
-    """Refuse a test run with options that there are not. Raises InvalidRequest, naming each."""
+    """Reject unknown options of a test run. Raises InvalidRequest, naming each."""
     known = WORKFLOW_FIELDS | {INPUT_FIELD, *options}
     problems = [
         {

@@ -1,4 +1,4 @@
-"""How a workflow looks from outside: the JSON that every API answers with.
+"""The JSON of workflows, as all APIs return it.
 
 Pure. Names are the wire's (camelCase), times are ISO 8601 with an offset; `run_view` does the
 same for runs.
@@ -33,7 +33,7 @@ def workflow_summary(
     if not include_graph:
         return summary
     definition = workflow.definition or {}
-    # Whoever edits what was read here and saves it must not lose what other tools keep in the document.
+    # A client that reads, edits and saves this must not lose fields that other tools keep in the document.
     further = {field: value for field, value in definition.items() if field not in summary}
     return {**summary, **_graph(definition), **({} if workflow.kind == CODED_KIND else further)}
 
@@ -44,7 +44,7 @@ def shown_counts(run_counts: Mapping[Status, int]) -> dict[str, int]:
 
 
 def saved_summary(workflow: WorkflowVersion, report: Report) -> dict[str, Any]:
-    """A workflow that was saved, with what the validator finds odd in it and how far its runs can go."""
+    """A saved workflow, with the validator's warnings and the bounds of its runs."""
     return {
         "workflowID": workflow.workflow_id,
         "name": workflow.name,

@@ -1,1 +1,1 @@
-"""Why a run is where it is, and how it stood at any row of its log."""
+"""Explanations of runs: why a node ran or waits, and the state at any row of the log."""

@@ -1,4 +1,4 @@
-"""A run as of a row of its log: status, activations, verdicts of edges, waits, context.
+"""The state of a run at a row of its log: status, activations, verdicts of edges, waits, context.
 
 Pure. Called by the service in a thread. One pass over the events feeds two folds: `evolve`, which knows verdicts and
 contexts, and `history`, which also keeps what has ended.
@@ -24,7 +24,7 @@ CONDITION_TYPE = "condition"
 
 
 class Verdict(StrEnum):
-    """What is known of an edge in a scope."""
+    """The verdict of an edge in a scope."""
 
     OPEN = "open"
     LIVE = "live"
@@ -33,19 +33,19 @@ class Verdict(StrEnum):
 
 @dataclass(slots=True)
 class RunAsOf:
-    """What is known of a run after the first `seq` rows of its log."""
+    """The state of a run after the first `seq` rows of its log."""
 
     plan: AnyPlan
     state: AnyState
     edges: Sequence[GraphEdge]
-    """Those of a drawn run's definition."""
+    """The edges of a drawn run's definition."""
     seq: int = 0
     at: int = 0
     """When the latest of these rows was written (ms)."""
     activations: dict[tuple[str, str], Activation] = field(default_factory=dict)
-    """All that were reached, in the order of their first rows."""
+    """All activations so far, in the order of their first rows."""
     contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
-    """What conditions saw when they were decided."""
+    """The contexts of conditions when they were evaluated."""
 
     @property
     def scopes(self) -> list[str]:
@@ -93,7 +93,7 @@ class RunAsOf:
         return None if loop is None or loop.loop is None else loop.loop.body
 
     def context(self, scope: str) -> Mapping[str, Any] | None:
-        """What a node of this scope would see now; None: the scope has closed, or was never opened."""
+        """The context of a node in this scope now; None: the scope is closed or was never opened."""
         if not isinstance(self.state, InstanceState):
             return {"input": self.state.input.value["input"]} if self.seq else {}
         found = self.state.scopes.get(scope)
@@ -116,7 +116,7 @@ def run_as_of(plan: AnyPlan, head: InstanceHead, events: Iterable[Event], edges:
 
 
 def _note_context(run: RunAsOf, activation: Activation) -> None:
-    """Keep what a condition sees: it is needed to say which way it went, and why."""
+    """Keep the context of a condition: it explains which branch was taken."""
     if isinstance(run.state, InstanceState):
         found = run.state.activation(*activation.place)
         if found is not None and found.node.type == CONDITION_TYPE:

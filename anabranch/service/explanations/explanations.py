@@ -1,4 +1,4 @@
-"""Why a run is where it is, and how it stood at any row of its log: answered from the log, in a thread."""
+"""Explain runs: why a node ran, was skipped or waits, and the state of a run at any row of its log."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ else:
     as_of = deferred("anabranch.service.explanations.as_of")
     why = deferred("anabranch.service.explanations.why")
 
-# 200,000 rows are folded in some three seconds of a thread; a run of that size is read in pages instead.
+# Folding 200,000 rows takes a thread some three seconds; a larger run is read in pages instead.
 ROWS_MAX = 200_000
 
-# 16 states of 20,000 rows or fewer: what a slider or a page asks for again and again.
+# 16 states of 20,000 rows or fewer: a slider or a page requests the same ones again and again.
 KEPT_MAX = 16
 KEPT_ROWS_MAX = 20_000
 
 # 64 kB: larger values are fetched by their path.
 VALUE_BYTES_MAX = 65_536
 
-# 10,000 activations, and as many edges: more than a page draws; `scope` narrows them down.
+# 10,000 activations and as many edges: more than a page draws; `scope` filters them.
 SHOWN_MAX = 10_000
 
 
 class Explanations:
-    """Answers `at` and `why` for runs of a tenant."""
+    """Answers `at` and `why` for runs of one tenant."""
 
     def __init__(self, store: Store, plans: PlanCache, checks: Checks) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class Explanations:
 
         `scope` narrows activations and edges to one scope, and the context is what a node of that scope sees (the
         root's without it). `path` (`orders.0.total`) gives the value there as `ctx`, whole. Raises NotFound,
-        InvalidRequest for a seq that the log does not have or a path that leads nowhere, RunTooLarge.
+        RunTooLarge, and InvalidRequest for a seq or a path that does not exist.
         """
         row = await self._row(instance_id, tenant_id)
         if not 1 <= seq <= row.last_seq:
@@ -89,7 +89,7 @@ class Explanations:
         if not known:
             raise NotFound(
                 f"run {instance_id} has no node {node_id!r}" + (f" in scope {scope!r}" if scope else ""),
-                hint="Nodes that nothing leads to are not part of a run.",
+                hint="Nodes that cannot be reached are not part of a run.",
             )
         found = await self._checks.run(tenant_id, lambda: why.why_node(run, node_id, scope, worker=row.worker_id))
         return {"instanceID": instance_id, **found}
@@ -97,13 +97,14 @@ class Explanations:
     async def context_at(
         self, instance_id: str, node_id: str, scope: str | None, *, tenant_id: str
     ) -> tuple[Mapping[str, Any], Plan]:
-        """What a node saw when it was reached, and the plan of its run; a node that was not: what its scope has now.
+        """The context of a node when it was reached, and the plan of its run; for a node that was not reached, the
+        context now.
 
-        Without a scope that of its first activation. Raises NotFound, InvalidRequest for a coded run, RunTooLarge.
+        Without a scope: of its first activation. Raises NotFound, InvalidRequest for a coded run, RunTooLarge.
         """
         row = await self._row(instance_id, tenant_id)
         if row.head.kind == CODED_KIND:
-            raise InvalidRequest(f"run {instance_id} is code, and has no templates")
+            raise InvalidRequest(f"run {instance_id} is a coded run and has no templates")
         run = await self._run(row, row.last_seq)
         reached = [each for (node, at), each in run.activations.items() if node == node_id and scope in (None, at)]
         if reached:
@@ -131,9 +132,7 @@ class Explanations:
             self._kept.move_to_end(key)
             return kept
         if seq > ROWS_MAX:
-            raise RunTooLarge(
-                f"run {row.head.instance_id} has {seq:,} rows up to there; at most {ROWS_MAX:,} are folded"
-            )
+            raise RunTooLarge(f"run {row.head.instance_id} has {seq:,} rows up to there; the limit is {ROWS_MAX:,}")
         plan = await self._plans.plan_of(row.head)
         edges = await self._edges(row)
         events = [event async for page in log_pages(self._store, row.head.instance_id, up_to=seq) for event in page]
@@ -215,7 +214,7 @@ def _context(run: as_of.RunAsOf, scope: str, path: str | None) -> Any:
         elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
         else:
-            raise InvalidRequest(f"the context has nothing at {path!r}", hint="Names and positions, separated by dots.")
+            raise InvalidRequest(f"the context has no value at {path!r}", hint="Use names and positions with dots.")
     return value
 
 

@@ -1,7 +1,7 @@
-"""Why a node has run, was skipped, or has not run yet; and what a run waits for.
+"""Why a node ran, was skipped or has not run yet, and what a run waits for.
 
-Pure. Every answer is derived from the state as of a row (`as_of`): edges and their verdicts, what open activations wait
-for, and the conditions that decided, evaluated again on what they saw.
+Pure. The answers are derived from the state at a row (`as_of`): the verdicts of edges, the waits of open activations,
+and the conditions that decided, evaluated again in their context.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from anabranch.errors import AnabranchError
 from anabranch.service.explanations.as_of import CONDITION_TYPE, RunAsOf, Verdict
 from anabranch.service.runs.run_view import waits_for
 
-# 8 steps back: further causes are asked for at the node that is named last.
+# 8 steps back: for further causes, ask about the last node.
 DEPTH_MAX = 8
 
-# 100 reasons: more than anybody reads; `omitted` says that there were more.
+# 100 reasons: more than anybody reads; `omitted` says that there are more.
 REASONS_MAX = 100
 
 # A condition's value is shown up to 1,000 characters of its JSON.
 _VALUE_LENGTH_MAX = 1_000
 
 PENDING = "pending"
-"""Not reached yet: its incoming edges are not decided."""
+"""Not reached yet: its incoming edges are undecided."""
 
 _Json = dict[str, Any]
 
@@ -220,7 +220,8 @@ def _fits(run: RunAsOf, node: PlanNode, scope: str) -> bool:
 
 # -- who decided --------------------------------------------------------------------------------
 def _deciders(run: RunAsOf, node_id: str, scope: str, budget: _Budget) -> Iterator[_Json]:
-    """The ended nodes whose exits decided about this one; for a skipped node, found by walking up its dead edges."""
+    """The completed nodes whose handles decided about this one; for a skipped node, found by following its dead
+    edges back."""
     wanted = Verdict.DEAD if run.activations[node_id, scope].status is ActivationStatus.SKIPPED else Verdict.LIVE
     seen: set[tuple[str, str]] = set()
     level = [(node_id, scope)]
@@ -253,7 +254,7 @@ def _decider(run: RunAsOf, source: Activation, handle: str) -> _Json:
 
 
 def _condition(run: RunAsOf, source: Activation, handle: str) -> _Json:
-    """The expression that decided and its value at that time: that of the edge's branch, else that of the taken one."""
+    """The expression that decided and its value then: of the edge's branch, otherwise of the branch that was taken."""
     assert isinstance(run.plan, Plan), "only drawn runs have conditions"
     node, context = run.plan.nodes[source.node_id], run.contexts.get(source.place)
     if node.type != CONDITION_TYPE or context is None:
@@ -277,7 +278,7 @@ def _condition(run: RunAsOf, source: Activation, handle: str) -> _Json:
 
 
 def _shown(value: Any) -> Any:
-    """A value of a reason; a large one as the beginning of its JSON."""
+    """A value for a reason; a large one is cut after the beginning of its JSON."""
     text = orjson.dumps(value, default=str)
     return value if len(text) <= _VALUE_LENGTH_MAX else text[:_VALUE_LENGTH_MAX].decode(errors="ignore") + "…"
 
@@ -293,7 +294,7 @@ def _edge(run: RunAsOf, edge: Any, scope: str) -> _Json:
 
 
 def edge_id(edge: Any) -> str:
-    """How an edge is named: by its id, else by its JSON pointer."""
+    """The name of an edge: its id, otherwise its JSON pointer."""
     return str(edge.pointer) if edge.id is None else str(edge.id)
 
 
@@ -313,7 +314,7 @@ def _sentence(activation: Activation, answer: _Json) -> str:
                 f"{name} was skipped: "
                 + (
                     "; ".join(_decision(each) for each in answer["decidedBy"][:3])
-                    or "no edge that leads to it was live"
+                    or "none of its incoming edges was live"
                 )
                 + "."
             )
@@ -366,7 +367,7 @@ def _reason_sentence(reason: _Json) -> str:
         case "iteration":
             return f"{name} has not finished the iteration {reason['iteration']}."
         case "suspended":
-            return "The code does not fit the log, or no worker knows it: see the run's note."
+            return "The code does not match the log, or no worker has it: see the run's note."
         case "worker":
             if reason["worker"] is None:
                 return f"{name} is due (attempt {reason['attempt']}) and waits for a worker."

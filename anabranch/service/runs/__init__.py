@@ -1,1 +1,1 @@
-"""The verbs of runs, and how runs look from outside."""
+"""Runs: commands, queries, and their JSON."""

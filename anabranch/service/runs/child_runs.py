@@ -1,7 +1,7 @@
-"""Runs that are started by nodes of other runs.
+"""Child runs: start a run for a `workflow` node of another run.
 
-The composition root hands this to the `workflow` type as its `Children`, and connects it with the
-engine and the façade once they exist (which need the node types first).
+The composition root passes this to the `workflow` type as its `Children`, and connects it with the engine and the
+service later, because they need the node types first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from anabranch.service.runs.input_checks import input_payload
 from anabranch.service.runs.run_heads import child_head
 from anabranch.service.workflow_service import WorkflowService
 
-# 16 runs above a run: deeper is a workflow that starts itself without end.
+# 16 runs above a run: a deeper one is a workflow that starts itself without end.
 DEPTH_MAX = 16
 
 
 class ChildRuns:
-    """Starts one child per activation, however often it is asked."""
+    """Starts one child per activation, however often it is called."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
@@ -35,14 +35,14 @@ class ChildRuns:
     async def start(
         self, helpers: Helpers, *, workflow: str, version: int | None, input_: Any, parent_waits: bool
     ) -> str:
-        """The id of the one run that this activation starts; it is durable when this returns, in whatever attempt.
+        """Start the child of this activation and return its id; every attempt returns the same durable run.
 
         Raises NonRetryable (DEPTH_LIMIT, NOT_FOUND, INVALID_INPUT), StoreUnavailable.
         """
         assert self._engine is not None and self._service is not None, "connect comes before any run"
         parent = self._engine.orchestrator.head_of(helpers.instance_id)
         if parent is None:
-            raise NonRetryable(f"run {helpers.instance_id} is not advanced here any more")  # nobody reads this
+            raise NonRetryable(f"run {helpers.instance_id} is no longer advanced here")  # never shown
         if parent.depth >= DEPTH_MAX:
             message = f"{DEPTH_MAX} runs are above this one already: does the workflow start itself?"
             raise NonRetryable(message, code="DEPTH_LIMIT")
@@ -66,7 +66,7 @@ class ChildRuns:
                 scope=helpers.scope,
                 parent_waits=parent_waits,
             )
-            # No limit of PENDING runs here: work that is under way is not refused halfway.
+            # No limit of PENDING runs here: running work must not be refused halfway.
             started = Started(payload, begin=self._engine.may_hold(head))
             await self._engine.orchestrator.create_run(head, plan, started)
         except (NotFound, InvalidInput) as refusal:

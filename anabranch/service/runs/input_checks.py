@@ -1,7 +1,6 @@
-"""What is let in: keys, ids and values from outside, checked before anything is done with them.
+"""Validate keys, ids and values from outside before they are used.
 
-Pure but for the dice of new ids. Called by the façade at the beginning of its verbs; whatever
-has passed here the stores can keep.
+Pure, except for random ids. Called by the service first; the stores can keep everything that passes.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, Val
 from anabranch.run_requests import check_key
 from anabranch.service.definitions.checks import Checks
 
-# 8 filters of 32 steps: more than a person asks for; each is looked up in every run that a list
-# walks over, and SQLite joins a table for each step, 64 at most.
+# 8 filters of 32 steps: more than a person uses. Each is evaluated for every run that a list scans, and SQLite joins a
+# table for each step, 64 at most.
 INPUT_FILTERS_MAX = 8
 INPUT_PATH_STEPS_MAX = 32
 
@@ -40,7 +39,7 @@ async def input_payload(input_: Any, plan: AnyPlan, checks: Checks, *, tenant_id
 
 
 def checked_payload(value: Any, what: str) -> Payload:
-    """A value that the log can keep; `what` names it in the refusal. Raises InvalidInput."""
+    """A value that the log can keep; `what` names it in the error. Raises InvalidInput."""
     try:
         return Payload.of(value)
     except (ValueNotStorable, ValueTooLarge) as refusal:
@@ -50,7 +49,7 @@ def checked_payload(value: Any, what: str) -> Payload:
 
 
 def is_key(text: str) -> bool:
-    """Can this be a key or an event's name that somebody has used?"""
+    """Could this be a stored key or event name?"""
     try:
         check_key(text, "a key")
     except InvalidRequest:
@@ -59,7 +58,7 @@ def is_key(text: str) -> bool:
 
 
 def check_input_filters(filters: Sequence[InputFilter]) -> None:
-    """Refuse filters on inputs that would cost too much for each run that is looked at. Raises InvalidRequest."""
+    """Reject filters on inputs that cost too much for each run. Raises InvalidRequest."""
     if len(filters) > INPUT_FILTERS_MAX:
         raise InvalidRequest(f"a list takes at most {INPUT_FILTERS_MAX} filters on the input, not {len(filters)}")
     for path, _ in filters:
@@ -69,7 +68,7 @@ def check_input_filters(filters: Sequence[InputFilter]) -> None:
 
 
 def is_storable(text: str) -> bool:
-    """Can a column hold it? What a terminal sends that is no UTF-8 arrives here as lone surrogates."""
+    """Can a column store it? Bytes from a terminal that are not UTF-8 arrive as lone surrogates."""
     try:
         Payload.of(text)
     except ValueNotStorable:
@@ -78,7 +77,7 @@ def is_storable(text: str) -> bool:
 
 
 def is_run_id(text: str) -> bool:
-    """Can this be the id of a run? What cannot is absent, without asking the database."""
+    """Could this be the id of a run? If not, it is not found without a query."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:

@@ -1,7 +1,7 @@
-"""The iterations of one loop of a run, page by page, each as one line.
+"""List the iterations of one loop of a run, page by page.
 
-Called by the façade. A page reads the log from where its first iteration began, without outputs, until its iterations
-are over or the log is.
+Called by the service. A page reads the log, without outputs, from the row where its first iteration began until all its
+iterations have ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.history import Activation, ActivationStatus, History
 from anabranch.engine.rules.instants import to_iso
 
-# 1,024 rows are folded in some milliseconds; then the event loop has its turn.
+# 1,024 rows are folded in some milliseconds; then the event loop runs other tasks.
 PAGE_ROWS = 1_024
 
 _ENDED_WORST_FIRST = (ActivationStatus.CANCELLED, ActivationStatus.SUCCESS, ActivationStatus.SKIPPED)
@@ -78,7 +78,7 @@ class _Iteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationsWanted:
-    """Which iterations of which loop are asked for."""
+    """Which iterations of which loop to list."""
 
     node_id: str
     """The loop's, in `scope`."""
@@ -86,14 +86,14 @@ class IterationsWanted:
     statuses: Collection[ActivationStatus] = ()
     """With one of these; empty: with any."""
     after: Place | None = None
-    """Where the page begins; None: with the loop."""
+    """Where the page begins; None: at the first iteration."""
     limit: int
 
 
 async def iterations_page(
     store: Store, row: InstanceRow, wanted: IterationsWanted, *, after: Place
 ) -> tuple[list[dict[str, Any]], Place | None]:
-    """The iterations by index, from `after` on, and where to go on; None: there are no more."""
+    """The iterations by index, after `after`, and where the next page begins; None: no more."""
     page = _Page((wanted.node_id, wanted.scope), after.index)
     found: list[dict[str, Any]] = []
     seq, is_last = after.seq, False
@@ -116,7 +116,7 @@ async def iterations_page(
 
 
 class _Page:
-    """The iterations of a loop that rows from some place on are about."""
+    """Folds the iterations of a loop from rows of the log."""
 
     def __init__(self, loop: tuple[str, str], after: int) -> None:
         node_id, outer = loop
@@ -146,7 +146,7 @@ class _Page:
         return self._pending.pop(iteration.index)
 
     def first_pending(self) -> int | None:
-        """The row that the next iteration began with, if it has begun."""
+        """The row at which the next iteration began, if it has begun."""
         iteration = self._pending.get(self._next)
         return None if iteration is None else iteration.first_seq
 

@@ -1,8 +1,7 @@
-"""What starts remember of the newest versions of workflows, so that they need not read them.
+"""Cache of the newest versions of workflows, for starts.
 
-Called by the façade's start alone. Nothing here is known to be still so: a run that is decided by it is
-created only if the database finds, in the statement that writes it, that the workflow is still at this
-version. So nobody is served a version that was replaced or deleted before, here or by another process.
+Called by `start` only. Entries may be outdated: the statement that creates a run checks that the workflow is still at
+this version. So no run gets a version that was replaced or deleted before, here or by another process.
 """
 
 from __future__ import annotations
@@ -12,25 +11,25 @@ from dataclasses import replace
 
 from anabranch.engine.ports import WorkflowVersion
 
-# 1,000, as many as plans are kept: who has no plan reads the definition anyway.
+# 1,000, as many as cached plans: without a plan the definition is read anyway.
 VERSIONS_KEPT_MAX = 1_000
 
 
 class NewestVersions:
-    """The newest version last read, by tenant and by the id or name that was asked for; without its graph."""
+    """The newest version last read, by tenant and id or name; without its graph."""
 
     def __init__(self) -> None:
         self._versions: OrderedDict[tuple[str, str], WorkflowVersion] = OrderedDict()
 
     def get(self, tenant_id: str, workflow: str) -> WorkflowVersion | None:
-        """What was the newest version when it was read; its definition is empty."""
+        """The newest version when it was read; its definition is empty."""
         found = self._versions.get((tenant_id, workflow))
         if found is not None:
             self._versions.move_to_end((tenant_id, workflow))
         return found
 
     def note(self, tenant_id: str, workflow: str, found: WorkflowVersion) -> None:
-        """Remember what was just read."""
+        """Store what was just read."""
         self._versions[tenant_id, workflow] = replace(found, definition={})
         self._versions.move_to_end((tenant_id, workflow))
         if len(self._versions) > VERSIONS_KEPT_MAX:

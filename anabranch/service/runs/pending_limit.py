@@ -1,7 +1,7 @@
-"""The limits of runs that wait to start, in all and per tenant, kept without counting them at every start.
+"""Limits of PENDING runs, in total and per tenant, without counting at every start.
 
-Called by the façade before it makes a run that will be PENDING: one that is due later, or that
-this process has no room for. A run that begins at once is never held up here.
+Called by the service before it creates a PENDING run: one that is due later, or that this process has no room for.
+A run that starts at once is not limited here.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections import Counter
 from anabranch.engine.ports import Clock, Store
 from anabranch.errors import TooManyPending
 
-# 1 s: at the limit a count reads 100,000 entries of an index, which takes some milliseconds;
-# once a second that is nothing. Who was refused hears a second later that there is room again.
+# 1 s: at the limit a count reads 100,000 index entries, which takes some milliseconds. After a refusal, free places
+# are seen a second later.
 COUNT_KEPT_S = 1.0
 
 
 class PendingLimit:
-    """Gives out places for PENDING runs: what was counted in the last second, and what was given since."""
+    """Counts PENDING runs: those found in the last second, and those admitted since."""
 
     def __init__(self, *, store: Store, clock: Clock, runs_max: int, runs_per_tenant_max: int | None = None) -> None:
-        """Without `runs_per_tenant_max` one tenant may have all the places."""
+        """Without `runs_per_tenant_max` one tenant may use the whole limit."""
         self._store = store
         self._clock = clock
         self._runs_max = runs_max
@@ -31,10 +31,10 @@ class PendingLimit:
         self._counting = asyncio.Lock()
 
     async def take_place(self, tenant_id: str) -> None:
-        """Return if one more run of this tenant may wait to start. Raises TooManyPending, StoreUnavailable.
+        """Admit one more PENDING run of this tenant. Raises TooManyPending, StoreUnavailable.
 
-        Several processes together may pass the limits by what the others start within a second;
-        a place that no run was made for is given back at the next count.
+        Several processes together may exceed the limits by what the others start within a second. A place that was not
+        used is free again at the next count.
         """
         async with self._counting:  # a thousand starts at once share one count
             now = self._clock.monotonic()
@@ -42,10 +42,10 @@ class PendingLimit:
                 self._pending = Counter(await self._store.count_pending(up_to=self._runs_max))
                 self._counted_at = now
             if self._pending.total() >= self._runs_max:
-                raise TooManyPending(f"{self._runs_max} runs wait to start already")
+                raise TooManyPending(f"{self._runs_max} runs are already waiting to start")
             if self._pending[tenant_id] >= self._runs_per_tenant_max:
                 raise TooManyPending(
-                    f"{self._runs_per_tenant_max} runs of tenant {tenant_id!r} wait to start already",
+                    f"{self._runs_per_tenant_max} runs of tenant {tenant_id!r} are already waiting to start",
                     hint="Retry later; the operator may raise ANABRANCH_PENDING_MAX_PER_TENANT.",
                     details={"limit": self._runs_per_tenant_max, "scope": "tenant"},
                 )

@@ -1,4 +1,4 @@
-"""The verbs that ask about runs: lists, one run, its steps, its log. They change nothing.
+"""Queries on runs: lists, one run, its steps, its log.
 
 A mixin of `WorkflowService`, above `definition_verbs` and below `run_verbs`.
 """
@@ -39,7 +39,7 @@ from anabranch.service.runs.run_view import (
 )
 from anabranch.service.widgets.shapes import shape
 
-# 4 MB of payloads a page of a log or of activations; one that has more of them ends early.
+# 4 MB of payloads in a page of a log or of activations; a page with more ends early.
 PAGE_BYTES_MAX = 4 * 1_048_576
 
 _STEPS_PAGE = 1_000
@@ -47,18 +47,18 @@ _STEPS_PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class StepFilter:
-    """Which steps are asked for, and how much of them."""
+    """Which steps to read, and with which fields."""
 
     activations: ActivationFilter = ALL_ACTIVATIONS
     outputs: bool = True
-    """False: all but what they came to, which may be large."""
+    """False: without outputs, which may be large."""
 
 
 ALL_STEPS = StepFilter()
 
 
 class ReadVerbs(DefinitionVerbs):
-    """Runs as they are read."""
+    """Queries on runs."""
 
     def __init__(self, *, engine: Engine, node_types: NodeTypes, references: References | None) -> None:
         super().__init__(engine=engine, node_types=node_types, references=references)
@@ -76,7 +76,7 @@ class ReadVerbs(DefinitionVerbs):
         return row
 
     async def get_graph(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
-        """The graph that a run follows: as it was drawn, or as its first 1,000 steps traced it. Raises NotFound."""
+        """The graph of a run: as it was drawn, or traced from the first 1,000 steps of a coded run. Raises NotFound."""
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if row.head.kind != CODED_KIND:
             return await drawn_graph(self._store, row)
@@ -96,11 +96,11 @@ class ReadVerbs(DefinitionVerbs):
     ) -> list[dict[str, Any]]:
         """Runs by (createdAt, instanceID) descending, strictly before that cursor.
 
-        A run that matches throughout the paging is listed exactly once. Raises NotFound for an
-        unknown workflow, InvalidRequest for too many or too deep filters or no cursor.
+        A run that matches throughout the paging is listed exactly once. Raises NotFound for an unknown workflow,
+        InvalidRequest for too many or too deep filters or an invalid cursor.
         """
         if before is not None and not is_run_id(before[1]):
-            raise InvalidRequest("the place to go on after is that of no run", hint="Take it from the page before.")
+            raise InvalidRequest("invalid cursor", hint="Copy `nextCursor` from the previous page.")
         check_input_filters(wanted.input_filters)
         if wanted.workflow is not None:
             workflow = await self.get_workflow_by_id(wanted.workflow, tenant_id=tenant_id)
@@ -120,9 +120,9 @@ class ReadVerbs(DefinitionVerbs):
     async def get_log_page(
         self, instance_id: str, *, tenant_id: str, limit: int, after_seq: int = 0, payload: bool = True
     ) -> tuple[list[dict[str, Any]], int | None]:
-        """At most `limit` events after `after_seq`, and the seq to go on after; None: there are no more now.
+        """At most `limit` events after `after_seq`, and the seq after which the next page begins; None: no more now.
 
-        Reads no more of the log than that, and ends early once their payloads have `PAGE_BYTES_MAX`. Raises NotFound.
+        Reads no more of the log, and ends early at `PAGE_BYTES_MAX` of payloads. Raises NotFound.
         """
         await self.get_run_status(instance_id, tenant_id=tenant_id)
         if payload:
@@ -161,9 +161,10 @@ class ReadVerbs(DefinitionVerbs):
         after_seq: int = 0,
         wanted: StepFilter = ALL_STEPS,
     ) -> tuple[list[dict[str, Any]], int | None]:
-        """At most `limit` activations whose first event is after `after_seq`, and where to go on after; None: the end.
+        """At most `limit` activations whose first event is after `after_seq`, and where the next page begins;
+        None: the end.
 
-        Ends early once their outputs have `PAGE_BYTES_MAX`. Raises NotFound.
+        Ends early at `PAGE_BYTES_MAX` of outputs. Raises NotFound.
         """
         bytes_max = PAGE_BYTES_MAX if wanted.outputs else 0
         steps: list[dict[str, Any]] = []
@@ -177,15 +178,15 @@ class ReadVerbs(DefinitionVerbs):
         return steps, next_seq
 
     async def get_totals(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
-        """How many activations of each node of a run came to what, and how its loops went. Raises NotFound."""
+        """Activations of each node of a run by status, and the iterations of its loops. Raises NotFound."""
         return await self._totals.of(await self.get_run_status(instance_id, tenant_id=tenant_id))
 
     async def get_iterations(
         self, instance_id: str, wanted: IterationsWanted, *, tenant_id: str
     ) -> tuple[list[dict[str, Any]], Place | None]:
-        """Iterations of a loop by index, and where to go on; None: there are no more now.
+        """Iterations of a loop by index, and where the next page begins; None: no more now.
 
-        Of a node that is no loop, or was not reached, there are none. Raises NotFound.
+        Empty for a node that is not a loop or was not reached. Raises NotFound.
         """
         loop = ActivationFilter(node_id=wanted.node_id, scope=wanted.scope)
         row, page = await self._read_activations(instance_id, tenant_id, after_seq=0, limit=1, only=loop)
@@ -237,7 +238,7 @@ class ReadVerbs(DefinitionVerbs):
         return found
 
     async def _output_so_far(self, head: InstanceHead) -> Any:
-        """What the End nodes that were reached at the root of a drawn run collected."""
+        """The output of the End nodes reached so far at the root of a drawn run."""
         plan = await self._engine.plans.plan_of(head)
         if not isinstance(plan, Plan):
             return None
@@ -247,5 +248,5 @@ class ReadVerbs(DefinitionVerbs):
 
 
 def no_run(instance_id: str) -> NotFound:
-    """The refusal of an id that no run of the tenant has."""
+    """The error for an id that no run of the tenant has."""
     return NotFound(f"there is no run {instance_id}", hint="`anabranch runs list` shows the runs.")

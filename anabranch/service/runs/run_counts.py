@@ -1,7 +1,7 @@
-"""How many runs of each workflow are in each status: counted once for all who ask within two seconds.
+"""Run counts: how many runs of each workflow are in each status, cached for two seconds.
 
-Called by lists and details of workflows, which a page may ask for every second. What ended counts
-is kept by the store; here only the answers of the last moment are.
+Called by lists and details of workflows, which a page may request every second. The store keeps the counts of ended
+runs; this module only caches the latest results.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from anabranch.service.runs.shared_reads import SharedReads
 # 2 s: with the read itself, counts lag less than the promised 5 s.
 COUNTS_KEPT_S = 2.0
 
-# 20 times as long as the count took, 30 s at most: however often it is asked for, it takes a twentieth of one
-# connection's time, and where few runs are open it is as good as new.
+# 20 times as long as the count took, at most 30 s: then counting takes at most a twentieth of one connection's time,
+# and with few open runs the count is almost current.
 OPEN_KEPT_TIMES = 20
 OPEN_KEPT_S_MAX = 30.0
 
-# 2 s: a scrape that waits for a database that does not answer would tell nothing at all.
+# 2 s: a scrape that waits for an unavailable database would return no metrics at all.
 OPEN_PATIENCE_S = 2.0
 
 RunCountsOfTenant: TypeAlias = Mapping[str, Mapping[Status, int]]
@@ -38,7 +38,7 @@ Counts = TypeVar("Counts")
 
 
 class OpenRunCounts:
-    """The open runs of all tenants, counted the less often the longer it takes."""
+    """The open runs of all tenants; the longer the count takes, the less often it is made."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class OpenRunCounts:
         self._kept_until = float("-inf")
 
     async def counts(self) -> OpenRuns | None:
-        """What is open; None if the database does not answer in time."""
+        """The counts of open runs; None if the database does not answer in time."""
         asked_at = self._clock.monotonic()
         if asked_at >= self._kept_until:
             self._counts = None
@@ -84,7 +84,7 @@ class RunCounts:
 
 
 class _Kept(Generic[Key, Counts]):
-    """Answers of the last moment, by what was asked."""
+    """Recent results by request."""
 
     def __init__(self, read: Callable[[Key], Awaitable[Counts]], clock: Clock) -> None:
         self._read_anew = read
@@ -101,7 +101,7 @@ class _Kept(Generic[Key, Counts]):
     async def _read(self, key: Key) -> Counts:
         asked_at = self._clock.monotonic()
         counts = await self._read_anew(key)
-        # What nobody asks for any more is forgotten with the next read of anything else.
+        # Expired entries are removed at the next read.
         self._kept = {of: kept for of, kept in self._kept.items() if asked_at - kept[0] < COUNTS_KEPT_S}
         self._kept[key] = (asked_at, counts)
         return counts

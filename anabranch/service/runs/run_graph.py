@@ -1,6 +1,6 @@
-"""The graph that a run follows, for whoever draws it: a drawn version, the definition of a test run, a coded trace.
+"""The graph of a run for drawing: of a saved version, of a test run's definition, or traced from a coded run.
 
-Called by the façade. A version stays readable while a run is pinned to it, also when its workflow is deleted.
+Called by the service. A version stays readable while a run uses it, even if its workflow is deleted.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ async def drawn_graph(store: Store, row: InstanceRow) -> dict[str, Any]:
         stored = await store.get_definition(head.workflow_id, head.workflow_version)
         definition, differs = None if stored is None else stored.definition, WHOLE
     if definition is None:
-        raise NotFound(f"the definition of run {head.instance_id} is not stored any more")
+        raise NotFound(f"the definition of run {head.instance_id} is no longer stored")
     return _shown(row, definition, differs)
 
 
 def coded_graph(row: InstanceRow, traced: Mapping[str, Any]) -> dict[str, Any]:
-    """The graph that a coded run has traced so far, in the same form."""
+    """The graph that a coded run has traced so far."""
     return _shown(row, traced, WHOLE)
 
 

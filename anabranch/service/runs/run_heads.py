@@ -1,6 +1,6 @@
-"""What a run is created with: its head, made from a version of a workflow and from what was asked for.
+"""Create the head of a new run from a version of a workflow and the options of the request.
 
-Pure but for the dice of new ids. Called by the façade and by `child_runs`.
+Pure, except for random ids. Called by the service and by `child_runs`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from anabranch.errors import InvalidRequest
 from anabranch.run_requests import StartOptions
 from anabranch.service.runs.input_checks import new_run_id
 
-# A day, whatever the workflow says of runs in earnest: who tries a drawing looks at the run at once, or makes another.
+# A day, whatever the workflow says of real runs: the result of a test is looked at right away.
 TEST_RETENTION_DAYS = 1
 
-# What the test of a workflow without name and title is called.
+# The name of a test run of a workflow without name and title.
 TEST_NAME = "test"
 
 _DAY_MS = 86_400_000
@@ -36,7 +36,7 @@ def root_head(
     now: int,
     retention_days_max: int,
 ) -> InstanceHead:
-    """The head of a run that somebody outside starts. Raises InvalidRequest."""
+    """The head of a run that is started from outside. Raises InvalidRequest."""
     available_at, deadline_at, retention_days = options.available_at, options.deadline_at, options.retention_days
     begins_at = max(now, available_at or now)  # a past availableAt means now
     if deadline_at is not None and available_at is not None and deadline_at <= available_at:
@@ -91,7 +91,7 @@ def child_head(
 ) -> InstanceHead:
     """The head of a run that an activation of `parent` starts; deadline and retention are its own workflow's.
 
-    But a test run's children are kept no longer than test runs.
+    Children of a test run are kept no longer than test runs.
     """
     return InstanceHead(
         instance_id=instance_id,

@@ -1,7 +1,7 @@
-"""The totals of one run, however large: how many activations of each node came to what, and how its loops went.
+"""Totals of one run: activations of each node by status, and the iterations of its loops.
 
-Called by the façade for the first screen of a run. Rows are read without outputs, page by page, and those that were
-counted once are not read again as long as the run is among the ones that were asked for last.
+Called by the service for the overview of a run. Rows are read without outputs, page by page. Totals of recently
+requested runs are cached, so that only new rows are read.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.history import Activation, ActivationStatus, History, RunEnd, iteration_of
 
-# 16 runs, as many as people look at in a moment: each takes what it has open, and a few hundred bytes for each node.
+# 16 cached runs, as many as people look at in a moment: each takes a few hundred bytes per node and open activation.
 RUNS_MAX = 16
 
-# 1,024 rows are folded in some milliseconds; then the event loop has its turn.
+# 1,024 rows are folded in some milliseconds; then the event loop runs other tasks.
 PAGE_ROWS = 1_024
 
-# 1,000 loops of a run are listed, the first ones: loops in iterations are as many as those.
+# The first 1,000 loops of a run are listed: a loop inside another has one entry per iteration.
 LOOPS_LISTED_MAX = 1_000
 
 _RUNNING, _ERROR = ActivationStatus.RUNNING, ActivationStatus.ERROR
@@ -41,7 +41,7 @@ class _LoopTotals:
 
 
 class _Totals:
-    """What one run came to, after the rows that were taken."""
+    """The totals of one run after the rows that were counted."""
 
     def __init__(self) -> None:
         self.reading = asyncio.Lock()
@@ -50,7 +50,7 @@ class _Totals:
         self._nodes: dict[str, _NodeTotals] = {}
         self._loops: dict[tuple[str, str], _LoopTotals] = {}
         self._busy_since: dict[tuple[str, str], int] = {}
-        """When the attempts began that run now."""
+        """When the running attempts began."""
         self._loops_omitted = False
 
     def take(self, event: Event) -> None:
@@ -100,7 +100,7 @@ class _Totals:
         if activation.ended_at is not None and activation.status is _ERROR:
             totals.first_error = totals.first_error or {"scope": activation.scope, "seq": activation.seq}
             if loop is not None and activation.is_unhandled:
-                loop.failed += 1  # an iteration is given up with its first unhandled error
+                loop.failed += 1  # an iteration fails with its first unhandled error
 
     def _count_time(self, activation: Activation, totals: _NodeTotals, *, is_first: bool) -> None:
         """Time is counted while an attempt executes: not while it waits, nor while a loop has iterations."""
@@ -125,7 +125,7 @@ class _Totals:
 
 
 class RunTotals:
-    """The totals of the runs that were asked for last."""
+    """A cache of the totals of recently requested runs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -54,12 +54,12 @@ from anabranch.service.runs.signal_answers import SignalAnswers
 DELETE_TRIES_MAX = 20
 DELETE_PAUSE_MS = 100
 
-# 100 re-runs of re-runs: nobody repeats a run so often by hand.
+# 100 re-runs of re-runs: nobody repeats a run so often.
 RERUNS_FOLLOWED_MAX = 100
 
 
 class RunVerbs(ReadVerbs):
-    """Runs as they are started and stopped."""
+    """Commands on runs."""
 
     def __init__(
         self,
@@ -80,10 +80,11 @@ class RunVerbs(ReadVerbs):
         )
 
     def check_can_run(self, *, kind: str, workflow: str, version: int) -> None:
-        """For who runs nothing else: raise UnknownWorkflow for a run that would wait here for its code for ever."""
+        """Raise UnknownWorkflow for a coded run whose function this process does not have; for processes that run
+        nothing else."""
         if not self._engine.can_run(kind=kind, workflow=workflow, version=version):
             raise UnknownWorkflow(
-                f"{workflow} in version {version} is a Python function, and no imported code declares it",
+                f"{workflow} in version {version} is a Python function, and no imported module declares it",
                 hint=f"Pass `--import FILE` with the file that declares version {version}.",
             )
 
@@ -92,7 +93,7 @@ class RunVerbs(ReadVerbs):
     ) -> StartedRun:
         """Start a run; it is durable when this returns.
 
-        A key that was used before gives the first run, also where the rest of the request would be refused.
+        A key that was used before returns the first run, even if the rest of the request would be rejected.
         Raises NotFound, InvalidInput, InvalidRequest (for reserved keys, too), TooManyPending, StoreUnavailable.
         """
         if options.idempotency_key is not None:
@@ -104,7 +105,7 @@ class RunVerbs(ReadVerbs):
     ) -> StartedRun:
         """The same for schedules and topics, under one of the keys that are reserved for them."""
         key = options.idempotency_key
-        assert key is not None and is_reserved(key), "the key of a trigger is one that nobody else can take"
+        assert key is not None and is_reserved(key), "the key of a trigger must be a reserved one"
         return await self._start_checked(workflow, input_, options, tenant_id=tenant_id)
 
     async def _start_checked(self, workflow: str, input_: Any, options: StartOptions, *, tenant_id: str) -> StartedRun:
@@ -117,7 +118,7 @@ class RunVerbs(ReadVerbs):
                 root_head,
                 options=options,
                 tenant_id=tenant_id,
-                # One id for both attempts: a first one that is written in spite of its answer is met by the second.
+                # Both attempts use one id: if the first was written although it failed, the second finds it.
                 instance_id=new_run_id(now),
                 now=now,
                 retention_days_max=self.retention_days_max,
@@ -127,7 +128,7 @@ class RunVerbs(ReadVerbs):
             check_start(version=options.version, retention_days=options.retention_days)
             return await self._start_version(workflow, options.version, start, tenant_id=tenant_id)
         except (NotFound, InvalidInput, InvalidRequest, TooManyPending):
-            # Looked up here and not before: a start with a new key, which is nearly every one, pays nothing for it.
+            # Looked up only here: nearly every start has a new key and must not pay for a read.
             first = await self.find_first_run(workflow, options.idempotency_key, tenant_id=tenant_id)
             if first is None:
                 raise
@@ -175,10 +176,10 @@ class RunVerbs(ReadVerbs):
     async def _start_version(
         self, workflow: str, version: int | None, start: Callable[..., Awaitable[StartedRun]], *, tenant_id: str
     ) -> StartedRun:
-        """Start the version that is asked for, or the newest, which need not be read where it is known already."""
+        """Start the requested version, or the newest, which is not read again if it is known."""
         known = self._newest.get(tenant_id, workflow) if version is None else None
         if known is not None:
-            # Only a run that was created says that what we know is still so. Any other answer is given by what is read.
+            # Only a created run proves that the cached version is still the newest. Otherwise read it.
             with suppress(NotFound, InvalidInput, InvalidRequest, TooManyPending):
                 started = await start(known, only_newest=True)
                 if started.created:
@@ -225,9 +226,9 @@ class RunVerbs(ReadVerbs):
         return row.status
 
     async def delete_run(self, instance_id: str, *, tenant_id: str, actor: str | None = None) -> None:
-        """Remove an ended run with its log, before its retention is over; what it has started stays.
+        """Delete an ended run with its log before its retention is over; its children stay.
 
-        Raises NotFound; RunIsOpen for an open run, and for one whose open parent may still ask how it ended.
+        Raises NotFound; RunIsOpen for an open run, or while its parent is open.
         """
         if not is_run_id(instance_id):
             raise no_run(instance_id)
@@ -235,15 +236,15 @@ class RunVerbs(ReadVerbs):
             if await self._store.delete_run(tenant_id=tenant_id, instance_id=instance_id, actor=actor):
                 return
             await self._engine.clock.sleep(DELETE_PAUSE_MS)
-        raise StoreUnavailable("runs are being counted or removed by another process", hint="Try again in a moment.")
+        raise StoreUnavailable("another process is counting or removing runs", hint="Try again in a moment.")
 
     async def send_signal(
         self, instance_id: str, event: str, payload: Any, *, tenant_id: str, key: str | None = None
     ) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open.
 
-        A repeated key is answered as the first was, also when the run has ended since: the first may well have
-        ended it, and its answer been lost on the way.
+        A repeated key gets the answer of the first signal, even if the run has ended since: the first signal may have
+        ended it, and its response may have been lost.
         Raises NotFound, RunIsTerminal, TooManySignals, InvalidInput.
         """
         check_key(event, "an event's name")
@@ -255,9 +256,9 @@ class RunVerbs(ReadVerbs):
             return await self._first_answer(row, key)
         answer = await self._engine.orchestrator.ask(instance_id, signal)
         if answer.refused == ValueNotStorable.code:
-            raise InvalidInput("the database does not take the signal's payload")
+            raise InvalidInput("the database rejects the signal's payload")
         if answer.refused is not None:
-            raise TooManySignals(f"run {instance_id} keeps as many unconsumed signals as it may")
+            raise TooManySignals(f"run {instance_id} has too many unconsumed signals")
         if answer.held:
             if answer.delivered is None:
                 return await self._first_answer(await self.get_run_status(instance_id, tenant_id=tenant_id), key)
@@ -272,7 +273,7 @@ class RunVerbs(ReadVerbs):
         try:
             result = await append()
         except TooManySignals:
-            # The one that the run waits for gets through, however many others lie there: else it would wait for ever.
+            # A signal that the run waits for is always accepted: otherwise the run would wait for ever.
             if not await self._arrivals.is_awaited(row, event, signal.payload):
                 raise
             result = await append(awaited=True)
@@ -282,7 +283,7 @@ class RunVerbs(ReadVerbs):
 
     # -- within ---------------------------------------------------------------------------
     async def _first_answer(self, row: InstanceRow, key: str | None) -> bool:
-        """What the first signal with this key was answered, now that the run has ended. Raises RunIsTerminal."""
+        """The answer of the first signal with this key, now that the run has ended. Raises RunIsTerminal."""
         answer = None if key is None else await self._arrivals.first_answer(row, key)
         if answer is None:
             raise RunIsTerminal(f"run {row.head.instance_id} is {row.status.value} already")

@@ -1,4 +1,4 @@
-"""How a run looks from outside: its row and log as the JSON that every API answers with.
+"""The JSON of runs, as all APIs return it: made from the row and the log.
 
 Pure. Reads rows and events; knows no stores, no HTTP. Names are the wire's (camelCase), times
 are ISO 8601 with an offset.
@@ -30,14 +30,14 @@ from anabranch.run_requests import COMMAND_LINE
 # The first 1,000 activations of a run are shown with it; `/steps` and the log have them all.
 NODES_SHOWN_MAX = 1_000
 
-# 64 KB of one value where many are shown together: what a person looks at fits.
+# 64 KB of one value in a list of many: enough for a person to look at.
 SHOWN_BYTES_MAX = 65_536
 
 _OPEN = RunEnd(Status.RUNNING)
 
 
 def run_summary(row: InstanceRow) -> dict[str, Any]:
-    """A run as lists show it: what the row alone knows."""
+    """A run in a list, from its row alone."""
     head = row.head
     return {
         "instanceID": head.instance_id,
@@ -61,13 +61,13 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
 
 
 def started_by(head: InstanceHead) -> dict[str, Any] | None:
-    """Who started a run: another run, a schedule, a topic, a key or a command; None: nobody said."""
+    """Who started a run: another run, a schedule, a topic, a key or a command; None: unknown."""
     if head.parent_id is not None:
         return {"kind": "run", "instanceID": head.parent_id, "nodeID": head.parent_node_id, "scope": head.parent_scope}
     kind, _, rest = (head.idempotency_key or "").partition(":")
     first, _, second = rest.partition(":")
     if kind == "schedule":
-        # One that somebody triggered has no occurrence: its key goes on with `now:`.
+        # A run that was triggered by hand has no occurrence: its key continues with `now:`.
         return {"kind": "schedule", "scheduleID": first, "occurrenceAt": None if second[:4] == "now:" else second}
     if kind == "topic":
         return {"kind": "topic", "subscriptionID": first}
@@ -79,7 +79,7 @@ def started_by(head: InstanceHead) -> dict[str, Any] | None:
 
 
 def run_outcome(row: InstanceRow, last: Sequence[Event]) -> dict[str, Any]:
-    """What a run ended with; `last` holds the last event of its log, or nothing while it is open."""
+    """The end of a run; `last` holds the last event of its log, or nothing while it is open."""
     end = (run_end(last[-1]) if last else None) or _OPEN
     return {
         "instanceID": row.head.instance_id,
@@ -95,7 +95,7 @@ def run_failure(outcome: Payload) -> dict[str, Any]:
 
 
 def run_details(run: RunReading) -> dict[str, Any]:
-    """A run with its input, how it ended, and the activations that were read of it."""
+    """A run with its input, its end, and the activations that were read."""
     row = run.row
     found = activations_in(run.activations, row)
     end = _OPEN if run.end is None else run_end(run.end) or _OPEN
@@ -159,7 +159,7 @@ def waits_for(activation: Activation) -> dict[str, Any] | None:
 
 
 def shown(payload: Payload) -> Any:
-    """A value where many are shown together: itself, or how large it is."""
+    """A value in a list of many: the value itself, or its size."""
     size = len(payload.raw)
     return payload.value if size <= SHOWN_BYTES_MAX else {"truncated": True, "bytes": size}
 
@@ -188,13 +188,13 @@ def log_entry(event: Event, *, payload: bool = True) -> dict[str, Any]:
 
 
 def _note(note: Event) -> Any:
-    """What a coded run says of itself: why it could not go on. A definition is none, nor the rules of its replays."""
+    """The note of a coded run: why it is blocked. Definitions and replay rules are not notes."""
     said = read_system(note.payload)
     return said.as_json() if isinstance(said, FunctionPostponed) else None
 
 
 def traced_graph(activations: Iterable[Activation]) -> dict[str, Any]:
-    """What a coded run has traced, in the form of a drawn one."""
+    """The graph that a coded run has traced, in the form of a drawn one."""
     traced = trace(activations)
     return {
         "nodes": [

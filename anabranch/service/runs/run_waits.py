@@ -1,9 +1,9 @@
-"""Waiting for the end of a run: for requests that are answered when it has ended or their time is over.
+"""Wait for the end of a run (`?wait=30s`), until it has ended or the time is over.
 
-Called by the REST API (`?wait=30s`), and by programs and commands that have the database open themselves. A waiter
-is woken by what this process commits, by hints of other processes, and by a look at the versions of all awaited
-runs, which is one statement. The number of requests that wait is bounded; a process that stops wakes all waiters;
-one whose client has hung up is dropped at the next look.
+Called by the REST API, and by programs and commands with an open database. A waiter wakes up when this process commits
+the end, when another process sends a hint, or at the next poll of the versions of all awaited runs (one statement).
+The number of waiting requests is limited. A process that stops wakes all waiters. A waiter whose client has
+disconnected is dropped at the next poll.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from anabranch.errors import ShuttingDown, StoreUnavailable
 
 logger = logging.getLogger("anabranch.service")
 
-# 60 s: what proxies and clients wait for an answer by default. Whoever waits longer asks again.
+# 60 s: the default timeout of proxies and clients. To wait longer, repeat the request.
 WAIT_S_MAX = 60.0
 
-# 1,000 requests that wait, each with its connection and a few kilobytes; half of them of one tenant, so that
-# others find room. Beyond that a request is answered at once.
+# 1,000 waiting requests, each with its connection and a few kilobytes; one tenant may have half of them. Beyond that a
+# request is answered at once.
 WAITERS_MAX = 1_000
 WAITERS_OF_TENANT_MAX = 500
 
-# 500 ms, as for everything that another process commits; where no hints are heard, the first looks come sooner,
-# 50 ms after somebody began to wait and each time twice as late: many runs end at once.
+# 500 ms, as for all changes by other processes. Without hints the first polls come sooner, 50 ms after the wait began
+# and then after twice as long each time, because many runs end quickly.
 LOOK_MS = 500
 FIRST_LOOK_MS = 50
 
@@ -39,7 +39,7 @@ FIRST_LOOK_MS = 50
 class _Waiter:
     is_gone: Callable[[], bool]
     version: int | None = None
-    """Of the run, when the waiter last read it."""
+    """The run's version when the waiter last read it."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -58,9 +58,10 @@ class RunWaits:
     async def until_ended(
         self, instance_id: str, *, tenant_id: str, wait_s: float, is_gone: Callable[[], bool]
     ) -> bool:
-        """Return when the run has ended or is not there, `wait_s` is over, the client `is_gone`, or the process stops.
+        """Return when the run has ended or does not exist, `wait_s` is over, the client `is_gone`, or the process
+        stops.
 
-        False at once if as many wait as may. How the run is, the caller reads afterwards.
+        Returns False at once if the limit of waiters is reached. The caller then reads the run.
         """
         if self._of_tenant.total() >= WAITERS_MAX or self._of_tenant[tenant_id] >= WAITERS_OF_TENANT_MAX:
             return False
@@ -70,18 +71,18 @@ class RunWaits:
         return True
 
     async def ended(self, instance_id: str, *, tenant_id: str) -> None:
-        """Return when the run has ended or is not there, for a caller in this process. Raises ShuttingDown."""
+        """Return when the run has ended or does not exist, for a caller in this process. Raises ShuttingDown."""
         await self._wait(instance_id, tenant_id, lambda: False)
         if self._stopping:
-            raise ShuttingDown(f"the end of run {instance_id} is not waited for any more", hint="The run goes on.")
+            raise ShuttingDown(f"this process stops and no longer waits for run {instance_id}", hint="The run goes on.")
 
     def release(self) -> None:
-        """Answer everybody who waits, and let nobody wait any more: the process is stopping."""
+        """Wake all waiters and accept no new ones: the process is stopping."""
         self._stopping = True
         self._wake(list(self._waiters))
 
     async def stop(self) -> None:
-        """The same, and look no more; may be called twice."""
+        """Do the same and stop polling; may be called twice."""
         self.release()
         looks, self._looks = self._looks, None
         if looks is not None:
@@ -90,12 +91,12 @@ class RunWaits:
 
     @property
     def waiters_count(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         return self._of_tenant.total()
 
     # -- news -----------------------------------------------------------------------------
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        """An observer of the engine: what this process commits."""
+        """Observe the engine: what this process commits."""
         if status.is_terminal:
             self._wake([instance_id])
 
@@ -104,7 +105,10 @@ class RunWaits:
         self._wake([instance_id])
 
     async def look(self) -> None:
-        """Wake the waiters of runs that others moved, and those whose clients have gone. Raises StoreUnavailable."""
+        """Wake the waiters of runs that other processes changed, and those whose clients disconnected.
+
+        Raises StoreUnavailable.
+        """
         for waiters in self._waiters.values():
             for waiter in waiters:
                 if waiter.is_gone():
@@ -129,13 +133,13 @@ class RunWaits:
             self._leave(waiter, instance_id, tenant_id)
 
     async def _is_over(self, waiter: _Waiter, instance_id: str, tenant_id: str) -> bool:
-        waiter.woken.clear()  # before reading: what happens from here on wakes it again
+        waiter.woken.clear()  # before reading: later changes wake it again
         if self._stopping or waiter.is_gone():
             return True
         try:
             row = await self._engine.store.get_instance(instance_id, tenant_id=tenant_id)
         except StoreUnavailable:
-            return False  # it may be back within the time; the look goes on
+            return False  # the database may be back in time; keep polling
         waiter.version = None if row is None else row.version
         return row is None or row.status.is_terminal
 
@@ -175,7 +179,7 @@ class RunWaits:
             try:
                 await self.look()
             except StoreUnavailable as failure:
-                logger.info("requests that wait for runs wait for the database: %s", failure.message)
+                logger.info("waiting for runs: the database is unavailable: %s", failure.message)
             except Exception:
-                logger.exception("looking at awaited runs went wrong; tried again")
+                logger.exception("polling awaited runs failed; trying again")
         self._looks = None

@@ -1,8 +1,7 @@
-"""Reads that many callers want at the same moment, done once for all of them.
+"""Shared reads: concurrent callers of the same read share one query.
 
-Called by the façade for "this version of this workflow": a thousand starts at once cost a few
-reads instead of a thousand. Each caller gets the answer of a read that began after it asked, so
-nobody is served a version that had been replaced before the call.
+Called by the service to read a version of a workflow: a thousand starts at once cost a few reads. Each caller gets the
+result of a read that began after its call, so nobody gets a version that was replaced before.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ Value = TypeVar("Value")
 
 
 class SharedReads(Generic[Key, Value]):
-    """Calls `read(key)` once for all who ask for that key while an earlier read of it is under way."""
+    """Calls `read(key)` once for all callers that arrive while an earlier read of that key is running."""
 
     def __init__(self, read: Callable[[Key], Awaitable[Value]]) -> None:
         self._read = read
         self._under_way: dict[Key, asyncio.Task[Value]] = {}
         self._next: dict[Key, asyncio.Task[Value]] = {}
-        """Begins when the one under way is done; everybody who asks until then shares it."""
+        """The next read, shared by all callers until it begins."""
 
     async def get(self, key: Key) -> Value:
-        """The value by a read that begins after this call. Raises what `read` raises."""
-        # Shielded: one caller that gives up must not take the answer from the others.
+        """Return the value from a read that begins after this call. Raises what `read` raises."""
+        # Shielded: a caller that is cancelled must not cancel the read of the others.
         return await asyncio.shield(self._task_for(key))
 
     def _task_for(self, key: Key) -> asyncio.Task[Value]:

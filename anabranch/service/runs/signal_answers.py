@@ -1,8 +1,7 @@
-"""How signals met the waits of their runs, for those that this process did not decide itself.
+"""Answers to signals: was a matching wait open? For signals that this process did not decide itself.
 
-Called by the façade after it has written a signal past the engine, and for repeated keys. The waits that are open
-decide it, and what was promised to them: only the rows about signals and waits are read, and what came of each is
-remembered: of many signals to one run each row is read once, not once for every later signal.
+Called by the service after it has stored a signal for a run of another process, and for repeated keys. Only rows about
+signals and waits are read, and the results are cached: with many signals to one run each row is read once.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signal_waits import SignalWaits
 
-# 16 runs: whoever sends many signals sends them to few runs at a time.
+# 16 runs: many signals usually go to few runs at a time.
 RUNS_MAX = 16
 
 
@@ -23,19 +22,19 @@ RUNS_MAX = 16
 class _Folded:
     waits: SignalWaits
     delivered: dict[int, bool] = field(default_factory=dict)
-    """By the signal's `seq`: was a fitting wait open when it arrived?"""
+    """By the signal's `seq`: was a matching wait open when it arrived?"""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class SignalAnswers:
-    """The signals of the runs that were asked for last."""
+    """A cache of the signals of recently requested runs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._folded: OrderedDict[str, _Folded] = OrderedDict()
 
     async def was_delivered(self, row: InstanceRow, seq: int) -> bool:
-        """Was a fitting wait open when the signal at `seq` arrived? It is in the log."""
+        """Was a matching wait open when the signal at `seq` arrived? The signal must be in the log."""
         folded = self._folded_of(row)
         async with folded.transition:
             if seq not in folded.delivered:
@@ -43,14 +42,14 @@ class SignalAnswers:
             return folded.delivered[seq]
 
     async def is_awaited(self, row: InstanceRow, event: str, payload: Payload) -> bool:
-        """Is a wait open that such a signal fits, and that no earlier one is promised to?"""
+        """Is a wait open that matches the signal and that no earlier signal will take?"""
         folded = self._folded_of(row)
         async with folded.transition:
             await self._read_on(row, folded)
             return folded.waits.oldest_wait(event, payload) is not None
 
     async def first_answer(self, row: InstanceRow, key: str) -> bool | None:
-        """What the first signal with this key was answered; None if there is none in the log."""
+        """The answer of the first signal with this key; None if the log has none."""
         folded = self._folded_of(row)
         async with folded.transition:
             if key not in folded.waits.signal_answers:

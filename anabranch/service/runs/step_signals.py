@@ -1,7 +1,7 @@
-"""Signals that steps of coded workflows send to other runs.
+"""Send signals from steps of coded workflows to other runs.
 
-The composition root hands this to the runner of coded workflows as its `Signals`, and connects it
-with the façade once that exists.
+The composition root passes this to the runner of coded workflows as its `Signals`, and connects it with the service
+later.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class StepSignals:
         self._service: WorkflowService | None = None
 
     def connect(self, service: WorkflowService) -> None:
-        """Send through this façade from now on."""
+        """Send through this service from now on."""
         self._service = service
 
     async def send(self, *, tenant_id: str, run_id: str, event: str, payload: Any, key: str) -> bool:
-        """Was a fitting wait open when it arrived first? Raises NonRetryable where another try cannot help."""
+        """Send it; was a matching wait open when it first arrived? Raises NonRetryable if another try cannot help."""
         assert self._service is not None, "connect comes before any run"
         try:
             return await self._service.send_signal(run_id, event, payload, tenant_id=tenant_id, key=key)

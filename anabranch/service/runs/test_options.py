@@ -1,7 +1,7 @@
-"""What a test run takes beside a graph and an input: pins, where it begins and where it ends.
+"""Options of a test run: pins, the node it continues from, and the node it ends at.
 
-Pure. Called by the façades of test runs and drafts. What is asked for is read here, held against the graph, and
-becomes a `TestRunPlan`, which is kept in the run's log.
+Pure. Called by the services of test runs and drafts. The options are read, checked against the graph, and become a
+`TestRunPlan`, which is stored in the run's log.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _Problem = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run, and its node, that a test run goes on from: what was before it there is pinned."""
+    """The run and node that a test run continues from: the results before that node are pinned."""
 
     instance_id: str
     node_id: str
     scope: str | None = None
-    """The iteration whose outputs are taken; None: that of the node's first activation."""
+    """The iteration whose outputs are used; None: that of the node's first activation."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions:
-    """What was asked for."""
+    """The options of a test run."""
 
     pins: Mapping[str, Pin] = field(default_factory=dict)
     until: str | None = None
@@ -52,15 +52,15 @@ NO_OPTIONS = TrialOptions()
 
 
 def read_options(fields: Mapping[str, Any]) -> TrialOptions:
-    """The options among the fields of a request; null is as good as absent. Raises InvalidRequest."""
+    """Read the options from the fields of a request; null equals absent. Raises InvalidRequest."""
     pins = {} if fields.get("pins") is None else read_pins(fields["pins"], "/pins")
     until = fields.get("until")
     problems: list[_Problem] = []
     if until is not None and not isinstance(until, str):
-        problems.append(("/until", "`until` is the id of a node"))
+        problems.append(("/until", "`until` must be the id of a node"))
     origin = fields.get("from")
     if origin is not None and not _is_origin(origin):
-        problems.append(("/from", "`from` is an object with instanceID and nodeID, and perhaps a scope"))
+        problems.append(("/from", "`from` must be an object with instanceID, nodeID and optionally scope"))
     if problems:
         raise _refusal(problems)
     if origin is None:
@@ -69,22 +69,24 @@ def read_options(fields: Mapping[str, Any]) -> TrialOptions:
 
 
 def read_pins(value: Any, pointer: str) -> dict[str, Pin]:
-    """Pins by node id. Raises InvalidRequest, naming each place that does not fit."""
+    """Pins by node id. Raises InvalidRequest, which lists all problems."""
     if not isinstance(value, Mapping):
-        raise _refusal([(pointer, "pins are an object: a node's id with its pin")])
+        raise _refusal([(pointer, "pins must be an object: node id to pin")])
     problems: list[_Problem] = []
     pins: dict[str, Pin] = {}
     for node_id, pin in value.items():
         place = pointer + pointer_to(node_id)
         if not isinstance(pin, Mapping) or "output" not in pin:
-            problems.append((place, "a pin is an object with an `output`"))
+            problems.append((place, "a pin must be an object with an `output`"))
             continue
         problems += [
-            (place + pointer_to(name), f"a pin has no field {name[:64]!r}") for name in pin if name not in _PIN_FIELDS
+            (place + pointer_to(name), f"unknown field {name[:64]!r} in a pin")
+            for name in pin
+            if name not in _PIN_FIELDS
         ]
         handle = pin.get("handle")
         if handle is not None and not isinstance(handle, str):
-            problems.append((place + "/handle", "a handle is text"))
+            problems.append((place + "/handle", "a handle must be text"))
             continue
         pins[node_id] = Pin(pin["output"], handle)
     if problems:
@@ -93,9 +95,9 @@ def read_pins(value: Any, pointer: str) -> dict[str, Pin]:
 
 
 def check_options(options: TrialOptions, plan: Plan) -> None:
-    """Return if the graph has what the options name. Raises InvalidRequest, naming each place that does not fit."""
+    """Check that the graph has the nodes in the options. Raises InvalidRequest, which lists all problems."""
     problems = [
-        (pointer, f"no way leads from the start to a node {quoted(node_id)}")
+        (pointer, f"the start does not reach a node {quoted(node_id)}")
         for pointer, node_id in (("/until", options.until), ("/from/nodeID", _node_of(options.origin)))
         if node_id is not None and node_id not in plan.nodes
     ]
@@ -116,9 +118,9 @@ def before(document: Mapping[str, Any], node_id: str) -> frozenset[str]:
 
 
 def pins_from(activations: Iterable[Activation], wanted: frozenset[str], plan: Plan, origin: Origin) -> dict[str, Pin]:
-    """What nodes came to in a run: of each the activation in the iteration that is gone on from, else its first one.
+    """The results of nodes in a run: of each node the activation in the chosen iteration, otherwise the first.
 
-    Nodes that were skipped, did not end, or left by a handle that they do not have any more are not pinned.
+    Nodes that were skipped, did not end, or left by a handle that no longer exists are not pinned.
     """
     scope = origin.scope
     found: dict[str, Activation] = {}
@@ -134,21 +136,21 @@ def pins_from(activations: Iterable[Activation], wanted: frozenset[str], plan: P
 
 
 def trial_plan(options: TrialOptions, known: Mapping[str, Pin]) -> TestRunPlan:
-    """How the run differs from its graph: what was pinned by hand stands before what is known of another run."""
+    """The plan of the test run; pins by hand take precedence over results of another run."""
     return TestRunPlan({**known, **options.pins}, options.until)
 
 
 def _problem_of(pin: Pin, node: PlanNode | None, plan: Plan) -> _Problem | None:
-    """Where in a pin, and what: None if it fits."""
+    """The place and the problem of a pin; None if it is valid."""
     if node is None:
-        return "", "no way leads from the start to a node of this id"
+        return "", "the start does not reach a node with this id"
     if node is plan.start:
-        return "", "the start is not pinned: its output is the input"
+        return "", "the start cannot be pinned: its output is the input"
     if pin.handle is not None and (pin.handle not in node.handles or (node.loop and pin.handle == LOOP_HANDLE)):
         exits = ", ".join(quoted(each) for each in sorted(node.handles - ({LOOP_HANDLE} if node.loop else set())))
-        return "/handle", f"the node does not complete by {quoted(pin.handle)}" + (f"; it has {exits}" if exits else "")
+        return "/handle", f"the node has no handle {quoted(pin.handle)}" + (f"; it has {exits}" if exits else "")
     if node.type == "end" and not isinstance(pin.output, dict):
-        return "/output", "an end puts out an object"
+        return "/output", "the output of an end node must be an object"
     try:
         Payload.of(pin.output)
     except (ValueTooLarge, ValueNotStorable) as refusal:

@@ -40,13 +40,13 @@ from anabranch.service.runs.test_options import (
 # 500 runs a look: a few hundred kilobytes.
 _FAMILY_PAGE = 500
 
-# 200,000 rows of a run to go on from: some two seconds of folding, as where a run is explained.
+# 200,000 rows of the run to continue from: folding them takes some two seconds.
 ORIGIN_ROWS_MAX = 200_000
 
 
 @dataclass(slots=True)
 class _Known:
-    """What a test run may go on from: the input of another run, and its activations that left a value."""
+    """What a test run can continue from: the input of another run and its activations with an output."""
 
     input: Any = None
     activations: dict[tuple[str, str], Activation] = field(default_factory=dict)
@@ -59,8 +59,8 @@ class TestingVerbs(RunVerbs):
         """Start a test run of a definition that is not saved; its id. It is durable when this returns.
 
         `request` is the definition with `input` and the options `pins`, `until`, `from` beside it. Kept for a day after
-        its end. Raises InvalidRequest for options that there are not, or that do not fit the graph, NotFound for a run
-        to go on from, InvalidWorkflow, InvalidInput, TooManyPending, StoreUnavailable.
+        its end. Raises InvalidRequest for options that are unknown or do not fit the graph, NotFound for an
+        unknown run to continue from, InvalidWorkflow, InvalidInput, TooManyPending, StoreUnavailable.
         """
         if not isinstance(request, Mapping):
             await self._refuse_invalid(request, tenant_id)
@@ -93,13 +93,13 @@ class TestingVerbs(RunVerbs):
         return new_run.instance_id
 
     async def stop_test_workflow(self, instance_id: str, *, tenant_id: str) -> None:
-        """Cancel a test run, and remove it with all the runs below it. Raises NotFound for any other run.
+        """Cancel a test run and delete it with all runs below it. Raises NotFound for any other run.
 
-        Cut short, it is finished by being called again: the run itself goes last.
+        If interrupted, it can be called again: the run itself is deleted last.
         """
         row = await self.get_run_status(instance_id, tenant_id=tenant_id)
         if not row.head.test or row.head.parent_id is not None:
-            raise NotFound(f"there is no test run {instance_id}", hint="Runs of saved workflows are cancelled instead.")
+            raise NotFound(f"there is no test run {instance_id}", hint="Use cancel for runs of saved workflows.")
         await self._cancel_test(row)
         # Who is below may have started others before it was cancelled: nobody can be created below
         # runs that have all ended, or are gone.
@@ -112,10 +112,10 @@ class TestingVerbs(RunVerbs):
 
     # -- within ---------------------------------------------------------------------------
     async def _known_of(self, origin: Origin, tenant_id: str) -> _Known:
-        """What a run came to so far. Raises NotFound, InvalidRequest for a coded run, RunTooLarge."""
+        """The results of a run so far. Raises NotFound, InvalidRequest for a coded run, RunTooLarge."""
         row = await self.get_run_status(origin.instance_id, tenant_id=tenant_id)
         if row.head.kind == CODED_KIND:
-            raise InvalidRequest(f"run {origin.instance_id} is code: a test run goes on from drawn runs alone")
+            raise InvalidRequest(f"run {origin.instance_id} is coded: a test run can only continue from a drawn run")
         if row.last_seq > ORIGIN_ROWS_MAX:
             raise RunTooLarge(
                 f"run {origin.instance_id} has {row.last_seq:,} rows; at most {ORIGIN_ROWS_MAX:,} are read"
@@ -140,11 +140,11 @@ class TestingVerbs(RunVerbs):
 
     async def _cancel_test(self, row: InstanceRow) -> None:
         if not row.status.is_terminal:
-            with suppress(RunIsTerminal, NotFound):  # it ended by itself, or was stopped twice at once
+            with suppress(RunIsTerminal, NotFound):  # it has ended, or was stopped twice at once
                 await self.cancel_run(row.head.instance_id, tenant_id=row.head.tenant_id, reason=_REASON)
 
     async def _remove_test(self, row: InstanceRow) -> None:
-        """Whoever still holds it loses its next commit: there is no row to guard it, and so nothing is written."""
+        """A worker that still owns it loses its next commit, because the guarded row is gone."""
         with suppress(NotFound):
             await self._store.delete_test_instance(tenant_id=row.head.tenant_id, instance_id=row.head.instance_id)
 

@@ -1,1 +1,1 @@
-"""Widgets: the output of a run in the form that a chart or table is drawn from."""
+"""Widgets: the output of a run as the data of a chart, table or number."""

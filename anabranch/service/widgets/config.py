@@ -1,6 +1,6 @@
-"""How a widget wants a run's output: what the caller wrote, read and refused as a whole.
+"""Read the config of a widget; the error lists all problems.
 
-Pure. Called by `widgets`. Everything that is wrong is said at once, each with its JSON pointer.
+Pure. Called by `widgets`. Each problem has its JSON pointer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.service.widgets.number_formats import FORMATS
 PATH_STEPS_MAX = 64
 TEXT_CHARACTERS_MAX = 255
 
-# 100 columns or series: more than anybody reads side by side.
+# 100 columns or series: more than anybody can read side by side.
 COLUMNS_MAX = 100
 
 CHART_KINDS = ("line", "bar", "area", "pie", "scatter")
@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class WidgetConfig:
-    """What was asked for; None where nothing was said."""
+    """The config as given; None for a missing field."""
 
     path: Sequence[str] = ()
     """Steps into the output; none: the whole output."""
@@ -51,11 +51,11 @@ def read_config(widget_type: Any, config: Any) -> WidgetConfig:
     """The config of a widget of this type; None is an empty one. Raises InvalidRequest."""
     known = _FIELDS.get(widget_type) if isinstance(widget_type, str) else None
     if known is None:
-        raise _refused([("UNKNOWN_WIDGET", "/type", f"a widget is one of {', '.join(_FIELDS)}")])
+        raise _refused([("UNKNOWN_WIDGET", "/type", f"a widget must be one of {', '.join(_FIELDS)}")])
     if config is None:
         config = {}
     if not isinstance(config, Mapping):
-        raise _refused([("WRONG_TYPE", "/config", "the config of a widget is an object")])
+        raise _refused([("WRONG_TYPE", "/config", "the config of a widget must be an object")])
     reader = _Reader(config)
     unknown = [name for name in config if name not in known]
     reader.problems += [
@@ -86,7 +86,7 @@ _FIELDS: dict[str, frozenset[str]] = {
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads field by field, and collects what is wrong with each."""
+    """Reads field by field and collects the problems."""
 
     config: Mapping[str, Any]
     problems: list[tuple[str, str, str]] = field(default_factory=list)
@@ -98,7 +98,7 @@ class _Reader:
     def one_of(self, name: str, known: Sequence[str]) -> str | None:
         value = self.text(name)
         if value is not None and value not in known:
-            self.problems.append(("UNKNOWN_VALUE", f"/config/{name}", f"{name} is one of {', '.join(known)}"))
+            self.problems.append(("UNKNOWN_VALUE", f"/config/{name}", f"{name} must be one of {', '.join(known)}"))
         return value
 
     def format(self, widget_type: str) -> str | None:
@@ -106,7 +106,7 @@ class _Reader:
             return self.one_of("format", ("plain",))
         value = self.text("format")
         if value is not None and value not in FORMATS and not _CURRENCY.fullmatch(value):
-            message = f"format is one of {', '.join(FORMATS)}, currency:EUR"
+            message = f"format must be one of {', '.join(FORMATS)}, currency:EUR"
             self.problems.append(("UNKNOWN_VALUE", "/config/format", message))
         return value
 
@@ -116,7 +116,7 @@ class _Reader:
             return ()
         steps = self._text(written, "/config/path").split(".")
         if len(steps) > PATH_STEPS_MAX or not all(steps):
-            message = f"path is 1 to {PATH_STEPS_MAX} keys or positions, divided by dots: orders.0.total"
+            message = f"path must be 1 to {PATH_STEPS_MAX} keys or positions, divided by dots: orders.0.total"
             self.problems.append(("BAD_PATH", "/config/path", message))
         return steps
 
@@ -125,7 +125,7 @@ class _Reader:
         if written is None:
             return None
         if not isinstance(written, list) or not 1 <= len(written) <= COLUMNS_MAX:
-            message = f"{name} is a list of 1 to {COLUMNS_MAX} keys, or of objects with key and label"
+            message = f"{name} must be a list of 1 to {COLUMNS_MAX} keys, or of objects with key and label"
             self.problems.append(("WRONG_TYPE", f"/config/{name}", message))
             return None
         return [self._column(each, f"/config/{name}/{index}") for index, each in enumerate(written)]
@@ -135,7 +135,7 @@ class _Reader:
             key = self._text(written, pointer)
             return Column(key, key)
         self.problems += [
-            ("UNKNOWN_FIELD", f"{pointer}/{_escaped(name)}", "a column has a key and a label")
+            ("UNKNOWN_FIELD", f"{pointer}/{_escaped(name)}", "a column needs a key and a label")
             for name in written
             if name not in ("key", "label")
         ]
@@ -146,12 +146,12 @@ class _Reader:
     def _text(self, value: Any, pointer: str) -> str:
         if isinstance(value, str) and 1 <= len(value) <= TEXT_CHARACTERS_MAX:
             return value
-        self.problems.append(("WRONG_TYPE", pointer, f"text of 1 to {TEXT_CHARACTERS_MAX} characters is wanted here"))
+        self.problems.append(("WRONG_TYPE", pointer, f"must be text of 1 to {TEXT_CHARACTERS_MAX} characters"))
         return "?"
 
 
 def _escaped(name: Any) -> str:
-    """A key as a part of a JSON pointer, not longer than anybody reads."""
+    """A key as a part of a JSON pointer, shortened."""
     return str(name)[:TEXT_CHARACTERS_MAX].replace("~", "~0").replace("/", "~1")
 
 

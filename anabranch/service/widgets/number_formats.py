@@ -1,4 +1,4 @@
-"""Numbers as people read them: what the metric widget shows.
+"""Format numbers for people, for the metric widget.
 
 Pure. Called by `widgets`. Never raises, whatever number it is given.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 FORMATS = ("number", "percent", "duration", "bytes")
 """The formats without a parameter; `currency:XXX` has one."""
 
-# From here on digits are no help: 1.5e+15 says more.
+# From here on 1.5e+15 is more readable than digits.
 _PLAIN_MAX = 1e15
 
 _BYTE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")

@@ -1,8 +1,7 @@
-"""Widgets: a run's output, so far or at its end, in the form that a table, a chart or a number is drawn from.
+"""Widgets: convert the output of a run to the data of a table, a chart or a number.
 
-Pure. Called by the façade with what a reader of the run is told, and by nobody else. A config that
-makes no sense is refused; an output that does not fit is an answer like any other, because what a
-workflow gives back changes from run to run.
+Pure. Called by the service. An invalid config is an error; an output that does not fit is reported in the result,
+because outputs change from run to run.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from anabranch.engine.rules.events import Status
 from anabranch.service.widgets.config import COLUMNS_MAX, Column, WidgetConfig, read_config
 from anabranch.service.widgets.number_formats import formatted
 
-# 1,000 rows or points: more is not read but exported, and a screen has no more columns of pixels.
+# 1,000 rows or points: nobody reads more, and a screen has few more columns of pixels.
 ROWS_MAX = 1_000
 
-# 100 rows tell what columns there are; rows of one kind have the same keys.
+# The first 100 rows define the columns; rows of one kind have the same keys.
 ROWS_SAMPLED = 100
 
 # 100,000 characters of text: some forty pages.
@@ -31,8 +30,8 @@ def shape(run: Mapping[str, Any], widget_type: Any, config: Any) -> dict[str, An
     """`{instanceID, status, widgetType, data, ready, error}` of a run as `run_details` gives it.
 
     `ready` says that `data` can be drawn; whether it is final, the status says. `error` is that of
-    a failed run, else why the output does not fit. Raises InvalidRequest, with JSON pointers, for a
-    type or config that makes no sense; nothing else, whatever the output is.
+    a failed run, else why the output does not fit. Raises only InvalidRequest, with JSON pointers,
+    for an invalid type or config.
     """
     wanted = read_config(widget_type, config)
     is_final = run.get("status") == Status.COMPLETED.value
@@ -42,7 +41,7 @@ def shape(run: Mapping[str, Any], widget_type: Any, config: Any) -> dict[str, An
         if value is not None or is_final:
             data, ready = _SHAPES[widget_type](value, wanted), True
     except _Mismatch as mismatch:
-        if is_final:  # before the end, what is missing may still come
+        if is_final:  # before the end, missing values may still come
             error = {"code": _MISMATCH, "message": str(mismatch)}
     return {
         "instanceID": run.get("instanceID"),
@@ -55,7 +54,7 @@ def shape(run: Mapping[str, Any], widget_type: Any, config: Any) -> dict[str, An
 
 
 class _Mismatch(Exception):
-    """The output cannot be drawn in this way."""
+    """The output does not fit this widget."""
 
 
 def _table(value: Any, wanted: WidgetConfig) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def _chart(value: Any, wanted: WidgetConfig) -> dict[str, Any]:
 def _metric(value: Any, wanted: WidgetConfig) -> dict[str, Any]:
     number = _number(value)
     if number is None and (wanted.format is not None or isinstance(value, (dict, list))):
-        raise _Mismatch(f"a metric is a number, and this is {_kind_of(value)}")
+        raise _Mismatch(f"a metric needs a number, not {_kind_of(value)}")
     text = _text_of(value) if number is None else formatted(number, wanted.format or "number")
     return {"value": value, "formatted": text[:TEXT_CHARACTERS_MAX], "label": wanted.label, "format": wanted.format}
 
@@ -134,7 +133,7 @@ def _rows(value: Any) -> Sequence[dict[str, Any]]:
     if isinstance(value, dict):
         return [value]
     if not isinstance(value, list):
-        raise _Mismatch(f"rows are a list, and this is {_kind_of(value)}")
+        raise _Mismatch(f"rows need a list, not {_kind_of(value)}")
     return [item if isinstance(item, dict) else {"value": item} for item in value]
 
 
@@ -168,7 +167,7 @@ def _number(value: Any) -> float | None:
 
 
 def _text_of(value: Any) -> str:
-    """Text as it is, nothing for null, everything else as JSON. Never resolved: templates in it stay text."""
+    """Text as it is, empty for null, everything else as JSON. Templates in it stay text."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

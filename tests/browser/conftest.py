@@ -171,7 +171,7 @@ def complaints() -> Complaints:
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(chromium: Browser, complaints: Complaints) -> AsyncIterator[Page]:
     """An empty tab of a browser that knows nothing yet: no storage, no history."""
-    context = await chromium.new_context(viewport={"width": 1280, "height": 860})
+    context = await chromium.new_context(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE_MS)
     opened = await context.new_page()
 

@@ -18,6 +18,7 @@ import { FlowMaker, isSelectableKey, type CanvasNode, type FrameNode, type WireE
 import { FrameBox } from "./FrameBox";
 import { canvasLead } from "./lead";
 import { NodeCard } from "./NodeCard";
+import { newNode } from "./insert";
 import { hasEntry } from "./nodeTypes";
 import { NoteBox } from "./NoteBox";
 import { FAR_ZOOM, Wire } from "./Wire";
@@ -157,7 +158,7 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
     if (name === "" || model.isReadOnly) return;
     event.preventDefault();
     const at = flow.screenToFlowPosition({ x: event.clientX - NODE_WIDTH / 2, y: event.clientY - NODE_HEADER_HEIGHT / 2 });
-    const key = model.try(() => addNode(model.store, { type: name, exitsOf: model.types.exitsOf }, { at }));
+    const key = model.try(() => addNode(model.store, newNode(model, name), { at }));
     if (key === null) return;
     const frame = frameAt(model.view.getState().frames, at.x + NODE_WIDTH / 2, at.y + NODE_HEADER_HEIGHT / 2);
     if (frame !== null) model.drop(key, frame.id);

@@ -45,20 +45,22 @@ export function focusNode(model: CanvasModel, flow: Flow | null, key: NodeKey): 
   afterMount(() => document.querySelector<HTMLElement>(`[data-node="${key}"]`)?.focus({ preventScroll: true }));
 }
 
-/** Bring a node into view without selecting it. */
+/** Room that is left between a revealed node and the border. */
+const REVEAL_MARGIN = 40;
+
+/** Bring a node into view without selecting it; what is seen moves no further than needed. */
 export function reveal(model: CanvasModel, flow: Flow | null, key: NodeKey): void {
   const position = model.document.nodes.get(key)?.position;
   const box = document.querySelector(".react-flow")?.getBoundingClientRect();
   if (flow === null || position == null || box === undefined) return;
-  const { zoom } = flow.getViewport();
+  const { x, y, zoom } = flow.getViewport();
   const place = flow.flowToScreenPosition(position);
-  const margin = 24;
-  const isSeen =
-    place.x >= box.left + margin &&
-    place.y >= box.top + margin &&
-    place.x + NODE_WIDTH * zoom <= box.right - margin &&
-    place.y + NODE_HEADER_HEIGHT * zoom <= box.bottom - margin;
-  if (!isSeen) void flow.setCenter(position.x + NODE_WIDTH / 2, position.y + NODE_HEADER_HEIGHT / 2, { zoom: Math.max(zoom, 0.6), duration: motionMs() });
+  const shift = (start: number, size: number, from: number, to: number) => {
+    if (start < from + REVEAL_MARGIN) return from + REVEAL_MARGIN - start;
+    return Math.min(0, to - REVEAL_MARGIN - (start + size));
+  };
+  const [byX, byY] = [shift(place.x, NODE_WIDTH * zoom, box.left, box.right), shift(place.y, NODE_HEADER_HEIGHT * zoom, box.top, box.bottom)];
+  if (byX !== 0 || byY !== 0) void flow.setViewport({ x: x + byX, y: y + byY, zoom }, { duration: motionMs() });
 }
 
 /** Two frames: React draws what changed, React Flow mounts what is now in view. */

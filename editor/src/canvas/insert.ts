@@ -1,14 +1,15 @@
 /** Put a node of a chosen type where the palette was opened for. */
 
-import { addNode } from "../edit";
+import { addNode, type NewNode } from "../edit";
+import { textOf } from "../json";
 import { isNodeKey, type ContainerID, type NodeKey } from "../model";
+import { fieldOf } from "../ui/forms/schema";
 import type { CanvasModel, PaletteRequest } from "./CanvasModel";
 import { focusNode, placeForNew, type Flow } from "./commands";
 
 export function insertNode(model: CanvasModel, flow: Flow | null, type: string, request: PaletteRequest): NodeKey | null {
-  const { exitsOf } = model.types;
   const { document, containers } = model.view.getState();
-  const node = { type, exitsOf };
+  const node = newNode(model, type);
   let home: ContainerID | undefined;
   const key = model.try(() => {
     if (request.kind === "edge") {
@@ -29,6 +30,17 @@ export function insertNode(model: CanvasModel, flow: Flow | null, type: string, 
   if (home !== undefined && home !== "root") model.drop(key, home);
   if (model.document.nodes.has(key)) focusNode(model, flow, key);
   return key;
+}
+
+/** A node of a type as it begins: what is required and may be empty is there, so that only what somebody must fill in is a problem. */
+export function newNode(model: CanvasModel, type: string): NewNode {
+  const schema = model.types.get(type)?.configSchema ?? {};
+  const empty = (schema.required ?? []).flatMap((name): [string, unknown][] => {
+    const field = fieldOf(schema.properties?.[name], schema, true);
+    if (field.types.has("object") || field.ui.widget === "keyValue") return [[name, {}]];
+    return field.types.has("array") ? [[name, []]] : [];
+  });
+  return { type, exitsOf: model.types.exitsOf, ...(empty.length > 0 ? { config: textOf(Object.fromEntries(empty)) } : {}) };
 }
 
 /** The exit that a node is added behind: the first that leads nowhere yet. */

@@ -67,6 +67,15 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
   const isFar = useStore((state) => state.transform[2] < FAR_ZOOM);
   const count = view.document.nodes.size;
 
+  // Nodes that were laid out lie elsewhere than what is seen.
+  useEffect(
+    () =>
+      model.store.subscribe(({ reason, name }) => {
+        if (reason === "layout" && name === "layout") requestAnimationFrame(() => void flow.fitView({ padding: 0.12, maxZoom: 1 }));
+      }),
+    [model, flow],
+  );
+
   const onNodesChange = useCallback(
     (changes: NodeChange<CanvasNode>[]) => {
       const places = new Map<Movable, Point>();

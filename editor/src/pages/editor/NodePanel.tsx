@@ -395,7 +395,7 @@ function useOutput(instanceID: string | null, nodeID: string, scope: string, sta
   const steps = useQuery({
     queryKey: ["activation-output", instanceID, nodeID, scope, status],
     queryFn: async ({ signal }) => {
-      const { text } = await callText("get_steps", { path: { instanceID: instanceID! }, query: { nodeID, scope, limit: 1 } as never, signal });
+      const { text } = await callText("get_steps", { path: { instanceID: instanceID! }, query: { nodeID, scope, limit: 1 }, signal });
       const [step] = entriesOf(memberText(text, "items") ?? "[]");
       const id = step && memberText(step.text, "nodeID");
       return step !== undefined && id !== undefined && shownScalar(id) === nodeID ? (memberText(step.text, "output") ?? null) : null;

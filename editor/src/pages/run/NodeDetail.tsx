@@ -5,19 +5,28 @@ import { X } from "lucide-react";
 import type { ReactElement } from "react";
 
 import { callText } from "../../api/client";
-import { entriesOf, memberText, shownScalar } from "../../json";
+import { entriesOf, memberText } from "../../json";
 import { IconButton } from "../../ui/Button";
 import { Notice, Problem, Skeleton } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { absolute, Took } from "../../ui/time";
 import { ValueViewer } from "../../ui/ValueViewer";
 import type { Activation } from "./useRun";
+import { WhyNode } from "./WhyText";
 
-export function NodeDetail({ instanceID, activation, onClose }: { instanceID: string; activation: Activation; onClose: () => void }): ReactElement {
-  const { nodeID, scope, status, attempt, startedAt, endedAt, error } = activation;
+interface NodeDetailProps {
+  instanceID: string;
+  place: { nodeID: string; scope: string };
+  /** Null: the run did not come to it. */
+  activation: Activation | null;
+  onClose: () => void;
+}
+
+export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, onClose }: NodeDetailProps): ReactElement {
+  const status = activation?.status ?? null;
   const output = useQuery({
     queryKey: ["node-output", instanceID, nodeID, scope, status],
-    queryFn: async ({ signal }) => outputOf(instanceID, activation, signal),
+    queryFn: async ({ signal }) => outputOf(instanceID, nodeID, scope, signal),
     enabled: status === "success" || status === "error",
   });
   return (
@@ -27,40 +36,43 @@ export function NodeDetail({ instanceID, activation, onClose }: { instanceID: st
         <IconButton label="Close the node" icon={<X size={16} />} small onClick={onClose} />
       </div>
       <div className="row row-wrap">
-        <Status status={status} />
+        {activation === null ? <span className="faint">not reached</span> : <Status status={activation.status} />}
         {scope !== "" && <code className="faint">{scope}</code>}
-        {attempt > 1 && <span className="badge">try {attempt}</span>}
-        <span className="faint">
-          <Took from={startedAt} to={endedAt} />
-        </span>
+        {activation !== null && activation.attempt > 1 && <span className="badge">try {activation.attempt}</span>}
+        {activation !== null && (
+          <span className="faint">
+            <Took from={activation.startedAt} to={activation.endedAt} />
+          </span>
+        )}
       </div>
-      {startedAt && <p className="faint small">Began {absolute(startedAt)}</p>}
-      {error && (
+      {activation?.startedAt && <p className="faint small">Began {absolute(activation.startedAt)}</p>}
+      {activation?.error && (
         <Notice kind="error">
-          <strong>{error.code}</strong> {error.message}
+          <strong>{activation.error.code}</strong> {activation.error.message}
         </Notice>
       )}
-      <h3>Output</h3>
-      {output.error ? (
-        <Problem error={output.error} />
-      ) : output.isLoading ? (
-        <Skeleton lines={2} />
-      ) : output.data == null ? (
-        <p className="faint">{status === "success" ? "null" : "There is none."}</p>
-      ) : (
-        <ValueViewer text={output.data} label={`Output of ${nodeID}`} />
+      {status !== "success" && <WhyNode key={status} instanceID={instanceID} nodeID={nodeID} scope={scope} />}
+      {status !== null && (
+        <>
+          <h3>Output</h3>
+          {output.error ? (
+            <Problem error={output.error} />
+          ) : output.isLoading ? (
+            <Skeleton lines={2} />
+          ) : output.data == null ? (
+            <p className="faint">{status === "success" ? "null" : "There is none."}</p>
+          ) : (
+            <ValueViewer text={output.data} label={`Output of ${nodeID}`} />
+          )}
+        </>
       )}
     </div>
   );
 }
 
-/** The output as source text: read from the page of steps that begins right before the activation. */
-async function outputOf(instanceID: string, { nodeID, scope, seq }: Activation, signal: AbortSignal): Promise<string | null> {
-  const query = { limit: 100, after: Math.max(0, seq - 1) };
-  const { text } = await callText("get_steps", { path: { instanceID }, query, signal });
-  for (const { text: step } of entriesOf(memberText(text, "items") ?? "[]")) {
-    const [id, at] = [memberText(step, "nodeID"), memberText(step, "scope")];
-    if (id !== undefined && at !== undefined && shownScalar(id) === nodeID && shownScalar(at) === scope) return memberText(step, "output") ?? null;
-  }
-  return null;
+/** The output as source text. */
+async function outputOf(instanceID: string, nodeID: string, scope: string, signal: AbortSignal): Promise<string | null> {
+  const { text } = await callText("get_steps", { path: { instanceID }, query: { nodeID, scope, limit: 1 }, signal });
+  const [step] = entriesOf(memberText(text, "items") ?? "[]");
+  return step === undefined ? null : (memberText(step.text, "output") ?? null);
 }

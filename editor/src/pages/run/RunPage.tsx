@@ -1,7 +1,7 @@
 /** One run: how it stands, what it came to, its nodes, and its log; with the verbs that fit its state. */
 
-import { Bell, ChevronLeft, OctagonX, Workflow } from "lucide-react";
-import { Suspense, useMemo, useState, type ReactElement } from "react";
+import { Bell, ChevronLeft, OctagonX, RotateCw, Workflow } from "lucide-react";
+import { lazy, Suspense, useMemo, useState, type ReactElement } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import { ApiError, call } from "../../api/client";
@@ -15,12 +15,15 @@ import { ValueViewer } from "../../ui/ValueViewer";
 import { useMay } from "../session";
 import { useTitle } from "../title";
 import { NodeDetail } from "./NodeDetail";
-import { RunGraph } from "./RunGraph";
+import { RerunDialog } from "./RerunDialog";
 import { RunLog } from "./RunLog";
 import { SignalDialog } from "./SignalDialog";
 import { Timeline } from "./Timeline";
 import { activationKey, ENDED, useRun, type RunState } from "./useRun";
 import "./run.css";
+
+/** The canvas is loaded beside the rest: the result is there before it. */
+const RunGraph = lazy(() => import("./RunGraph"));
 
 const TABS = ["timeline", "log", "input"] as const;
 type Tab = (typeof TABS)[number];
@@ -74,8 +77,8 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
       <Head state={state} />
       {run.error != null && <Failure error={run.error as RunError} onSelect={select} />}
       {run.note != null && <Notice kind="info">{typeof run.note === "string" ? run.note : JSON.stringify(run.note)}</Notice>}
-      <Suspense fallback={<Skeleton />}>
-        <RunGraph run={run} activations={state.activations} selected={selected} onSelect={select} />
+      <Suspense fallback={<div className="run-graph card" />}>
+        <RunGraph run={run} selected={selected} onSelect={select} />
       </Suspense>
       <div className="run-columns">
         <section className="card run-tabs" aria-label="Details of the run">
@@ -97,8 +100,8 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
           </div>
         </section>
         <section className="run-side" aria-label="Result and selection">
-          {chosen ? (
-            <NodeDetail instanceID={run.instanceID} activation={chosen} onClose={() => select(null)} />
+          {selected ? (
+            <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onClose={() => select(null)} />
           ) : (
             <div className="card run-result">
               <h2>Output</h2>
@@ -121,6 +124,7 @@ function Head({ state }: { state: RunState }): ReactElement {
   const mayOperate = useMay("operator");
   const isOpen = !ENDED.has(state.status);
   const [isSignalling, setSignalling] = useState(false);
+  const [isRerunning, setRerunning] = useState(false);
   return (
     <div className="run-head">
       <Link to={`/runs?workflow=${encodeURIComponent(run.name)}`} className="button quiet icon" aria-label={`Runs of ${run.name}`}>
@@ -150,6 +154,12 @@ function Head({ state }: { state: RunState }): ReactElement {
           <CancelButton instanceID={run.instanceID} onCancelled={state.refetch} />
         </>
       )}
+      {mayOperate && !isOpen && !run.test && (
+        <Button onClick={() => setRerunning(true)}>
+          <RotateCw size={14} /> Run again…
+        </Button>
+      )}
+      {isRerunning && <RerunDialog instanceID={run.instanceID} input={state.data!.inputText} onClose={() => setRerunning(false)} />}
       {isSignalling && <SignalDialog instanceID={run.instanceID} isWaiting={state.activations.some(({ status }) => status === "waiting")} onClose={() => setSignalling(false)} />}
     </div>
   );

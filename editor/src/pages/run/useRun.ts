@@ -68,7 +68,7 @@ export function useRun(instanceID: string): RunState {
       const items: Answer<"get_steps">["items"] = [];
       let cursor: string | null = null;
       do {
-        const page: Answer<"get_steps"> = await call("get_steps", { path: { instanceID }, query: { limit: STEPS_PAGE, cursor }, signal });
+        const page: Answer<"get_steps"> = await call("get_steps", { path: { instanceID }, query: { limit: STEPS_PAGE, cursor, outputs: false }, signal });
         items.push(...page.items);
         cursor = page.nextCursor;
       } while (cursor !== null && items.length < ACTIVATIONS_MAX);

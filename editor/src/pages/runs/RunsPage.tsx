@@ -16,7 +16,7 @@ import { useMay } from "../session";
 import { useTitle } from "../title";
 import "./runs.css";
 
-type Summary = Schemas["RunSummary"];
+type Summary = Schemas["ListedRun"];
 
 const STATUSES = ["PENDING", "RUNNING", "WAITING", "SUSPENDED", "COMPLETED", "FAILED", "CANCELLED"] as const;
 const ENDED: ReadonlySet<string> = new Set(["COMPLETED", "FAILED", "CANCELLED"]);
@@ -202,6 +202,7 @@ function Filters({ params, set, onClear }: { params: URLSearchParams; set: (name
       </select>
       <LazyInput label="Version" placeholder="version" value={params.get("version") ?? ""} onCommit={(value) => set("version", value)} width={84} />
       <LazyInput label="Input contains" placeholder="customer.id=17" value={input} onCommit={(value) => set("input", value)} width={180} />
+      <LazyInput label="Error contains" placeholder="error text" value={params.get("error") ?? ""} onCommit={(value) => set("error", value)} width={150} />
       <select className="input" aria-label="Created" value={params.get("since") ?? ""} onChange={(event) => set("since", event.target.value)}>
         <option value="">at any time</option>
         <option value="1h">in the last hour</option>
@@ -250,6 +251,7 @@ function queryOf(params: URLSearchParams): Record<string, unknown> {
   const status = params.get("status");
   const query: Record<string, unknown> = { status: status === "open" ? STATUSES.filter((each) => !ENDED.has(each)) : status };
   for (const name of ["version", "test"]) query[name] = params.get(name);
+  query["error~"] = params.get("error");
   const since = SINCE[params.get("since") ?? ""];
   // To the minute, so that one filter is one question.
   if (since !== undefined) query["since"] = new Date(Math.floor((Date.now() - since) / 60_000) * 60_000).toISOString();

@@ -1,0 +1,18 @@
+/** Why a run or one of its nodes is where it is, in the server's words. */
+
+import { CircleHelp } from "lucide-react";
+import type { ReactElement } from "react";
+
+import { Notice } from "../../ui/Notice";
+import { withCode } from "../../ui/forms/SchemaForm";
+import { useAsk } from "../data";
+
+export function WhyNode({ instanceID, nodeID, scope }: { instanceID: string; nodeID: string; scope: string }): ReactElement | null {
+  const why = useAsk("get_why_node", { path: { instanceID, node: nodeID }, query: { scope } }, { staleMs: 1_000 });
+  if (why.data === undefined) return null;
+  return (
+    <Notice kind="info" action={<CircleHelp size={16} aria-hidden />}>
+      <strong>Why?</strong> {withCode(why.data.sentence)}
+    </Notice>
+  );
+}

@@ -24,6 +24,8 @@ export const router = createHashRouter([
       { path: "drafts/:draft", element: page(() => import("./editor/EditorPage")) },
       { path: "runs", element: page(() => import("./runs/RunsPage")) },
       { path: "runs/:instanceID", element: page(() => import("./run/RunPage")) },
+      { path: "schedules", element: page(() => import("./settings/SchedulesPage")) },
+      { path: "settings/:part?", element: page(() => import("./settings/SettingsPage")) },
       { path: "*", element: <NotFoundPage /> },
     ],
   },

@@ -179,7 +179,7 @@ async def publish_and_start(page: Page) -> None:
     await page.get_by_role("dialog").get_by_label("Input, as JSON").fill(INPUT)
     await page.get_by_role("button", name="Start the run").click()
     await expect(page.locator(".run-status")).to_have_text("completed")
-    await expect(page.locator(".run-result .value")).to_contain_text("4")
+    await expect(page.locator(".run-result .value")).to_contain_text("2 items")
 
 
 async def test_the_same_by_keyboard(page: Page, server: Server) -> None:

@@ -21,7 +21,7 @@ class AuditEntry(Answer):
     position: int = Field(description="1, 2, 3… in the whole database; a tenant sees its own rows.")
     at: AwareDatetime
     tenant: str
-    actor: str = Field(description="The id of a key, or `cli`; empty for nobody we know.")
+    actor: str = Field(description="The id of a key, or `cli`; empty if unknown.")
     action: str
     target: str
     details: dict[str, Any]
@@ -36,7 +36,7 @@ class AuditPage(Answer):
 
 
 async def list_audit(call: Call) -> Reply:
-    """Who made and revoked keys, saved and deleted things, of this tenant; newest first."""
+    """Who created and revoked keys, saved and deleted objects of this tenant; newest first."""
     page: Page = call.query
     before = None if page.cursor is None else read_number(read_cursor("audit", page.cursor, parts=1)[0])
     rows = await call.services.audit.list(call.tenant_id, limit=page.limit + 1, before=before)

@@ -1,4 +1,4 @@
-"""Routes of drafts: saved by revision, published as versions. All about one exist under its workflow, too."""
+"""Routes of drafts: save by revision, publish as a version. Each path also exists below the draft's workflow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _REVISION = Header("If-Match", 'The revision that was read, as its ETag: `"3"`. 
 
 
 async def create_draft(call: Call) -> Reply:
-    """Of a workflow, whose newest version is its base unless another one is named, or of a new one."""
+    """A draft of a workflow, based on its newest version unless another is given, or of a new workflow."""
     asked = checked(call.body, NewDraft)
     made = await call.services.drafts.create_draft(
         _text(call, asked),
@@ -65,12 +65,12 @@ async def get_draft(call: Call) -> Reply:
 async def save_draft(call: Call) -> Reply:
     """The next revision of a draft.
 
-    What is stored already is no new revision, whatever revision was read: a save whose answer was lost can be
-    repeated. `baseVersion` moves the base, as after a merge with a newer version.
+    Saving the stored document again makes no new revision, so a save whose response was lost can be repeated.
+    `baseVersion` moves the base, as after a merge with a newer version.
     """
     asked = checked(call.body, SaveDraft)
     if "If-Match" not in call.headers:
-        raise one_problem("a draft is saved with the revision that was read, in the header If-Match", "/If-Match")
+        raise one_problem("saving a draft needs the header If-Match with the revision that was read", "/If-Match")
     saved = await call.services.drafts.save_draft(
         await _draft_id(call),
         _text(call, asked),
@@ -82,15 +82,15 @@ async def save_draft(call: Call) -> Reply:
 
 
 async def delete_draft(call: Call) -> Reply:
-    """With its pins; what was published stays."""
+    """Also deletes its pins; published versions stay."""
     await call.services.drafts.delete_draft(await _draft_id(call), tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
 async def publish_draft(call: Call) -> Reply:
-    """The version is saved and the draft's base moved to it, in one transaction; the draft stays.
+    """Saves the version and moves the draft's base to it in one transaction; the draft stays.
 
-    412 `VERSION_MISMATCH` where its base is not the newest version, and 422 as at any save.
+    412 `VERSION_MISMATCH` if its base is not the newest version, 422 if it is invalid.
     """
     saved, report, draft = await call.services.drafts.publish_draft(
         await _draft_id(call),
@@ -103,12 +103,12 @@ async def publish_draft(call: Call) -> Reply:
 
 
 async def get_pins(call: Call) -> Reply:
-    """The outputs that test runs of the draft take instead of executing nodes; no version has them."""
+    """The outputs that test runs of the draft use instead of executing nodes; versions have none."""
     return _pins(await call.services.drafts.get_pins(await _draft_id(call), tenant_id=call.tenant_id))
 
 
 async def save_pins(call: Call) -> Reply:
-    """All pins of the draft, replaced as a whole; they have revisions of their own."""
+    """Replace all pins of the draft; they have revisions of their own."""
     saved = await call.services.drafts.save_pins(
         await _draft_id(call),
         DraftText(call.body, call.raw_body.decode().removeprefix("\ufeff").strip()),
@@ -127,7 +127,7 @@ def _text(call: Call, asked: SaveDraft) -> DraftText:
 
 
 async def _draft_id(call: Call) -> str:
-    """The draft that the path names; under a workflow's path, that workflow's. Raises NotFound."""
+    """The draft in the path; below a workflow's path, that workflow's draft. Raises NotFound."""
     return call.path["draft"] if "draft" in call.path else (await _draft(call)).draft_id
 
 

@@ -16,13 +16,13 @@ from anabranch.rest.routes.route import Call, Reply, data_route
 
 
 class KeyForm(Request):
-    """A key as it is made; it belongs to the tenant of who makes it."""
+    """A key to create; it belongs to the tenant of the request's key."""
 
     role: Annotated[Role, Field(strict=False)]
 
 
 class KeySummary(Answer):
-    """What may be known of a key."""
+    """A key, without the key itself."""
 
     keyID: str
     tenant: str
@@ -35,7 +35,7 @@ class KeySummary(Answer):
 
 
 class MadeKey(Answer):
-    """A key that was made. It is shown this once."""
+    """A new key. It is shown only once."""
 
     key: str
     keyID: str
@@ -51,13 +51,13 @@ class KeyList(Answer):
 
 
 async def list_keys(call: Call) -> Reply:
-    """The tenant's, revoked ones too; never the keys themselves."""
+    """Keys of the tenant, including revoked ones, without the keys themselves."""
     found = await call.services.access.list_keys(call.tenant_id)
     return Reply(page_by_name([key_as_json(each) for each in found], call.query, "keys", "keyID"))
 
 
 async def create_key(call: Call) -> Reply:
-    """The key is in this answer and nowhere else."""
+    """The key is in this response and nowhere else."""
     form: KeyForm = call.body
     made = await call.services.access.create_key(tenant_id=call.tenant_id, role=form.role, actor=call.actor)
     document = {"key": made.key, "keyID": made.key_id, "tenant": made.tenant_id, "role": made.role.value}
@@ -65,7 +65,7 @@ async def create_key(call: Call) -> Reply:
 
 
 async def revoke_key(call: Call) -> Reply:
-    """Refused within 2 seconds, open sockets closed within 5."""
+    """The key is refused within 2 seconds; its open sockets are closed within 5."""
     await call.services.access.revoke_key(call.path["keyID"], tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 

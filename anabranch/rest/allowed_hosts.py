@@ -1,8 +1,7 @@
-"""Which hosts and origins are ours: against pages of others that make a browser call us.
+"""Check the headers Host and Origin: protection against DNS rebinding and cross-origin requests.
 
-A page of a stranger may rebind its own name to our address (then Host is the stranger's name), or
-send a request across origins (then Origin is). Keys travel in a header that neither can set, so this
-is the second wall, not the first.
+A foreign page may rebind its name to our address (Host is then its name), or send a cross-origin request (Origin is
+then its origin). Neither can set the header with the key, so this is the second line of defence.
 """
 
 from __future__ import annotations
@@ -15,34 +14,35 @@ from aiohttp import web
 from anabranch.errors import NotPermitted
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
-"""The names of a server that only this machine reaches."""
+"""Host names of a server that is only reachable from this machine."""
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """What a request may say of where it comes from and goes to."""
+    """The allowed values of Host and Origin."""
 
     hosts: frozenset[str] | None = None
-    """Names in the header Host, without port; None: any, for a server whose name only its operator knows."""
+    """Allowed names in Host, without port; None: any, for a server with an unknown public name."""
 
     def check(self, request: web.Request) -> None:
-        """Raise NotPermitted for a request to another name, or a writing one from another origin."""
+        """Raise NotPermitted for another host name, or for a write from another origin."""
         host = host_of(request.host)
         if self.hosts is not None and host not in self.hosts:
             raise NotPermitted(
-                f"this server is not called {host!r}",
-                hint="Name the hosts that it is reached by in ANABRANCH_ALLOWED_HOSTS.",
+                f"the host {host!r} is not allowed",
+                hint="List the server's host names in ANABRANCH_ALLOWED_HOSTS.",
             )
         origin = request.headers.get("Origin")
         if origin is not None and request.method not in _READING and not self.is_own_origin(origin, request.host):
             raise NotPermitted(
-                f"requests from {origin!r} are not taken", hint="Call from a page of this server, or from no page."
+                f"requests from the origin {origin!r} are not allowed",
+                hint="Use a page of this server or a program.",
             )
 
     def is_own_origin(self, origin: str, host: str) -> bool:
-        """Does a page of this origin belong to the server that is called `host`?"""
+        """Is this origin that of the server with this `host`?"""
         try:
             return urlsplit(origin).netloc.lower() == host.lower()
         except ValueError:
@@ -50,7 +50,7 @@ class AllowedHosts:
 
 
 def host_of(authority: str) -> str:
-    """The name in `name:port`, without the brackets of an IPv6 address; empty if it is no authority."""
+    """The name in `name:port`, without the brackets of an IPv6 address; empty if invalid."""
     try:
         return (urlsplit(f"//{authority}").hostname or "").lower()
     except ValueError:

@@ -1,9 +1,8 @@
-"""The REST API: the table of routes, served by aiohttp.
+"""The REST API on aiohttp: middlewares for authentication, errors and metrics around the table of routes.
 
-Called by whoever runs a server, with the process that the routes act on. Whatever a request is, it is
-first authenticated and authorised, then read, then done, and every answer is JSON of one form. A
-path that is not in the table is answered 404, a method that is not 405; nothing is served beside it
-but the static pages of `anabranch.pages`.
+Called by the composition root of a server, with the services of its process. Every request is authenticated and
+authorised, then parsed, then executed; all responses have one JSON form. Unknown paths get 404, unknown methods 405.
+Besides the table only the static pages of `anabranch.pages` are served.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from anabranch.rest.routes.table import ROUTES
 logger = logging.getLogger("anabranch.rest")
 
 METRICS = web.AppKey("metrics", Metrics)
-"""Where the metrics of an application are, for the APIs attached to it."""
+"""The metrics of an application, for the APIs attached to it."""
 
 AUTHENTICATED = web.RequestKey("authenticated", bool)
-"""Set on requests that have shown a valid key. A process short of connections closes the others first."""
+"""Set on requests with a valid key. A process short of connections closes others first."""
 
-# nginx's number for it: nobody is sent it, metrics count it.
+# nginx's status for a client that disconnected: never sent, only counted.
 CLIENT_GONE = 499
 
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-"""Of every answer, refusals too, unless it brings its own."""
+"""Headers of every response, unless it sets its own."""
 
 _ID_PARAMETERS = frozenset({"workflow", "instanceID", "draft", "source", "query", "schedule", "subscription"})
 """The parameters of paths that are ids, or ids and names."""
@@ -53,7 +52,7 @@ _ID_PARAMETERS = frozenset({"workflow", "instanceID", "draft", "source", "query"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 _NOBODY = Principal(tenant_id="", role=Role.VIEWER, key_id="")
-"""Who calls a public route: a tenant that has nothing."""
+"""The caller of a public route: a tenant without data."""
 
 
 def build_application(
@@ -63,9 +62,9 @@ def build_application(
     routes: Sequence[Route] = ROUTES,
     body_patience_s: float = BODY_PATIENCE_S,
 ) -> web.Application:
-    """The REST application of a process, ready to be run; `allowed_hosts` says which hosts and origins are ours.
+    """Create the REST application of a process; `allowed_hosts` lists its hosts and origins.
 
-    A body that is not there within `body_patience_s` is answered 408.
+    A body that does not arrive within `body_patience_s` gets 408.
 
     Further APIs (sockets, pages) are attached to it by the composition root.
     """
@@ -79,7 +78,7 @@ def build_application(
 
 
 def build_health_application(services: AppServices, *, allowed_hosts: AllowedHosts | None = None) -> web.Application:
-    """`/healthz`, `/readyz` and `/metrics` alone: of a process that serves nobody else."""
+    """Only `/healthz`, `/readyz` and `/metrics`: for a process without the API."""
     return _application(services, allowed_hosts or AllowedHosts(), HEALTH, BODY_PATIENCE_S)
 
 
@@ -95,7 +94,7 @@ def _application(
     application.on_response_prepare.append(_sign)
     application.router.add_get("/metrics", partial(_send_metrics, metrics, services.metrics_key))
     for route in routes:
-        # HEAD is GET without the body: caches and probes ask so, and it needs the same role.
+        # HEAD is GET without the body, for caches and probes; it needs the same role.
         methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
         for path, method in product((route.path, *route.aliases), methods):
             application.router.add_route(method, path, partial(_serve, services, route, body_patience_s))
@@ -103,7 +102,7 @@ def _application(
 
 
 def _middleware(function: Callable[..., Awaitable[web.StreamResponse]], first: object) -> Middleware:
-    """A middleware that is given something besides."""
+    """A middleware with an additional argument."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -113,19 +112,19 @@ def _middleware(function: Callable[..., Awaitable[web.StreamResponse]], first: o
 
 
 async def _answer_everything(metrics: Metrics, request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Nothing leaves without an answer in our form, and every answer is counted."""
+    """Turn every error into a response in our form, and count every response."""
     with metrics.request(request) as seen:
         try:
             response = await handler(request)
         except AnabranchError as refusal:
             response = response_of(refusal)
         except web.HTTPMethodNotAllowed as refusal:
-            response = response_of(MethodNotAllowed(f"{request.path} does not know {request.method}"))
+            response = response_of(MethodNotAllowed(f"{request.path} does not support {request.method}"))
             response.headers["Allow"] = ", ".join(sorted(refusal.allowed_methods))
         except web.HTTPNotFound:
             response = response_of(NotFound(f"there is nothing at {request.path}", hint="/docs lists what there is."))
         except web.HTTPException:
-            raise  # the answer of an API that is attached to us
+            raise  # the response of an attached API
         except Exception as fault:  # noqa: BLE001 -- the last border: no traceback reaches a caller
             if _has_gone(request, fault):
                 response = web.Response(status=CLIENT_GONE)
@@ -134,13 +133,13 @@ async def _answer_everything(metrics: Metrics, request: web.Request, handler: Ha
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         if request.content.exception() is not None and not response.prepared:
-            response.force_close()  # what follows on the connection cannot be told from the broken body
+            response.force_close()  # the rest of the connection cannot be told from the broken body
         seen.status = response.status
         return response
 
 
 def _has_gone(request: web.Request, fault: Exception) -> bool:
-    """Is this what reading from a client that has hung up comes to? Then it is no fault of ours."""
+    """Was this raised by reading from a client that disconnected? Then it is not a defect."""
     if request.transport is not None and not request.transport.is_closing():
         return False
     # aiohttp raises RuntimeError for reading on once it has closed the connection.
@@ -150,7 +149,7 @@ def _has_gone(request: web.Request, fault: Exception) -> bool:
 
 
 async def _sign(request: web.Request, response: web.StreamResponse) -> None:
-    """By default aiohttp names itself, with its version and Python's: it helps only those who look for old ones."""
+    """By default aiohttp sends its version and Python's, which only helps attackers."""
     response.headers["Server"] = "anabranch"
 
 
@@ -190,7 +189,7 @@ async def _principal(services: AppServices, route: Route, request: web.Request) 
     if principal is None:
         raise NotAuthenticated("there is no API key in the request" if key is None else "the API key is not valid")
     if not principal.role.may(route.needs):
-        raise NotPermitted(f"this needs the role {route.needs}, and the key has {principal.role}")
+        raise NotPermitted(f"this needs the role {route.needs}; the key has {principal.role}")
     request[AUTHENTICATED] = True
     return principal
 
@@ -203,13 +202,13 @@ async def _send_metrics(metrics: Metrics, key: str | None, request: web.Request)
     if key is not None:
         shown = bearer_key(request.headers.get("Authorization", ""))
         if shown is None or not compare_digest(shown.encode(), key.encode()):
-            raise NotAuthenticated("/metrics asks for the operator's key here (ANABRANCH_METRICS_KEY)")
+            raise NotAuthenticated("/metrics needs the operator's key (ANABRANCH_METRICS_KEY)")
     return web.Response(body=await metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def _send_page(request: web.Request) -> web.Response:
     page = pages.find(request.path)
-    assert page is not None, "only paths that are there are routed here"
+    assert page is not None, "only known paths are routed here"
     headers = {"Cache-Control": page.cache_control, "Content-Security-Policy": page.csp}
     if page.etag is not None:
         headers |= {"ETag": page.etag, "Vary": "Accept-Encoding"}

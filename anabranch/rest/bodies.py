@@ -1,4 +1,4 @@
-"""Reading requests: the query and the body, each with its limit, before anything is done with them."""
+"""Parse and validate the query and the body of a request, with limits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from anabranch.errors import BadJson, EncodingRefused, InvalidRequest, MediaType
 from anabranch.json_input import TEXT_BYTES_MAX, parse_json, parse_workflow
 from anabranch.rest.routes.route import AnyJson, Body, Checked
 
-# 30 s for a whole body: 16 MB take that long at 4.5 Mbit/s. Whoever is slower holds a connection, not a worker.
+# 30 s for a whole body: 16 MB take that long at 4.5 Mbit/s.
 BODY_PATIENCE_S = 30.0
 
-# 100 problems of one request are named; further ones are found when these are mended.
+# 100 problems of one request are listed; others appear once these are fixed.
 PROBLEMS_MAX = 100
 
 Form = TypeVar("Form", bound=BaseModel)
@@ -31,7 +31,7 @@ Form = TypeVar("Form", bound=BaseModel)
 async def read_body(
     request: web.Request, body: Body, *, required: bool = True, patience_s: float = BODY_PATIENCE_S
 ) -> tuple[Any, bytes]:
-    """What a route takes, checked against its model, and its text; all of it has to be there within `patience_s`.
+    """Read and validate the body of a route; returns the model and the text. It must arrive within `patience_s`.
 
     Raises TooLarge, RequestTimeout, EncodingRefused, MediaTypeRefused, BadJson, ValueNotStorable, InvalidRequest.
     """
@@ -39,27 +39,27 @@ async def read_body(
         return None, b""
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity"):
-        raise EncodingRefused(f"the body has the content encoding {encoding[:40]!r}, and should have none")
+        raise EncodingRefused(f"the body has the content encoding {encoding[:40]!r}; send it without one")
     raw = await _read_bytes(request, patience_s)
     if not raw.strip():
         if not required:
             return None, raw
         raise BadJson("the body is empty, and should be JSON")
     if request.content_type != "application/json" and not request.content_type.endswith("+json"):
-        raise MediaTypeRefused(f"the body is declared as {request.content_type}, and should be JSON")
+        raise MediaTypeRefused(f"the content type is {request.content_type}; it must be JSON")
     is_workflow = isinstance(body, Checked) and body.is_workflow
     value = parse_workflow(raw, what="the body") if is_workflow else parse_json(raw, what="the body")
     if isinstance(body, AnyJson):
         return value, raw
     if is_workflow and is_n8n_export(value):
-        return value, raw  # n8n exports lists, too: the service says what it is
+        return value, raw  # n8n exports lists, too: the service reports what it is
     if not isinstance(value, dict):
         raise one_problem("the body must be a JSON object", "")
     return (value if isinstance(body, Checked) else checked(value, body)), raw
 
 
 def checked(document: Mapping[str, Any], model: type[Form]) -> Form:
-    """A document in the form of a model. Raises InvalidRequest, naming every place that does not fit."""
+    """Validate a document against a model. Raises InvalidRequest, which lists all problems."""
     try:
         return model.model_validate(document)
     except ValidationError as refusal:
@@ -69,7 +69,8 @@ def checked(document: Mapping[str, Any], model: type[Form]) -> Form:
 def read_query(query: MultiDictProxy[str], model: type[BaseModel], *, open_prefix: str | None = None) -> BaseModel:
     """The query parameters as the route's model; those that begin with `open_prefix` are left to the route.
 
-    Raises InvalidRequest, naming each parameter that does not fit, also one that is unknown or given twice.
+    Raises InvalidRequest, which lists
+    all invalid, unknown and repeated parameters.
     """
     values: dict[str, Any] = {}
     for name in query:
@@ -84,7 +85,7 @@ def read_query(query: MultiDictProxy[str], model: type[BaseModel], *, open_prefi
 
 
 def one_problem(message: str, pointer: str, *, hint: str = "") -> InvalidRequest:
-    """A refusal for one reason at one place."""
+    """An InvalidRequest with one problem."""
     return InvalidRequest(
         message, hint=hint, details=[{"code": "INVALID_VALUE", "pointer": pointer, "message": message}]
     )
@@ -133,7 +134,7 @@ def _refusal(refusal: ValidationError, model: type[BaseModel]) -> InvalidRequest
     ]
     sentences = [f"{problem['pointer'] or 'the body'}: {problem['message']}" for problem in problems]
     return InvalidRequest(
-        "; ".join(sentences[:3]), hint="Correct the named places; /docs shows the form.", details=problems
+        "; ".join(sentences[:3]), hint="Correct these fields; /docs describes the request.", details=problems
     )
 
 

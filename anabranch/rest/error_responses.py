@@ -1,7 +1,7 @@
-"""From errors to answers: the status of each, and the one form that all of them have.
+"""Map errors to HTTP responses: the status of each error, and the JSON form of all.
 
-`{"error": {"code", "message", "hint", "details"}}`. What is no error of ours is a fault: it is
-logged with a number, and the caller gets the number and nothing else.
+`{"error": {"code", "message", "hint", "details"}}`. Any other exception is a defect: it is
+logged with a number, and the caller gets only the number.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ STATUS: Mapping[type[errors.AnabranchError], int] = {
     errors.StoreUnavailable: 503,
     errors.TooManyConnections: 503,
 }
-"""The HTTP status of every error that a caller can get."""
+"""The HTTP status of every error."""
 
 RETRY_AFTER_S: Mapping[int, int] = {429: 1, 503: 5}
-"""When to try again. 1 s: places are counted anew every second. 5 s: a database comes back, or another
-process is up, in about that time."""
+"""Seconds for Retry-After. 1 s: limits are counted again every second. 5 s: a database comes back, or another process
+starts, in about that time."""
 
 
 def status_of(error: errors.AnabranchError) -> int:
-    """The status of an error, by its class or the nearest one above it."""
+    """The status of an error, by its class or the nearest base class."""
     for kind in type(error).__mro__:
         if kind in STATUS:
             return STATUS[kind]
@@ -74,15 +74,15 @@ def status_of(error: errors.AnabranchError) -> int:
 
 
 def response_of(error: errors.AnabranchError) -> web.Response:
-    """The answer that tells an error."""
+    """The response for an error."""
     status = status_of(error)
-    if status == 503 and not isinstance(error, errors.TooManyConnections):  # these are told in one line a minute
+    if status == 503 and not isinstance(error, errors.TooManyConnections):  # these are logged once a minute
         logger.warning("answered 503: %s", error.message)
     headers = {}
     if status in RETRY_AFTER_S:
         headers["Retry-After"] = str(RETRY_AFTER_S[status])
     if isinstance(error, errors.EncodingRefused):
-        headers["Accept-Encoding"] = "identity"  # RFC 9110, 15.5.16: what would have been taken
+        headers["Accept-Encoding"] = "identity"  # RFC 9110, 15.5.16: the accepted encodings
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="anabranch"'
     return web.Response(
@@ -91,16 +91,16 @@ def response_of(error: errors.AnabranchError) -> web.Response:
 
 
 def fault_response(fault: Exception, place: str) -> web.Response:
-    """The answer to a request that met a fault of ours: a number to find it by in the log."""
+    """The response for a defect: a number to find it in the log."""
     number = secrets.token_hex(6)
     logger.error("%s met a fault, number %s", place, number, exc_info=fault)
     error = errors.AnabranchError(
-        f"a fault of anabranch, number {number}",
-        hint="The server's log has the details under that number; please report it.",
+        f"internal error {number}",
+        hint="The server's log has the details under this number; please report it.",
     )
     return response_of(error)
 
 
 def json_bytes(value: Any) -> bytes:
-    """The text of an answer."""
+    """The body of a response."""
     return orjson.dumps(value)

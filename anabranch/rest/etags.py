@@ -1,4 +1,4 @@
-"""ETags that are numbers: versions and revisions, and what clients send back of them in `If-Match`."""
+"""ETags for versions and revisions, and reading them from `If-Match`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def etag(number: int) -> str:
 
 
 def expected_number(if_match: str | None) -> int | None:
-    """The number that a client read; None if it expects none, 0, which nothing has, for what is not one ETag of ours.
+    """The number that a client read; None without a condition; 0, which never matches, for any other ETag.
 
-    Told by who compares, not here: what is wrong with the document comes first.
+    The caller compares and raises, because problems of the document come first.
     """
     if if_match is None or if_match.strip() == "*":
         return None

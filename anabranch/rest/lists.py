@@ -1,4 +1,4 @@
-"""Lists and their cursors, in the one form that all have: `{"items", "nextCursor"}`."""
+"""Responses of lists with cursors: `{"items", "nextCursor"}`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def page_of(items: list[dict[str, Any]], next_cursor: str | None) -> dict[str, A
 
 
 def page_by_name(items: Sequence[dict[str, Any]], page: Page, kind: str, name: str = "name") -> dict[str, Any]:
-    """A page of a short list that is there as a whole, in the order of a field that is unique."""
+    """A page of a short list in memory, in the order of a unique field."""
     after = None if page.cursor is None else read_cursor(kind, page.cursor, parts=1)[0]
     ordered = sorted(items, key=lambda item: str(item[name]))
     rest = [item for item in ordered if after is None or str(item[name]) > after]

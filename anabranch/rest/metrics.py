@@ -1,4 +1,4 @@
-"""What Prometheus is told: requests, events, what this process holds, and how its runs went.
+"""Prometheus metrics: requests, events, owned runs and jobs of this process, and outcomes of runs.
 
 Counted per process and never per tenant: `/metrics` may need no key, and its size does not grow with
 what is stored. Names of the process's own begin with `anabranch_`, those of `run_metrics` with
@@ -22,7 +22,7 @@ from anabranch.app_services import AppServices
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.rest.run_metrics import RunMetrics
 
-# From a millisecond, what a lookup takes, to ten seconds, where most callers have given up.
+# From a millisecond (a lookup) to ten seconds, when most callers have given up.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -34,7 +34,7 @@ class Seen:
 
 
 class Metrics:
-    """The numbers of one process."""
+    """The metrics of one process."""
 
     def __init__(self, services: AppServices) -> None:
         self.registry = CollectorRegistry()
@@ -64,7 +64,7 @@ class Metrics:
 
     @contextmanager
     def request(self, request: web.Request) -> Iterator[Seen]:
-        """Count one request and its time; the route's pattern names it, never the path that was asked for."""
+        """Count one request and its time, by the route's pattern, never by the path."""
         seen = Seen()
         began = time.perf_counter()
         try:
@@ -73,12 +73,12 @@ class Metrics:
             resource = request.match_info.route.resource
             route = "unknown" if resource is None else resource.canonical
             method = request.method if request.method in _METHODS else "OTHER"
-            if seen.status != _SWITCHING:  # a connection that stays is no request that takes hours
+            if seen.status != _SWITCHING:  # a WebSocket is not a request that takes hours
                 self._seconds.labels(method, route).observe(time.perf_counter() - began)
             self._requests.labels(method, route, str(seen.status)).inc()
 
     async def text(self) -> bytes:
-        """All of it, in Prometheus's text format.
+        """All metrics, in Prometheus's text format.
 
         Made in a thread, one at a time: as many names as `telemetry.meters` lets through take a third of a second.
         """
@@ -87,15 +87,15 @@ class Metrics:
             return await asyncio.to_thread(generate_latest, self.registry)
 
 
-# The status of what became a WebSocket.
+# The status of a request that became a WebSocket.
 _SWITCHING = 101
 
-# Anything else is a stranger's invention, and must not become a label of its own.
+# Any other method is a client's invention and must not become a label.
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 
 
 class _Committed(Collector):
-    """A counter without a lock: what the engine tells is told in one thread, and twice for every node."""
+    """A counter without a lock: the engine calls it from one thread, twice for every node."""
 
     def __init__(self, events: Mapping[EventType, int]) -> None:
         self._events = events
@@ -111,7 +111,7 @@ class _Committed(Collector):
 
 
 class _Held(Collector):
-    """Gauges that are looked up when they are asked for."""
+    """Gauges that are read at each scrape."""
 
     def __init__(self, services: AppServices) -> None:
         self._services = services
@@ -129,7 +129,7 @@ class _Held(Collector):
         )
         yield GaugeMetricFamily(
             "anabranch_handler_threads_overrun",
-            "Of these, threads that go on although their attempts are over.",
+            "Of these, threads that still run although their attempts have ended.",
             value=engine.threads.overrun,
         )
         yield CounterMetricFamily(

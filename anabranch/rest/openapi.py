@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document of the REST API, written from the table of routes and their models.
+"""Generate the OpenAPI 3.1 document of the REST API from the table of routes and their models.
 
-Called by `GET /openapi.json` and by `anabranch openapi`. Nothing here is written twice: what a route
-takes, answers and refuses is said once, where the route is declared.
+Called by `GET /openapi.json` and by `anabranch openapi`. What a route takes, returns and
+raises is declared once, at the route.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _ERROR_SCHEMA = {
 }
 
 _DESCRIPTION = (
-    "Runs drawn and coded workflows that must not get lost. Every error has the form "
+    "A durable workflow engine for drawn and coded workflows. Every error has the form "
     '`{"error": {"code", "message", "hint", "details"}}`. Lists take `limit` (1 to 100) and `cursor`, '
-    'and answer `{"items", "nextCursor"}`.'
+    'and return `{"items", "nextCursor"}`.'
 )
 
 

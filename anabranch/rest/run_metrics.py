@@ -1,6 +1,6 @@
-"""The numbers of runs, steps and signals in Prometheus's words.
+"""Prometheus metrics of runs, steps and signals.
 
-Called by `metrics`. What is counted, and under which labels, is decided in `anabranch.telemetry`.
+Called by `metrics`. `anabranch.telemetry` decides what is counted and under which labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STARTED = (Status.RUNNING, Status.WAITING)
 
 
 class RunMetrics(Collector):
-    """Looks the meters of a process up when somebody asks."""
+    """Collects the meters of a process at each scrape."""
 
     def __init__(self, services: AppServices) -> None:
         self._services = services
@@ -29,12 +29,12 @@ class RunMetrics(Collector):
         """What was counted just now; None: the database did not answer."""
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, also those that nothing is known of yet."""
+        """Every metric family, also those without values yet."""
         yield from self._of_runs()
         yield from self._of_steps()
         swept = self._services.engine.housekeeping.swept
         yield CounterMetricFamily(
-            "workflow_retention_swept", "Ended runs that this process removed after their time.", value=swept
+            "workflow_retention_swept", "Ended runs that this process removed after their retention.", value=swept
         )
 
     def describe(self) -> Iterable[Metric]:
@@ -62,7 +62,7 @@ class RunMetrics(Collector):
         yield from (started, ended, *self._open(), seconds, signals)
 
     def _open(self) -> Iterator[Metric]:
-        """What is open in the database, whoever advances it: the same in every process. Nothing while that is away."""
+        """Open runs in the database: the same in every process. Nothing while the database is unavailable."""
         in_flight = GaugeMetricFamily(
             "workflow_runs_in_flight",
             "Runs in the database that have started and not ended, waiting ones too.",
@@ -88,7 +88,7 @@ class RunMetrics(Collector):
             "workflow_step_duration_seconds", "Time that a try of a step took.", labels=labels
         )
         retries = CounterMetricFamily(
-            "workflow_step_retries", "Tries that failed and are followed by another.", labels=labels
+            "workflow_step_retries", "Attempts that failed and are followed by another.", labels=labels
         )
         for workflow in self._services.meters:
             for label, step in list(workflow.steps.items()):

@@ -21,7 +21,7 @@ class SecretForm(Request):
 
 
 class SecretSummary(Answer):
-    """What may be known of a secret."""
+    """A secret without its value."""
 
     name: str
     version: int
@@ -43,7 +43,7 @@ async def list_secrets(call: Call) -> Reply:
 
 
 async def set_secret(call: Call) -> Reply:
-    """The newest value of a name holds; runs under way read it with their next attempt."""
+    """The newest value is used; running workflows read it with their next attempt."""
     form: SecretForm = call.body
     entry = await call.services.secrets.set(
         tenant_id=call.tenant_id, name=form.name, value=form.value, actor=call.actor
@@ -52,7 +52,7 @@ async def set_secret(call: Call) -> Reply:
 
 
 async def delete_secret(call: Call) -> Reply:
-    """Nodes that read it fail with SECRET_UNKNOWN from then on."""
+    """From then on, nodes that read it fail with SECRET_UNKNOWN."""
     await call.services.secrets.delete(tenant_id=call.tenant_id, name=call.path["secret"], actor=call.actor)
     return Reply(status=204)
 

@@ -82,7 +82,7 @@ async def test_every_missing_secret_is_named(secrets: SecretStore) -> None:
 
 @pytest.mark.parametrize("name", ["", "9a", "a-b", "a.b", "a b", "ü", "a" * 65, "a\n", "{{x}}"])
 async def test_a_name_that_no_template_could_write_is_refused(secrets: SecretStore, name: str) -> None:
-    with pytest.raises(InvalidRequest, match="no name of a secret"):
+    with pytest.raises(InvalidRequest, match="not a valid name of a secret"):
         await secrets.set(tenant_id="a", name=name, value="x")
 
 

@@ -98,5 +98,5 @@ async def test_a_tenant_at_its_own_limit_leaves_the_rest_to_the_others(store: Me
     assert refused.value.details == {"limit": 2, "scope": "tenant"}
     await limit.take_place("another")
     await limit.take_place("another")
-    with pytest.raises(TooManyPending, match="4 runs wait"):
+    with pytest.raises(TooManyPending, match="4 runs are already waiting"):
         await limit.take_place("a third")

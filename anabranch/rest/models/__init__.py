@@ -1,1 +1,1 @@
-"""The forms of requests and answers."""
+"""Models of requests and responses."""

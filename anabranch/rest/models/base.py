@@ -1,7 +1,6 @@
-"""The forms of requests and answers, as pydantic models: requests are checked by them, answers described.
+"""Base pydantic models: they validate requests and describe responses.
 
-Names are the wire's (camelCase), as the documents are: an attribute is the field it stands for. The
-forms of answers are open: a client must expect fields that it does not know.
+Attributes have the names of the JSON fields (camelCase). Responses are open: a client must accept unknown fields.
 """
 
 from __future__ import annotations
@@ -23,40 +22,40 @@ ROWS_LIMIT_MAX = 1_000
 
 def _instant(value: Any) -> int:
     if not isinstance(value, str):
-        raise ValueError("a time is text in ISO 8601 with an offset")
+        raise ValueError("a time must be text in ISO 8601 with an offset")
     try:
         return from_iso(value)
     except (ValueError, OverflowError):
-        raise ValueError("a time is ISO 8601 with an offset, such as 2030-01-31T08:00:00+01:00") from None
+        raise ValueError("a time must be ISO 8601 with an offset, such as 2030-01-31T08:00:00+01:00") from None
 
 
 def _day_or_instant(value: Any) -> int:
     if not isinstance(value, str):
-        raise ValueError("a time is text in ISO 8601 with an offset, or a date")
+        raise ValueError("a time must be text in ISO 8601 with an offset, or a date")
     try:
-        # In a query `+` is a space: whoever forgot to write %2B means the offset all the same.
+        # In a query `+` is a space: accept it where %2B was meant.
         return from_iso_or_date(value.replace(" ", "+"))
     except (ValueError, OverflowError):
         raise ValueError(
-            "a time is ISO 8601 with an offset, such as 2030-01-31T08:00:00+01:00, or a date, which begins in UTC"
+            "a time must be ISO 8601 with an offset, such as 2030-01-31T08:00:00+01:00, or a date, which begins in UTC"
         ) from None
 
 
 def _wait_s(value: Any) -> float:
     if isinstance(value, str) and value.strip().isdecimal():
-        raise ValueError(f"a wait has a unit: `{value.strip()[:20]}s`")
+        raise ValueError(f"a wait needs a unit: `{value.strip()[:20]}s`")
     try:
         wait_s = parse_duration(value) / 1000
     except ValueError:
-        raise ValueError("a wait is a duration with its unit, such as `30s` or `500ms`") from None
+        raise ValueError("a wait must be a duration with a unit, such as `30s` or `500ms`") from None
     if wait_s > WAIT_S_MAX:
-        raise ValueError(f"a request waits at most {WAIT_S_MAX:.0f}s; ask again to wait longer")
+        raise ValueError(f"a request waits at most {WAIT_S_MAX:.0f}s; repeat it to wait longer")
     return wait_s
 
 
 _DATE_TIME = {"type": "string", "format": "date-time"}
 Instant = Annotated[int, BeforeValidator(_instant), WithJsonSchema(_DATE_TIME)]
-"""Milliseconds since the epoch, written as ISO 8601 with an offset."""
+"""Milliseconds since the epoch, as ISO 8601 with an offset."""
 DayOrInstant = Annotated[
     int,
     BeforeValidator(_day_or_instant),
@@ -75,7 +74,7 @@ Name = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class Request(BaseModel):
-    """Base of what is sent to us: JSON kinds are not converted, unknown fields are refused."""
+    """Base of requests: JSON types are not converted, unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -87,7 +86,7 @@ class Query(BaseModel):
 
 
 class Waiting(Query):
-    """How long an answer may be waited for."""
+    """How long to wait for the end of a run."""
 
     wait: WaitSeconds | None = Field(
         None, description=f"Answer when the run has ended, or this time is over: `30s`; at most {WAIT_S_MAX:.0f}s."
@@ -95,19 +94,19 @@ class Waiting(Query):
 
 
 class Form(BaseModel):
-    """Base of documents that the service checks by itself: it refuses fields that it does not know."""
+    """Base of documents that the service checks: it rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Answer(BaseModel):
-    """Base of what we send."""
+    """Base of responses."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class OpenAnswer(Answer):
-    """Base of what has further fields by its nature: those of documents, or of a widget's type."""
+    """Base of models with further fields: those of documents, or of a widget's type."""
 
 
 class Page(Query):

@@ -1,4 +1,4 @@
-"""The forms of drafts and their pins. See `models`."""
+"""Models of drafts and their pins."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
@@ -25,13 +25,13 @@ class SaveDraft(Request):
 
 
 class NewDraft(SaveDraft):
-    """A draft to begin: of a workflow, or of one that does not exist yet."""
+    """A new draft: of a workflow, or of one that does not exist yet."""
 
     workflow: str | None = Field(None, min_length=1, description="Id or name; null: a new workflow.")
 
 
 class Pin(Request):
-    """What a node puts out in test runs, without being executed."""
+    """The output of a node in test runs, without executing it."""
 
     output: Any = Field(description="Any JSON value of at most 1 MB.")
     handle: str | None = Field(None, description="The handle that it leaves by; null: its ordinary one.")

@@ -1,4 +1,4 @@
-"""The forms of previews of templates. See `models`."""
+"""Models of template previews."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
@@ -13,7 +13,7 @@ from anabranch.service.preview import ITEMS_MAX
 
 
 class PreviewItem(Request):
-    """A template, and what its answer is called."""
+    """A template with an id for its result."""
 
     id: str = Field(max_length=255)
     template: str
@@ -56,7 +56,7 @@ class PreviewError(Answer):
 
 
 class PreviewedItem(Answer):
-    """What a template comes to: `value` and `bytes`, or `error`."""
+    """The result of a template: `value` and `bytes`, or `error`."""
 
     id: str
     value: Any = Field(None, description='Over 64 kB: `{"truncated": true, "bytes": n}`.')

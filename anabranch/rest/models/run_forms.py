@@ -1,4 +1,4 @@
-"""The forms of runs: how they are started, listed, read and shaped. See `models`."""
+"""Models of runs: start, list, read, widgets."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
@@ -115,7 +115,7 @@ class IterationQuery(Page):
 
 
 class WidgetQuery(Waiting):
-    """How a run's output is to be shaped."""
+    """The widget to shape a run's output for."""
 
     type: Literal["table", "chart", "metric", "text", "json"]
     config: str | None = Field(None, description="A JSON object: path, columns, x, series, format.")
@@ -140,7 +140,7 @@ class Rerun(Request):
 
 
 class TestRunOrigin(Request):
-    """A run, and its node, that a test run goes on from."""
+    """A run and one of its nodes that a test run continues from."""
 
     __test__ = False
 
@@ -297,7 +297,7 @@ class FirstError(Answer):
 
 
 class NodeTotals(Answer):
-    """What the activations of a node came to."""
+    """Totals of a node's activations."""
 
     nodeID: str
     counts: dict[str, int] = Field(description="How many activations are in each status.")
@@ -306,7 +306,7 @@ class NodeTotals(Answer):
 
 
 class LoopTotals(Answer):
-    """How a loop went."""
+    """Totals of a loop."""
 
     nodeID: str
     scope: str
@@ -482,7 +482,7 @@ class WhyNode(Why):
 
 
 class Delivered(Answer):
-    """What became of a signal."""
+    """The result of a signal."""
 
     delivered: bool
 

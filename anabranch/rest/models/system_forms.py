@@ -1,4 +1,4 @@
-"""The forms of what is said about the process and its node types. See `models`."""
+"""Models of health, node types and the caller's key."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Alive(Answer):
 
 
 class ReadyPart(OpenAnswer):
-    """How a part of the process is."""
+    """The state of a part of the process."""
 
     ok: bool
     reason: str | None = None
 
 
 class Ready(Answer):
-    """May work be sent here, and how each part is."""
+    """Whether this process accepts work, and the state of each part."""
 
     status: Literal["ok", "unavailable"]
     intake: ReadyPart
@@ -79,7 +79,7 @@ class Ready(Answer):
 
 
 class Me(Answer):
-    """Whose key this request came with."""
+    """The key of this request."""
 
     keyID: str
     tenant: str

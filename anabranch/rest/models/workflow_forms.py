@@ -1,4 +1,4 @@
-"""The forms of definitions: what is saved, and how it is listed and read. See `models`."""
+"""Models of workflow definitions: save, list, read, validate."""
 
 # ruff: noqa: N815 -- the wire's names are camelCase
 from __future__ import annotations
@@ -118,7 +118,7 @@ class PatchOperation(Answer):
 
 
 class Fix(Answer):
-    """A change of the document that mends a problem."""
+    """A change of the document that fixes a problem."""
 
     title: str
     patch: list[PatchOperation]

@@ -1,8 +1,7 @@
-"""What a route is: its method and path, the role it needs, what it takes, what it answers, and the deed itself.
+"""Route: method and path, required role, request and response models, and the function that serves it.
 
-The `*_routes.py` files declare them, `application` serves them, `openapi` describes them: one table
-for all three, so that nothing is served which is not described, and nothing without a decision about
-who may. A route that needs no role says `PUBLIC`.
+The `*_routes.py` files declare routes, `application` serves them, `openapi` describes them. So every route is
+documented and has a role; a route without one says `PUBLIC`.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ class _Public(Enum):
 
 
 PUBLIC: Final = _Public.PUBLIC
-"""Who calls it needs no key."""
+"""No key needed."""
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: a JSON value, or bytes of another kind."""
+    """A response: a JSON value, or bytes of another type."""
 
     body: Any = None
     """A JSON value; bytes are sent as they are, with `content_type`."""
@@ -59,16 +58,16 @@ class Call:
     headers: CIMultiDictProxy[str]
     raw_query: MultiDictProxy[str]
     is_gone: Callable[[], bool]
-    """Has the client hung up?"""
+    """Has the client disconnected?"""
 
     @property
     def tenant_id(self) -> str:
-        """Whose things the caller may see."""
+        """The caller's tenant."""
         return self.principal.tenant_id
 
     @property
     def actor(self) -> str:
-        """Who did it, for the audit log."""
+        """The caller, for the audit trail."""
         return self.principal.key_id
 
 
@@ -79,11 +78,11 @@ class AnyJson:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A body that the service checks by itself, with its own problems; `model` only describes it."""
+    """A body that the service checks; `model` only describes it."""
 
     model: type[BaseModel]
     is_workflow: bool = False
-    """A document of a workflow: fields that nobody reads are kept as they are written."""
+    """A document of a workflow; unknown fields are kept."""
 
 
 Body: TypeAlias = type[BaseModel] | AnyJson | Checked | None
@@ -120,13 +119,13 @@ class Route:
     """False: without a body, `Call.body` is None."""
     query: type[BaseModel] = NoQuery
     open_query: str | None = None
-    """Query parameters that begin so are left to the route: they have names of their own."""
+    """The route itself reads query parameters with this prefix."""
     headers: Sequence[Header] = ()
     errors: Sequence[type[AnabranchError]] = ()
-    """What it refuses with, beyond what every route may."""
+    """The errors of this route, besides those of every route."""
     tag: str = "runs"
     aliases: Sequence[str] = ()
-    """Further paths of the same."""
+    """Further paths of the same route."""
     answers_media: str = "application/json"
 
 
@@ -140,6 +139,6 @@ def data_route(
     *errors: type[AnabranchError],
     body: Body = None,
 ) -> Route:
-    """A route of what is kept beside workflows: queries, secrets, keys. Lists of them come in pages."""
+    """A route of queries, secrets or keys. Their lists have pages."""
     further: dict[str, Any] = {"query": Page} if method == "GET" and "{" not in path else {}
     return Route(method, path, serve, summary, needs, answers, body=body, errors=errors, tag="data", **further)

@@ -1,4 +1,4 @@
-"""Routes of runs: start, list, read, cancel, signal. All about one run exist under its workflow, too."""
+"""Routes of runs: start, list, read, cancel, signal. Paths of one run also exist below its workflow."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ from anabranch.service.runs.read_verbs import StepFilter
 
 _INPUT_PREFIX = "input."
 
-# 15 digits: no log has so many rows, and more would be no number that JSON keeps.
+# 15 digits: no log has so many rows, and JSON numbers are not exact beyond that.
 _SEQ_DIGITS_MAX = 15
 
 _START_KEY = Header("Idempotency-Key", "A repeated key answers with the first run.", KEY_CHARACTERS_MAX)
@@ -89,7 +89,7 @@ async def start_run(call: Call) -> Reply:
     try:
         asked = checked(call.body, StartRun)
     except InvalidRequest:
-        # Whatever the body of a repeat is: a client that has changed its mind, or its version, finds its run.
+        # Whatever the body of a repeat is: the key returns its run.
         key = call.body.get("idempotencyKey")
         started = await call.services.workflows.find_first_run(
             workflow, key if isinstance(key, str) else None, tenant_id=call.tenant_id
@@ -265,7 +265,7 @@ async def delete_run(call: Call) -> Reply:
     if not query.purge:
         return await cancel_run(call)
     if not call.principal.role.may(Role.EDITOR):
-        raise NotPermitted(f"to remove a run needs the role {Role.EDITOR}, and the key has {call.principal.role}")
+        raise NotPermitted(f"deleting a run needs the role {Role.EDITOR}; the key has {call.principal.role}")
     await call.services.workflows.delete_run(await _run_id(call), tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
@@ -311,7 +311,7 @@ async def stop_test_run(call: Call) -> Reply:
 
 
 async def _wait(call: Call, instance_id: str) -> dict[str, str]:
-    """Wait for the end of a run as the query asks. Headers that say so where as many requests wait as may."""
+    """Wait for the end of a run if the query says so. Returns headers that say so if too many requests wait."""
     wait_s = call.query.wait
     if wait_s is None:
         return {}
@@ -326,13 +326,13 @@ async def _after_wait(call: Call, run: dict[str, Any], status: int, headers: dic
     if call.query.wait is None:
         return Reply(run, status, headers)
     headers |= await _wait(call, run["instanceID"])
-    with suppress(NotFound, StoreUnavailable):  # it has been started, whatever happens to it afterwards
+    with suppress(NotFound, StoreUnavailable):  # the run has started, whatever happens next
         run |= await call.services.workflows.get_outcome(run["instanceID"], tenant_id=call.tenant_id)
     return Reply(run, status, headers)
 
 
 async def _run_id(call: Call) -> str:
-    """The run that the path names; under a workflow's path it must be one of that workflow's. Raises NotFound."""
+    """The run in the path; below a workflow's path it must be a run of that workflow. Raises NotFound."""
     instance_id = call.path["instanceID"]
     workflow = call.path.get("workflow")
     if workflow is not None:

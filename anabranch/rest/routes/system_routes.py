@@ -1,4 +1,4 @@
-"""Routes about the process and its callers: is it alive and ready, which node types has it, who asks, who did what."""
+"""Routes about the process and the caller: health, readiness, node types, whoami."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from anabranch.service.definitions.node_type_view import node_types_as_json
 
 
 async def alive(call: Call) -> Reply:
-    """This process answers; nothing is said of the database."""
+    """This process answers; the database is not checked."""
     return Reply({"status": "ok"})
 
 
 async def ready(call: Call) -> Reply:
-    """200 if work may be sent here, 503 if not; each part is told apart."""
+    """200 if the process accepts work, 503 if not, with the state of each part."""
     fitness = await call.services.readiness.look()
     return Reply({"status": "ok" if fitness.ready else "unavailable", **fitness.parts}, 200 if fitness.ready else 503)
 
@@ -36,7 +36,7 @@ HEALTH = (
         "GET", "/readyz", ready, "May work be sent to this process?", PUBLIC, {200: Ready, 503: Ready}, tag="process"
     ),
 )
-"""What a process is asked by who watches it, and needs no key."""
+"""Routes for monitoring, without a key."""
 
 ROUTES = (
     *HEALTH,

@@ -1,4 +1,4 @@
-"""All routes, in one table: what is not in it is not served."""
+"""The table of all routes."""
 
 from __future__ import annotations
 

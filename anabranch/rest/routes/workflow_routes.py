@@ -144,10 +144,10 @@ async def validate_workflow(call: Call) -> Reply:
 
 
 async def _asked_to_validate(call: Call) -> tuple[Any, Collection[str] | None]:
-    """The document, and what is to be told of it. Raises NotFound, DraftConflict, InvalidRequest."""
+    """The document, and the requested aspects. Raises NotFound, DraftConflict, InvalidRequest."""
     document = call.body
     if not isinstance(document, dict):
-        return document, None  # an export of another tool, which the validator knows
+        return document, None  # an export of another tool, which the validator reports
     if "draftID" in document:
         asked = checked(plain(document), ValidateDraft)
         drafts = call.services.drafts
@@ -160,7 +160,7 @@ async def _asked_to_validate(call: Call) -> tuple[Any, Collection[str] | None]:
 
 
 async def preview_templates(call: Call) -> Reply:
-    """What templates come to, by the code that runs evaluate them with; `•••` stands for each secret."""
+    """The values of templates, evaluated by the code that runs use; each secret appears as `•••`."""
     asked: PreviewRequest = call.body
     at = None if asked.at is None else At(asked.at.instanceID, asked.at.nodeID, asked.at.scope)
     items = await call.services.preview.preview(

@@ -23,6 +23,7 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "runs show": ("an-id",),
     "runs log": ("an-id",),
     "runs start": ("greeting",),
+    "runs rerun": ("an-id",),
     "runs cancel": ("an-id",),
     "runs signal": ("an-id", "approve"),
     "runs watch": ("an-id",),

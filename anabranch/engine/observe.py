@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 from anabranch.engine.hints.hint_line import Notices
@@ -19,6 +20,8 @@ class Observers:
 
     def __init__(self) -> None:
         self._observers: list[Observer] = []
+        self.written: Counter[str] = Counter()
+        """How many events of each type were told."""
 
     def add(self, observer: Observer) -> None:
         """Tell this one, too, from now on."""
@@ -30,6 +33,7 @@ class Observers:
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         """Pass on what is in the log now; in log order per instance."""
+        self.written.update([event.type.value for event in events])
         for observer in self._observers:
             try:
                 observer.committed(instance_id, events, status)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from anabranch.app_services import AppServices
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import EventType
 from anabranch.rest.run_metrics import RunMetrics
 
 # From a millisecond (a lookup) to ten seconds, when most callers have given up.
@@ -49,18 +49,11 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._events = dict.fromkeys(EventType, 0)
-        self.registry.register(_Committed(self._events))
+        self.registry.register(_Committed(services.engine.observers.written))
         self.registry.register(_Held(services))
         self._services = services
         self._runs = RunMetrics(services)
         self.registry.register(self._runs)
-        services.engine.observers.add(self)
-
-    def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
-        """Count what is committed."""
-        for event in events:
-            self._events[event.type] += 1
 
     @contextmanager
     def request(self, request: web.Request) -> Iterator[Seen]:
@@ -95,15 +88,15 @@ _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"
 
 
 class _Committed(Collector):
-    """A counter without a lock: the engine calls it from one thread, twice for every node."""
+    """A counter without a lock: the engine counts in one thread, twice for every node."""
 
-    def __init__(self, events: Mapping[EventType, int]) -> None:
+    def __init__(self, events: Mapping[str, int]) -> None:
         self._events = events
 
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily("anabranch_events", "Events committed here.", labels=["type"])
-        for event_type, count in self._events.items():
-            family.add_metric([event_type.value], count)
+        for event_type in EventType:
+            family.add_metric([event_type.value], self._events.get(event_type.value, 0))
         yield family
 
     def describe(self) -> Iterable[Metric]:

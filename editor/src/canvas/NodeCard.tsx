@@ -42,9 +42,9 @@ export const NodeCard = memo(function NodeCard({ id, data, selected }: NodeProps
       data-category={type?.category ?? "unknown"}
       data-node={key}
       data-node-id={node.id}
-      role="button"
+      role="group"
       tabIndex={isTabStop ? 0 : -1}
-      aria-pressed={selected}
+      aria-current={selected || undefined}
       aria-roledescription="node"
       aria-label={nameFor(data, { ...NO_PROBLEMS, errors, warnings }, run, isUnreachable, isPinned)}
       onFocus={() => {

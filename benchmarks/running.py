@@ -47,7 +47,7 @@ TYPES = {**BUILTIN, EFFECT_TYPE: HandlerSpec(type=EFFECT_TYPE, title="Effect", c
 
 
 class Bench:
-    """An engine with its façade, and how many of its runs have ended."""
+    """An engine with its service, and how many of its runs have ended."""
 
     def __init__(
         self,

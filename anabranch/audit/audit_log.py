@@ -1,7 +1,7 @@
-"""The audit trail for people: who did what, newest first, and whether anybody has touched it since.
+"""Read the audit trail, newest first, and verify its chain of hashes.
 
-Called by the command line and the APIs to read. What changes something writes its row where
-it changes it (`engine/store`); nothing here adds, changes or removes one.
+Called by the command line and the APIs. Rows are written together with the change they record (`audit_recording`);
+this module only reads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from anabranch.audit.audit_trail import NO_HASH, AuditHead, AuditRow, AuditRows, cut_at, hash_of
 from anabranch.errors import InvalidRequest
 
-# 1,000 rows of an answer: some 300 KB. Who wants more asks again with `before`.
+# 1,000 rows in one response: some 300 KB. Use `before` to read more.
 LIMIT_MAX = 1_000
 LIMIT_DEFAULT = 50
 
@@ -21,7 +21,7 @@ _PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a check of the whole chain found."""
+    """The result of a check of the whole chain."""
 
     rows: int
     """How many rows were found as they were written."""
@@ -54,8 +54,8 @@ class AuditLog:
         Where its oldest rows were removed, it begins with the hash that the record of that has; a trail that begins
         later without such a record is broken.
 
-        Who can write to the database can write a whole new chain: compare the newest hash with one
-        that is kept elsewhere to notice that too.
+        Somebody who can write to the database can write a whole new chain: to notice that, compare the newest hash
+        with a copy that is kept elsewhere.
         """
         head, cut = await self._rows.head(), await self._rows.last_cut()
         begin = AuditHead(0, NO_HASH) if cut is None else cut_at(cut)

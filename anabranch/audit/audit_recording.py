@@ -44,7 +44,7 @@ def record_audit_event(
     details: Mapping[str, Any],
     now: int,
 ) -> None:
-    """The same for what somebody did, if it is known who; what the program does by itself is not on record."""
+    """Record an action with a known actor; actions of the program itself are not recorded."""
     if actor is not None:
         record(connection, AuditEntry(tenant_id, actor, action, target, details), now=now)
 

@@ -1,8 +1,8 @@
-"""The audit trail as a store keeps it: what its rows say, how they are chained, and the port to it.
+"""The audit trail: its rows, their chain of hashes, and the port to the store.
 
-The interface between whoever does something worth remembering (service, secrets) and the module that
-keeps it (`store/audit`). Pure. Rows are added at the end and, once their retention is over, removed at the beginning;
-each row's hash covers the row before.
+The interface between the modules that record actions (service, secrets) and the table that stores them. Pure. Rows
+are added at the end and, once their retention is over, removed at the beginning; each row's hash covers the row
+before.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class AuditEntry:
     """What somebody did, before it is written."""
 
     tenant_id: str
-    """Whose thing it was; empty for what belongs to nobody, such as a failed login."""
+    """The tenant; empty for what belongs to none, such as a failed login."""
     actor: str
-    """The id of a key, or `cli`; empty for nobody we know."""
+    """The id of a key, or `cli`; empty if unknown."""
     action: str
-    """`key.created`, `workflow.deleted`…: the kind of thing, and what became of it."""
+    """`key.created`, `workflow.deleted`…: the kind of object and the action."""
     target: str
     """Its id or name."""
     details: Mapping[str, Any]

@@ -1,5 +1,5 @@
-"""The command line: what people type, and what scripts read with `--json`.
+"""The command line `anabranch`, with tables for people and `--json` for scripts.
 
 One family of commands a file; `entry` puts them together and is the only place where errors
-become exit codes. Commands ask the service façade; none of them knows tables or rules of runs.
+become exit codes. Commands call the services and gateways; none of them knows tables or rules.
 """

@@ -15,7 +15,7 @@ else:
     key_files = deferred("anabranch.secrets.key_files")
     access = deferred("anabranch.keys.access")
 
-# As it is, not hashed: it has to be printed again. It opens what whoever may read the file has beside it.
+# Not hashed, because it is printed again. Whoever can read it can read the database beside it.
 DEV_KEY_FILE = Path(".anabranch/dev.key")
 
 

@@ -1,7 +1,7 @@
-"""Where the command line begins and ends: the families put together, errors made into exit codes.
+"""Entry point of the command line: collects the commands and maps errors to exit codes.
 
-Called as `anabranch` and as `python -m anabranch`. Nobody sees a traceback: what a person can
-act on is one line and a hint, a fault of ours is a line that names the file with its details.
+Called as `anabranch` and as `python -m anabranch`. Users see no tracebacks: an
+error is one line and a hint, a defect is one line with the name of a file that has the details.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _fault(fault: Exception) -> AnabranchError:
         traceback.print_exception(fault, file=report)
     return AnabranchError(
         f"{type(fault).__name__}: {fault}",
-        hint=f"This is a fault of anabranch. Please report it with what you did; {report.name} has the details.",
+        hint=f"This is a defect of anabranch. Please report it with what you did; {report.name} has the details.",
     )
 
 

@@ -1,6 +1,6 @@
-"""SQLite databases near a path that does not exist: what somebody may have meant.
+"""Find SQLite databases near a path that does not exist, for hints.
 
-Called by `session` and `doctor` for their hints. Looks at names and first bytes; opens and changes nothing.
+Called by `session` and `doctor` for their hints. It reads names and first bytes, and changes nothing.
 """
 
 from __future__ import annotations

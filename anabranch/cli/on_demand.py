@@ -1,4 +1,4 @@
-"""Commands by name: the module of a command is imported when the command is asked for.
+"""Lazy commands: the module of a command is imported when the command is used.
 
 Called by `entry` alone. So a command costs what it needs itself, and `--help` what all of them need while
 they are imported: their modules defer what is heavy (`anabranch.deferred`).

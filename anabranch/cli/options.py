@@ -64,7 +64,7 @@ CLI_ACTOR = COMMAND_LINE
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
-    """Which database, whose part of it, and the form of what is printed."""
+    """Options for the database, the tenant and the output format."""
 
     database_url: DatabaseUrl = None
     tenant: Tenant = DEFAULT_TENANT
@@ -72,16 +72,16 @@ class DatabaseOptions:
 
     @property
     def flags(self) -> list[str]:
-        """With which a further command finds what this one did."""
+        """The flags with which another command finds the same database."""
         flags = [] if self.tenant == DEFAULT_TENANT else ["--tenant", self.tenant]
         if self.database_url is not None:
-            # A password is not repeated on the screen; who gave it can give it again.
+            # A password is not repeated on the screen.
             flags += ["--database-url", "URL" if urlsplit(self.database_url).password else self.database_url]
         return flags
 
 
 def read_value(text: str | None, *, what: str, default: Any) -> Any:
-    """The JSON value that `text` is, or that the file after `@` holds. Raises as `intake` does."""
+    """The JSON value that `text` is, or that the file after `@` holds. Raises as `json_input` does."""
     if text is None:
         return default
     if text == "@-":

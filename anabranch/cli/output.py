@@ -1,4 +1,4 @@
-"""What the commands print: documents for programs, lines and tables for people.
+"""Output of the commands: JSON for programs, lines and tables for people.
 
 Answers go to standard output, everything about them (errors, hints, warnings) to standard error;
 with `--json` standard output holds exactly one JSON document, the error object included, whatever the code
@@ -26,12 +26,12 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *rang
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 
 _apart: TextIO | None = None
-"""Where answers go while standard output is not theirs."""
+"""The output for results while standard output is redirected."""
 
 
 @contextmanager
 def answers_apart() -> Iterator[None]:
-    """Within, answers alone reach standard output: what anybody else prints goes to standard error.
+    """Within this context only results go to standard output; everything else that is printed goes to standard error.
 
     That is code of users (handlers, steps, modules that `--import` names), libraries that write to the descriptor,
     and programs that they start. The descriptor stays redirected afterwards: what a C library has buffered comes out
@@ -51,12 +51,12 @@ def answers_apart() -> Iterator[None]:
 
 
 def flush_answers() -> None:
-    """Let whoever reads a pipe have what was printed so far."""
+    """Flush, so that the reader of a pipe sees the output so far."""
     _answers().flush()
 
 
 def drop_answers() -> None:
-    """Nobody reads them any more: what is still buffered must not be complained about when the process ends."""
+    """The reader has closed the pipe: avoid an error about buffered output when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _answers().fileno())
 
 

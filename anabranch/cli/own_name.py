@@ -1,4 +1,4 @@
-"""What to call this program in a command that somebody shall type: as they have called it themselves."""
+"""The name of this program for commands in hints, as the user called it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "anabranch"
 
 
 def command(words: Iterable[str]) -> str:
-    """A command of ours that can be typed as it stands, in this folder."""
+    """A command that can be copied and run in this folder."""
     return shlex.join([_own_name(), *words])
 
 

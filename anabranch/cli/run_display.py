@@ -1,6 +1,6 @@
-"""What a run is doing, while it does it: a live table on a terminal, plain lines elsewhere.
+"""Show the progress of a run: a live table on a terminal, plain lines elsewhere.
 
-An observer of the engine: told what is committed, in log order. Knows events, no stores.
+An observer of the engine: it receives committed events in log order and knows no stores.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Progress:
         now = time.time() * 1000
         table = Table(box=None, pad_edge=False, show_header=False)
         room = max(self._console.height - LINES_BESIDES_NODES, 1)
-        # What is still open is most worth seeing; of what has ended, the latest.
+        # Open activations matter most; of the ended ones, the latest.
         shown_last = sorted(
             self._activations.values(), key=lambda each: (each.ended_at is None, each.ended_at or each.at)
         )

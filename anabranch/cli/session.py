@@ -1,6 +1,6 @@
-"""One invocation on the database: the settings in force, the tenant, and the way to what is there.
+"""Session: the settings, tenant and database of one invocation of the command line.
 
-Called by every command that opens the database, and by `place`, which may ask a server instead.
+Called by every command that opens the database, and by `target`, which may use a server instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
     app = deferred("anabranch.app")
     migrations = deferred("anabranch.migrations")
 
-# 64 characters, as for names: a tenant stands in every key of the database.
+# 64 characters, as for names: a tenant is part of every key in the database.
 TENANT_CHARACTERS_MAX = 64
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Session:
     tenant: str
 
     def ask_house(self, verb: Callable[[AppServices], Awaitable[T]]) -> T:
-        """The answer to one question, or the deed of one verb, on an open database; no nodes run here."""
+        """Run one query or command on an open database; no nodes run here."""
 
         async def asked() -> T:
             async with app.build(self.settings).open_services(works=False) as services:
@@ -48,9 +48,9 @@ class Session:
         return asyncio.run(asked())
 
     def ask_data(self, verb: Callable[[DataService], Awaitable[T]], *, makes_key: bool = False) -> T:
-        """The answer to one question, or the deed of one verb, about data sources and queries.
+        """Run one query or command on data sources and saved queries.
 
-        With `makes_key` a key for passwords is made where that may be.
+        With `makes_key` a missing key for passwords is created for an embedded database.
         """
 
         async def asked() -> T:

@@ -51,7 +51,7 @@ class Target:
     """With which a further command finds the same place."""
 
     def ask(self, verb: Callable[[Gateway], Awaitable[T]]) -> T:
-        """The answer to one question, or the deed of one verb; no nodes run here."""
+        """Run one query or command; no nodes run here."""
 
         async def asked() -> T:
             async with self.opened() as gateway:
@@ -62,7 +62,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """Which server or database, whose part of it, and the form of what is printed."""
+    """Options for the server or database, the tenant and the output format."""
 
     url: Url = None
     token: Token = None
@@ -88,7 +88,7 @@ def open_target(at: TargetOptions, *, creates: bool = False, imports: Sequence[s
 def find_validator(
     *, url: str | None, token: str | None, imports: Sequence[str] | None
 ) -> Callable[[Any], dict[str, Any]]:
-    """What tells everything wrong with a document: a server, or the rules themselves, which need no database."""
+    """The validator: a server, or the local rules, which need no database."""
     server = _server(TargetOptions(url, token), imports=imports)
     if server is not None:
         return lambda document: server.ask(lambda gateway: gateway.validate(document))
@@ -99,7 +99,7 @@ def find_validator(
 
 
 def _server(at: TargetOptions, *, imports: Sequence[str] | None) -> Target | None:
-    """The server, if one is named; refuses what makes no sense together. Raises SettingsError, InvalidRequest."""
+    """The server, if one is given; rejects contradictory options. Raises SettingsError, InvalidRequest."""
     if at.url is not None and at.database_url is not None:
         raise InvalidRequest(
             "--url and --database-url name two places", hint="Name the server, or the database that it works on."

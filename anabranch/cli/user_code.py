@@ -1,7 +1,7 @@
-"""The code of users: modules and files that `--import` names, and those of the folder `workflows`.
+"""Import user code: modules and files of `--import`, and those in the folder `workflows`.
 
-Called by `session` before the database is opened, and by `place`. What goes wrong in them is told with
-the place in their code, never with a traceback of ours.
+Called by `session` before the database is opened, and by `target`. Errors name the line in the user's code, without
+a traceback.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def import_user_code(name: str) -> None:
-    """Import a module, or a file by its path, which finds its neighbours as a script of Python does.
+    """Import a module, or a file by its path, which can import files beside it, as a Python script can.
 
-    Raises InvalidRequest, naming what went wrong in it, and where.
+    Raises InvalidRequest with the error and its line.
     """
     path = Path(name)
     is_file = path.suffix == _FILE_SUFFIX
@@ -81,7 +81,7 @@ def _is_imported(module: ModuleType | None, path: Path) -> bool:
 def _refusal(name: str, failure: BaseException, *, is_file: bool) -> InvalidRequest:
     if isinstance(failure, ModuleNotFoundError) and not is_file and f"{name}.".startswith(f"{failure.name}."):
         return InvalidRequest(
-            f"--import {name}: there is no module {failure.name!r}",
+            f"--import {name}: no module named {failure.name!r}",
             hint="Name a module that Python finds from here, or a .py file.",
         )
     hint = failure.advice if isinstance(failure, AnabranchError) else "Correct the code at that line."

@@ -1,4 +1,4 @@
-"""`anabranch version`, which scripts ask at every step: told without what parses command lines.
+"""`anabranch version`, without loading the parser, because scripts call it often.
 
 Called by `__main__` where nothing else is asked for, and by the command.
 """
@@ -17,7 +17,7 @@ _ASKED = (["version"], ["version", "--json"])
 
 
 def is_all_that_is_asked(arguments: Sequence[str]) -> bool:
-    """Is the version asked for, in a way that needs no parser?"""
+    """Is this a request for the version that needs no parser?"""
     return list(arguments) in _ASKED
 
 

@@ -1,4 +1,4 @@
-"""The façade of drafts: documents that somebody is still working on, saved by revision and published as versions.
+"""DraftService: save drafts of workflows by revision, pin outputs, publish drafts as versions.
 
 Called by the REST API. A draft may be invalid, and of a workflow that does not exist yet; its text comes back as it was
 sent. Nobody overwrites what they have not seen: a save names the revision that it is based on. What publishing

@@ -1,6 +1,6 @@
 """The rows of drafts, with their pins.
 
-Handed by the composition root to the façade of drafts. Shares the connections of the store that it is built on.
+Used by the draft service. Shares the connections of the store that it is built on.
 Publishing writes the version by the same functions as any save (`sql/definitions`), in one transaction with the draft.
 """
 

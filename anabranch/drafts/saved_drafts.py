@@ -1,6 +1,6 @@
 """Drafts of workflows as a store keeps them, and the port to that store.
 
-The interface between the façade of drafts and the module that keeps the rows (`draft_table`). A draft is the
+The interface between the draft service and the table that stores them (`draft_table`). A draft is the
 text of a document that somebody is still working on; it need not be a valid workflow. Everything belongs to a tenant;
 another tenant's drafts read as absent. Times are milliseconds since the epoch, of the store's clock.
 """

@@ -3,7 +3,7 @@
 Counts what has ended, removes runs whose retention is over and deleted workflows that no run needs, trims the
 audit trail, gives space back, and cancels what a forced delete that did not come to its end has left running. Started
 by `lifecycle`; the store sees to it that several processes at once do nothing twice. `cancel_runs_of_deleted_workflows`
-is the façade's too.
+is the service's too.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""API keys: who may come in, and what they may do."""
+"""API keys: authentication, tenants and roles."""

@@ -1,6 +1,6 @@
-"""Who may come in, and what they may do: API keys, their tenants and roles.
+"""Authenticate API keys, and create and revoke them.
 
-Called by every API for each request (`authenticate`), and by whoever makes and revokes keys.
+Called by every API for each request (`authenticate`), and by the commands and routes that create and revoke keys.
 Knows no HTTP. A key is 256 random bits, shown once; kept is its SHA-256, so that finding a key by
 its hash tells nothing through the time it takes. What is unknown, garbled, expired, revoked, or of a
 role that this program does not know, is nobody.
@@ -47,16 +47,16 @@ ACTIVE_KEYS_MAX = 1_000
 # As many as may be active, and as many that were revoked lately.
 LISTED_MAX = 2_000
 
-# 64 characters, as for names: a tenant stands in every row of its own.
+# 64 characters, as for names: a tenant is part of each of its rows.
 TENANT_CHARACTERS_MAX = 64
 
-# A key that somebody chose (`anabranch dev`): any visible ASCII, as a header can carry it.
+# A chosen key (`anabranch dev`): any visible ASCII, as a header can carry it.
 _CHOSEN_KEY = re.compile(r"[!-~]{1,255}")
 _STORED_KEY = re.compile(r"ab_[A-Za-z0-9_-]{43}")
 
 
 class Role(StrEnum):
-    """What a key may do; each role may all that those before it may."""
+    """The role of a key; each role includes those before it."""
 
     VIEWER = "viewer"
     """Reads."""
@@ -94,7 +94,7 @@ class CreatedKey:
     role: Role
 
     def __repr__(self) -> str:
-        """Without the key: what is logged by mistake must not let anybody in."""
+        """Without the key: a log must not contain it."""
         return f"CreatedKey({self.key_id}, {self.tenant_id!r}, {self.role})"
 
 
@@ -109,13 +109,13 @@ class AccessService:
         self._monotonic = monotonic
         self._own: dict[str, Principal] = {}
         self._cached: OrderedDict[str, tuple[Principal, float]] = OrderedDict()
-        """By hash: who it is, and until when that may be said without looking. Only keys that are let in."""
+        """By hash: the principal, and until when it is valid without a read. Only accepted keys."""
         self._noted: OrderedDict[str, float] = OrderedDict()
         """By id: when this process last had written that the key is in use."""
         self._touching: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
-        """Finish what is written beside the requests; may be called twice."""
+        """Finish background writes; may be called twice."""
         while self._touching:
             await asyncio.wait(self._touching)
         await self._failed_logins.stop()
@@ -155,9 +155,9 @@ class AccessService:
 
     # -- keys in the database -------------------------------------------------------------
     async def create_key(self, *, tenant_id: str, role: Role, actor: str, expires_at: int | None = None) -> CreatedKey:
-        """A new key; its text is in the answer and nowhere else. `expires_at`: milliseconds since the epoch.
+        """Create a key; its text is in the result and nowhere else. `expires_at`: milliseconds since the epoch.
 
-        Raises InvalidRequest: for a tenant that is none, or one that has 1,000 active keys already.
+        Raises InvalidRequest for an invalid tenant or one with 1,000 active keys.
         """
         _check_tenant(tenant_id)
         created = CreatedKey(new_key(), _new_key_id(), tenant_id, role)
@@ -176,7 +176,7 @@ class AccessService:
         return list(await self._rows.list_keys(tenant_id=tenant_id, limit=LISTED_MAX))
 
     async def revoke_key(self, key_id: str, *, tenant_id: str | None, actor: str) -> ApiKey:
-        """Let a key in no more; the key as it is then. Done again it changes nothing.
+        """Revoke a key and return it; a repeat changes nothing.
 
         Raises NotFound, for another tenant's too (None: of any tenant).
         """
@@ -211,7 +211,7 @@ class AccessService:
         try:
             principal = Principal(row.tenant_id, Role(row.role), row.key_id)
         except ValueError:
-            logger.warning("key %s has the role %r, which is none: it is refused", row.key_id, row.role)
+            logger.warning("key %s has the unknown role %r: it is rejected", row.key_id, row.role)
             return None
         # From before the look: a key that was revoked while we looked is refused as soon as any other.
         self._cached[digest] = (principal, asked_at + CACHE_S)
@@ -248,7 +248,7 @@ def bearer_key(header: str) -> str | None:
 
 
 def new_key() -> str:
-    """The text of a key that nobody can guess."""
+    """The text of a new random key."""
     return KEY_PREFIX + secrets.token_urlsafe(KEY_RANDOM_BYTES)
 
 

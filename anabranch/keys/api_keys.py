@@ -1,7 +1,7 @@
-"""API keys as a store keeps them, and the port to that store.
+"""API keys as stored, and the port to the store.
 
-The interface between who makes and checks keys (`keys/access`) and the module that stores them
-(`store/keys`). A key itself is never here: only its SHA-256.
+The interface between `access`, which creates and checks keys, and `key_table`, which stores them. A key itself is
+never here: only its SHA-256.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ApiKey:
     key_id: str
     tenant_id: str
     role: str
-    """As written: a role that this program does not know is refused by whoever reads it."""
+    """As stored: readers reject an unknown role."""
     digest: str
     """SHA-256 of the key, in hexadecimal digits."""
     created_at: int
@@ -60,7 +60,7 @@ class ApiKeyRows(Protocol):
 
 
 def key_as_json(key: ApiKey) -> dict[str, Any]:
-    """What people may know of an API key."""
+    """An API key without the key itself."""
     times = {"lastUsedAt": key.last_used_at, "expiresAt": key.expires_at, "revokedAt": key.revoked_at}
     return {
         "keyID": key.key_id,

@@ -1,7 +1,7 @@
 """Failed logins in the audit trail: at most one row a second, with their number.
 
-Called by `access` for each key that is refused. Somebody who tries keys by the thousand must not
-fill the database with rows, and must not go unseen.
+Called by `access` for each rejected key. An attack with thousands of keys must be visible but must not fill the
+database.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FailedLogins:
         self._stopping = False
 
     def count(self) -> None:
-        """One more; costs whoever was refused nothing."""
+        """Count one more, without delaying the response."""
         self._uncounted += 1
         if not self._stopping and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._write())

@@ -45,7 +45,7 @@ def create(
     ] = Role.EDITOR,
     at: DatabaseOptions,
 ) -> None:
-    """Make a key and print it, this once: what is stored is only its hash."""
+    """Create a key and print it once: only its hash is stored."""
     session = open_session(at, creates=True)
     created = _ask(session, lambda access: access.create_key(tenant_id=session.tenant, role=role, actor=CLI_ACTOR))
     if at.as_json:
@@ -59,7 +59,7 @@ def create(
 
 @family.command("list")
 def list_keys(*, database_url: DatabaseUrl = None, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
-    """Who has keys, with what role, and when each was last used; revoked ones too."""
+    """List keys with role and last use, including revoked ones."""
     session = open_session(DatabaseOptions(database_url, tenant or DEFAULT_TENANT))
     found = _ask(session, lambda access: access.list_keys(tenant))
     documents = [key_as_json(key) for key in found]

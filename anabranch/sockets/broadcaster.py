@@ -1,9 +1,8 @@
-"""The broadcaster: who watches which run, and where the news of it come from.
+"""The broadcaster: sends the updates of runs to the clients that watch them.
 
-An observer of the engine: what this process commits it hears at once, and it costs next to nothing
-where nobody watches. What others commit it finds in the log: when rows before an event are missing,
-when a hint says so, and by a look at the versions of the watched runs every half second. The log is
-the truth, hints only shorten the wait.
+An observer of the engine: it receives what this process commits at once. It reads what other processes commit from
+the log: when rows are missing before an event, after a hint, and by polling the versions of watched runs every half
+second. Hints only shorten the wait. It costs next to nothing while nobody watches.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ class Broadcaster:
         return len(self._rooms)
 
     async def start(self) -> None:
-        """Begin to look for what others commit."""
+        """Start polling for commits of other processes."""
         if self._hints is not None:
             self._hints.subscribe(self.changed)
         await self._looking.start()
 
     async def stop(self) -> None:
-        """Look no more; may be called twice, or before start."""
+        """Stop polling; may be called twice, or before start."""
         tasks = [*self._openings.values(), *self._readers.values()]
         await self._looking.stop()
         for task in tasks:
@@ -101,7 +100,7 @@ class Broadcaster:
             self._read_on(room)
 
     async def look(self) -> None:
-        """Find out which watched runs others have moved. Raises StoreUnavailable."""
+        """Find the watched runs that other processes have changed. Raises StoreUnavailable."""
         for room in list(self._unread):
             self._read_on(room)
         watched = {
@@ -119,7 +118,7 @@ class Broadcaster:
 
     # -- watching -------------------------------------------------------------------------
     async def join(self, client: Client, instance_id: str, *, since: int | None = None) -> dict[str, Any]:
-        """Let a client watch a run: how things stand, and from then on every update, once and in order.
+        """Let a client watch a run: send a snapshot, then every update once and in order.
 
         With `since` the updates after that seq are sent, too, before all others; a snapshot in
         their place where they are more than 1,000. A run that has ended is left by itself after

@@ -1,7 +1,7 @@
-"""A client: the rooms it is in, and what waits to be sent to it.
+"""A connected client: its rooms and its queue of messages.
 
-Called by rooms with messages, and by the server with its connection. A client that takes its messages
-gets them at once; what it does not take waits here, is bounded, and gives way to a snapshot.
+Called by rooms with messages, and by the server with its connection. A slow client's
+messages wait here, are bounded, and are replaced by a snapshot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from anabranch.sockets.messages import Message
 from anabranch.sockets.wire import EncodedMessage
 
-# 1,000 updates: a client that is further behind is told how things stand instead of how they came about.
+# 1,000 updates: a client that is further behind gets a snapshot instead.
 UPDATES_BEHIND_MAX = 1_000
 
 # 8 messages at once keep a connection busy; what was handed over cannot be replaced by a snapshot any more.
@@ -40,10 +40,10 @@ class Chamber(Protocol):
     instance_id: str
 
     def wake(self) -> None:
-        """Look soon: a member has fallen behind."""
+        """Wake up soon: a member has fallen behind."""
 
     def release(self, membership: Membership) -> None:
-        """A member has heard the last word, or leaves."""
+        """A member has got the last update, or leaves."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""What clients are sent: the names of the messages, what an update says, how a message is encoded.
+"""Messages to clients: names, updates, and encoding.
 
 Called by all modules of this package. A message is encoded when the first client takes it, and once for
 all who get it.

@@ -1,7 +1,7 @@
-"""Who is connected: connections before and after they have shown a key, and what each may ask.
+"""Open connections, before and after authentication, and their rate limits.
 
-Called by the server. Does no I/O. A connection that shows no key in time, asks too much, or whose key
-is no longer valid is named here, and ended by the server.
+Called by the server. Does no I/O. It finds connections that show no key in time, send too many requests,
+or whose key is no longer valid; the server closes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a run is, as its watchers see it: folds events into updates, and into a snapshot.
+"""Progress of a run: folds its events into updates and a snapshot for watchers.
 
 Pure. Each room has one, and a replay makes one for itself. It is fed the log of one run in order;
 what it remembers is bounded, however long the log is.

@@ -1,6 +1,6 @@
-"""What clients may ask for: the forms of their requests, and the forms of the answers.
+"""Models of socket requests and responses.
 
-Pure. Whatever a client sends, what comes out is a request that makes sense or an `InvalidRequest`.
+Pure. Any input becomes a valid request or an `InvalidRequest`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ R = TypeVar("R", bound=_Request)
 def read_request(form: type[R], arguments: tuple[Any, ...]) -> R:
     """What came with an event, as this form. Raises InvalidRequest with JSON pointers."""
     if len(arguments) != 1 or not isinstance(arguments[0], dict):
-        raise InvalidRequest("one JSON object is expected with this event", hint="docs/sockets.md shows the forms.")
+        raise InvalidRequest("this event needs one JSON object", hint="docs/sockets.md shows the forms.")
     try:
         Payload.of(arguments[0], bytes_max=MESSAGE_BYTES_MAX)
         return form.model_validate(arguments[0])

@@ -1,8 +1,8 @@
 """The Socket.IO server: live progress of runs, and test runs of graphs that are not saved.
 
-Mounted on the HTTP application by the composition root (`attach`). Knows the façade and the keys;
-what is told to whom is the broadcaster's business. Who has no valid key is let in nowhere; another
-tenant's runs read as absent; what a client sends is answered and never passed on.
+Mounted on the HTTP application by the composition root (`attach`). It authenticates connections and serves requests;
+the broadcaster sends the updates. A client needs a valid key and does not see other tenants' runs. Its messages are
+answered and never forwarded to other clients.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class SocketServer:
     def _check_room_for(self, member: Member, run_id: str) -> None:
         memberships = member.client.memberships
         if run_id not in memberships and len(memberships) >= JOINS_MAX:
-            raise TooManyJoins(f"this connection watches {JOINS_MAX} runs already")
+            raise TooManyJoins(f"this connection already watches {JOINS_MAX} runs")
 
     # -- requests -------------------------------------------------------------------------
     def _listen(self) -> None:
@@ -223,7 +223,7 @@ class SocketServer:
         except Exception as fault:
             number = secrets.token_hex(6)
             logger.error("%s met a fault, number %s", event, number, exc_info=fault)
-            return refusal_of(AnabranchError(f"a fault of anabranch, number {number}"))
+            return refusal_of(AnabranchError(f"internal error {number}"))
 
     def _has_shown_key(self, eio_sid: str) -> bool:
         visitor = self._visitors.get(eio_sid)
@@ -276,4 +276,4 @@ def _key_of(environ: Any, auth: Any) -> str | None:
 
 def _check_role(principal: Principal, needed: Role) -> None:
     if not principal.role.may(needed):
-        raise NotPermitted(f"this needs the role {needed}, and the key has {principal.role}")
+        raise NotPermitted(f"this needs the role {needed}; the key has {principal.role}")

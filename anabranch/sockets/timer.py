@@ -1,4 +1,4 @@
-"""Time as the rooms know it, from the running event loop. Tests bring their own."""
+"""The clock and timers of rooms, from the running event loop. Tests use their own."""
 
 from __future__ import annotations
 

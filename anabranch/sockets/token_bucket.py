@@ -1,4 +1,4 @@
-"""How much may be done now: so much a second, with some saved up for a burst.
+"""A token bucket: a rate limit with a burst.
 
 Pure. Used for the requests of a client and for the updates of a room. Times are seconds of any
 clock that does not go back.

@@ -1,6 +1,6 @@
-"""The border to python-socketio: how a connection is read, and how a client's messages get onto it.
+"""Adapter to python-socketio: reads connections and writes messages.
 
-Called by the server. Here, and nowhere else, stands what is known of the insides of Engine.IO.
+Called by the server. Only this module knows internals of Engine.IO.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What starts runs by itself: schedules, by the clock, and topics, by messages."""
+"""Triggers: schedules start runs at times, topics start runs for messages."""

@@ -1,4 +1,4 @@
-"""What schedules and topics need of the façade: one verb, and which of its refusals are for good.
+"""The port by which schedules and topics start runs, and which errors are final.
 
 Called by `scheduler` and `publisher`.
 """

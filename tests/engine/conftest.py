@@ -57,7 +57,7 @@ class Log:
 
 
 class Process:
-    """An engine with its façade and what it announced."""
+    """An engine with its service and what it announced."""
 
     def __init__(self, engine: Engine, children: ChildRuns, *, pending_max: int) -> None:
         self.engine = engine

@@ -36,7 +36,7 @@ WAITING = {
 
 @pytest.fixture
 async def service() -> AsyncIterator[WorkflowService]:
-    """A façade of a process that runs nothing, so that every signal goes past the engine."""
+    """A service of a process that runs nothing, so that every signal goes past the engine."""
     store = MemoryStore(MemoryDatabase(now=lambda: NOON_MS))
     engine = Engine(store=store, handlers=builtin_types(), options=EngineOptions(works=False))
     facade = WorkflowService(engine=engine, node_types=builtin_types(), retention_days_max=1, pending_max=100)

@@ -1,6 +1,6 @@
 """Clients of the simulated processes: they start runs, send signals, cancel, and ask again when the line goes dead.
 
-They use the same façade as every API. What was acknowledged to them must be in the database
+They use the same service as every API. What was acknowledged to them must be in the database
 at that very moment, and no call may end in an error that the contract does not know.
 """
 

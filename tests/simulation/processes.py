@@ -1,4 +1,4 @@
-"""One simulated process: a real engine and its façade, with a clock, a connection and a life of their own.
+"""One simulated process: a real engine and its service, with a clock, a connection and a life of their own.
 
 Called by `world`, which starts, crashes, freezes and thaws it between two callbacks, so at any
 await. Nothing here decides what goes wrong: that is `faults`.

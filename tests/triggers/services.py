@@ -1,4 +1,4 @@
-"""One process that starts runs: store, façades, scheduler and publisher, with a clock that is moved by hand."""
+"""One process that starts runs: store, services, scheduler and publisher, with a clock that is moved by hand."""
 
 from __future__ import annotations
 

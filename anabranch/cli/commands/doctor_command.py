@@ -31,9 +31,9 @@ _PASSWORD_PARAMETER = re.compile(r"([?&]password=)[^&]*")
 
 
 def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Show each setting with where it comes from, what seals code nodes here, and whether the database answers.
+    """Show each setting and its source, the sandbox of code nodes, and whether the database is available.
 
-    Exits 1 if it does not, 2 if there is none where a setting says.
+    Exits 1 if the database is unavailable, 2 if there is none where a setting says.
     """
     settings, sources = Settings.load_with_sources(database_url=database_url)
     in_force = {field: _plain(field, getattr(settings, field)) for field in Settings.model_fields}
@@ -58,9 +58,9 @@ def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None
 
 
 def _look_at(settings: Settings, *, is_chosen: bool) -> tuple[dict[str, Any], int]:
-    """The database as a document, and the exit code that it gives. That nobody has made the default one is no fault."""
+    """The state of the database, and the exit code. A missing default database is not an error."""
     try:
-        # A person is waiting: the database answers now, or something is wrong with it.
+        # A person is waiting: a database that does not answer soon counts as unavailable.
         schema = migrations.current(settings.database_url, connect_wait_s=0)
         if schema is None and is_chosen:
             hint = nearby.hint_for(settings.database_url)
@@ -103,7 +103,7 @@ def _plain(field: str, value: Any) -> Any:
 
 def _database_line(database: dict[str, Any]) -> str:
     if database["error"] is not None:
-        return f"the database does not answer: {database['error']['message']}\nhint: {database['error']['hint']}"
+        return f"the database is unavailable: {database['error']['message']}\nhint: {database['error']['hint']}"
     if database["schema"] is None:
         return f"there is no database yet. {nearby.HOW_TO_MAKE}"
-    return f"the database answers; its schema is {database['schema']}"
+    return f"the database is available; its schema is {database['schema']}"

@@ -16,7 +16,7 @@ else:
 
 
 def migrate(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Bring the database to the current schema; if it is there already, nothing happens."""
+    """Migrate the database to the current schema; nothing happens if it is current."""
     settings = Settings.load(database_url=database_url)
     wait_s = settings.database_wait_ms / 1000
     before = migrations.current(settings.database_url, connect_wait_s=wait_s)

@@ -1,4 +1,4 @@
-"""`anabranch purge`: remove ended runs and what nothing needs any more, and give the space back."""
+"""`anabranch purge`: delete ended runs and workflows that no run needs, and free the space."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def purge(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, say what would go.")] = False,
     at: DatabaseOptions,
 ) -> None:
-    """Remove ended runs now, without conditions those whose retention is over, and give the space back.
+    """Delete ended runs now (without conditions those whose retention is over) and free the space.
 
-    Orphans and deleted workflows that no run needs go, too. On SQLite others may have to wait while it works.
+    Orphans and deleted workflows that no run needs are deleted, too. On SQLite other processes may have to wait.
     """
     age_ms = None if older_than is None else _duration(older_than)
     session = open_session(at)

@@ -1,7 +1,7 @@
 """`anabranch run`: run one workflow here, from a file or by name, until it ends. Needs no server.
 
-This process advances only its own run (and what that run starts). Ctrl-C gives the run back to
-whoever takes it next; `--resume` takes it up again at once.
+This process advances only its own run and its children. Ctrl-C releases the run for another
+worker; `--resume` continues it at once.
 """
 
 from __future__ import annotations
@@ -225,5 +225,5 @@ def _print_interrupted(assignment: _Assignment, again: str | None, *, as_json: b
     elif again is None:
         print_note("interrupted; no run was started")
     else:
-        print_note(f"interrupted; run {assignment.instance_id} is given back to whoever takes it next")
+        print_note(f"interrupted; run {assignment.instance_id} is released; another worker or --resume continues it")
         print_note(f"resume it: {again}")

@@ -33,7 +33,7 @@ else:
     process = deferred("anabranch.process")
     access = deferred("anabranch.keys.access")
 
-# Where `dev` looks for workflows in Python without being told.
+# Where `dev` looks for workflows in Python by default.
 WORKFLOWS_FOLDER = Path("workflows")
 
 Host = Annotated[
@@ -68,7 +68,7 @@ def serve(
         url = process.url_of(listener)
         _print_ready(f"anabranch serves {url}", {"url": url}, as_json=as_json)
         if not has_keys:
-            print_note(f"nobody has a key yet. {NoApiKey.hint}")
+            print_note(f"there is no API key yet. {NoApiKey.hint}")
 
     process.run(process.live(application, works=not no_worker, listener=listener, ready=ready))
 
@@ -150,7 +150,7 @@ async def _has_keys(application: App) -> bool:
 
 
 async def _save_sample(services: AppServices) -> None:
-    """Something to start on a database where nobody has saved anything."""
+    """Save a sample workflow in an empty database."""
     if not await services.workflows.get_all_workflows(tenant_id=DEFAULT_TENANT, limit=1):
         await services.workflows.save_workflow(SAMPLE, tenant_id=DEFAULT_TENANT)
         print_note(f'the workflow {SAMPLE["name"]} is there to try: start it with {{"name": "Ada"}}')

@@ -1,4 +1,4 @@
-"""`anabranch validate`: is a drawn workflow fit to be saved? Needs no database; a server may be asked instead."""
+"""`anabranch validate`: check a drawn workflow, without a database or on a server."""
 
 from __future__ import annotations
 

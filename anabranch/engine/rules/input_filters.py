@@ -1,6 +1,6 @@
 """Filters on the input of runs: a path into it, and the text that the value there is compared with.
 
-Pure. Called by the façade's callers through the stores: SQL stores put what is read here into
+Pure. Called by the APIs and the stores: SQL stores put what is read here into
 a condition, the memory store asks `matches`. A new kind of comparison is added here and in the
 conditions of both databases.
 """

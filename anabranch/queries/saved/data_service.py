@@ -1,6 +1,6 @@
-"""The façade of data sources and saved queries: every verb that people and programs have.
+"""DataService: save, list, run and delete data sources and saved queries.
 
-Called by the APIs and the command line. Knows the port of them and the
+Called by the APIs and the command line. It knows the port of saved queries and the
 query engine, no HTTP. Every verb takes the tenant; another tenant's things read as absent. What is
 wrong with something that is to be saved is said all at once, with JSON pointers. What an `actor` (the id
 of a key, or `cli`) saves and deletes is in the audit trail.

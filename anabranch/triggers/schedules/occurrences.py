@@ -1,6 +1,6 @@
-"""When a schedule is due: the points in time that it names, and which of them are made up for.
+"""Compute the occurrences of a schedule: when it is due, and which missed ones are started later.
 
-Pure. Called by `scheduler`, and by the façade when a schedule is saved. Knows time and no rows.
+Pure. Called by `scheduler`, and by the service when a schedule is saved. Knows time and no rows.
 Times are milliseconds since the epoch; only whole seconds are ever named by a cron expression.
 
 Cron expressions have five fields, or six with seconds in front, and follow Debian's cron. In a time
@@ -50,7 +50,7 @@ class BadTiming(ValueError):
 
 
 class Missed(StrEnum):
-    """What becomes of occurrences that nobody was there to start."""
+    """What happens to missed occurrences."""
 
     SKIP = "skip"
     """Nothing."""
@@ -177,7 +177,7 @@ def _simulation(timing: Cron, after: int) -> CronSim:
     except (CronSimError, ValueError, TypeError, AssertionError) as refusal:
         raise BadTiming(
             "cron",
-            f"{timing.expression!r} is no cron expression ({refusal}): write minute, hour, day of month, month and"
+            f"{timing.expression!r} is not a cron expression ({refusal}): write minute, hour, day of month, month and"
             " day of week, such as `0 9 * * MON-FRI`",
         ) from None
 
@@ -188,4 +188,4 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadTiming("timezone", f"{name!r} is no time zone: write an IANA name such as Europe/Zurich") from None
+        raise BadTiming("timezone", f"{name!r} is not a time zone: write an IANA name such as Europe/Zurich") from None

@@ -1,4 +1,4 @@
-"""Schedules as a store keeps them, and the port to that store.
+"""Schedules as stored, and the port to the store.
 
 Everything belongs to a tenant; another tenant's reads as absent. Times are milliseconds since the epoch, of the
 store's clock. A new field begins here; the other files of this folder are the rest of its way.
@@ -65,7 +65,7 @@ class SavedSchedules(Protocol):
     async def record_use(
         self, schedule: Schedule, action: str, details: Mapping[str, Any], *, actor: str | None
     ) -> None:
-        """Put on record that somebody starts runs of it; what runs it by the clock is not."""
+        """Record in the audit trail that an actor starts runs of it; starts at due times are not recorded."""
 
     async def due_schedules(self, *, now: int, limit: int, after: tuple[int, str] | None) -> Sequence[Schedule]:
         """Enabled ones of all tenants with `next_at` ≤ now, by (next_at, schedule_id), those behind `after`."""

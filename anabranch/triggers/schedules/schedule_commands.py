@@ -1,4 +1,4 @@
-"""`anabranch schedules`: what starts runs by the clock: create, list, trigger, backfill, delete."""
+"""`anabranch schedules`: create, list, trigger, backfill and delete schedules."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The façade of schedules: every verb that people and programs have.
+"""ScheduleService: save, read, delete, trigger and backfill schedules.
 
-Called by the APIs and the command line. Knows the port of schedules, the
-façade of workflows and when schedules are due; no HTTP. Every verb takes the tenant; another tenant's
-schedules read as absent. What an `actor` (the id of a key, or the command line) changes is on record.
-Their runs are started by `triggers.Scheduler`.
+Called by the APIs and the command line. It knows the port of schedules, the workflow service and
+`occurrences`; no HTTP. Every method takes the tenant and does not see other tenants' schedules. Changes by an `actor`
+(the id of a key, or `cli`) are in the audit trail. `Scheduler` starts the runs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from anabranch.triggers.schedules.scheduler import occurrence_key, timing_of, tr
 # 10,000 schedules per tenant: were all due in one second, the last would start half a minute late on a small machine.
 SCHEDULES_MAX = 10_000
 
-# 1,000 occurrences a call, as many as are made up for at once; whoever wants more calls again.
+# 1,000 occurrences in one call, as many as the scheduler starts late at once; call again for more.
 BACKFILL_MAX = MADE_UP_FOR_MAX
 
 # 32 starts at once: as many as share a commit well, and most of the database threads stay free for the runs.

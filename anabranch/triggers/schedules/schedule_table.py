@@ -1,4 +1,4 @@
-"""The rows of schedules: what people save, and how far each has come.
+"""The tables of schedules: their settings, and the next occurrence of each.
 
 Used by the service and by the scheduler. Shares the database threads of the store
 that it is built on. What is hot is one look at the due ones, twice a second and process.

@@ -1,6 +1,6 @@
-"""The task that starts the runs of schedules: one in every process that works, as many as there are.
+"""The scheduler: starts the runs of due schedules; every working process has one.
 
-Started and stopped with the engine. Nothing keeps two of them apart, and nothing needs to: an
+Started and stopped with the engine. Several schedulers need no coordination: an
 occurrence is started under an idempotency key of its own, so it has one run whoever starts it and
 however often, and only then the schedule is moved on, by whoever is first. A crash in between
 leaves an occurrence that is due again, and whose start finds the run.
@@ -53,12 +53,12 @@ class Scheduler(Poller):
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def start(self) -> None:
-        """Begin to look, now. What a `stop` cuts off is due for somebody else."""
+        """Start polling. Another process starts what a `stop` interrupts."""
         self.soon()
         await super().start()
 
     async def look_once(self) -> bool:
-        """Start what is due now; True if a schedule has more to make up for. Raises StoreUnavailable."""
+        """Start what is due now; True if a schedule has more missed occurrences. Raises StoreUnavailable."""
         now = await self._store_now()
         if self._awake_since is None:
             self._awake_since = now
@@ -154,7 +154,7 @@ def timing_of(schedule: Schedule) -> Timing:
 
 
 def occurrence_key(schedule_id: str, occurrence: int) -> str:
-    """The idempotency key of an occurrence's run: whoever reads the run sees when it was due."""
+    """The idempotency key of an occurrence's run, which shows when it was due."""
     return f"schedule:{schedule_id}:{to_iso(occurrence)}"
 
 

@@ -1,8 +1,8 @@
-"""Messages on topics: kept first, then a run started for each subscription that fits.
+"""The publisher: stores a message, then starts a run for each matching subscription.
 
-The façade publishes through it; its task, in every process that works, finishes what a crash has
-cut off and removes what is old. Nothing keeps two that finish the same message apart: each start has
-an idempotency key made of subscription and message key, so that there is one run whoever starts it.
+The service publishes through it. In every working process its task finishes messages that a crash interrupted and
+removes old ones. Two processes may finish the same message: each start has an idempotency key made of
+subscription and message key, so there is one run.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Publisher(Poller):
         return await self._start_runs(kept)
 
     async def start(self) -> None:
-        """Begin to finish what others left, now. What a `stop` cuts off is taken by somebody else."""
+        """Start finishing messages that others left. Another process takes what a `stop` interrupts."""
         self.soon()
         await super().start()
 

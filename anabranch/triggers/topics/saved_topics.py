@@ -1,4 +1,4 @@
-"""Subscriptions and messages as a store keeps them, and the port to that store.
+"""Subscriptions and messages as stored, and the port to the store.
 
 Everything belongs to a tenant; another tenant's reads as absent. Times are milliseconds since the epoch, of the
 store's clock.
@@ -27,7 +27,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one message owes one subscription, and what has become of it."""
+    """The delivery of one message to one subscription, and its result."""
 
     subscription_id: str
     workflow: str

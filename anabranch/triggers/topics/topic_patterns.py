@@ -1,6 +1,6 @@
 """Topics and the patterns that subscribe to them.
 
-Pure. Called by the façade when something is subscribed or published, and by `publisher`. A topic is
+Pure. Called by the service on subscribe and publish, and by `publisher`. A topic is
 segments with dots between, `orders.eu.created`. In a pattern `*` stands for one segment and `#` for
 any number of them, none included.
 """

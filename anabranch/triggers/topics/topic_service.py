@@ -1,6 +1,6 @@
-"""The façade of topics: subscribe workflows, publish messages.
+"""TopicService: subscribe workflows to topics, publish messages.
 
-Called by the APIs and the command line. Knows the port of topics, the façade
+Called by the APIs and the command line. It knows the port of topics, the service
 of workflows and the publisher; no HTTP. Every verb takes the tenant; another tenant's subscriptions
 read as absent, and its messages reach nobody else's workflows. What an `actor` changes is on record.
 """

@@ -1,4 +1,4 @@
-"""A bench for queries: the real façade and engine on a database of their own, and databases to ask."""
+"""A bench for queries: the real service and engine on a database of their own, and databases to ask."""
 
 from __future__ import annotations
 

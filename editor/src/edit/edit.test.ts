@@ -235,6 +235,17 @@ describe("history", () => {
     expect(writeDocument(store.document)).toBe(LINE);
   });
 
+  it("gives what is added after a merge keys of its own", () => {
+    const store = opened(LINE);
+    const base = store.document;
+    const theirs = readDocument(writeDocument(base).replace('"nodes": [', '"nodes": [{"id": "theirs", "type": "end"}, '));
+    replaceDocument(store, "Merge", merge3(base, store.document, theirs).document);
+    store.transact("Add", (transaction) => transaction.addNode('{"id": "mine", "type": "end"}'));
+    expect([nodeByID(store.document, "theirs"), nodeByID(store.document, "mine")].map((node) => node?.id)).toEqual(["theirs", "mine"]);
+    store.undo();
+    expect(nodeByID(store.document, "theirs")?.id).toBe("theirs");
+  });
+
   it("takes back what a command had done when it fails, and forgets what can be redone once something else is done", () => {
     const store = opened(LINE);
     expect(() =>

@@ -192,6 +192,8 @@ export class EditStore {
     for (const [key, record] of transaction.changes) {
       const old = recordOf(this.#document, key) ?? null;
       if (isUnchanged(old, record)) continue;
+      // What was made elsewhere, such as a merge, has keys that this store never gave.
+      this.#keys.reserve(key);
       before.set(key, old);
       after.set(key, record);
     }

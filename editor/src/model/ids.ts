@@ -1,6 +1,6 @@
 /** Names that are free: keys of records, ids of nodes, variables. */
 
-import type { EdgeKey, NodeKey, NodeRecord, NoteKey, RecordKey, WorkflowDocument } from "./document";
+import { recordsOf, type EdgeKey, type NodeKey, type NodeRecord, type NoteKey, type RecordKey, type WorkflowDocument } from "./document";
 
 /** The server takes ids of 1 to 128 characters, without these. */
 export const NODE_ID_LENGTH_MAX = 128;
@@ -56,11 +56,15 @@ const indexes = new WeakMap<ReadonlyMap<NodeKey, NodeRecord>, ReadonlyMap<string
 
 /** Makes keys that no record of the document ever had. */
 export class Keys {
-  #next: number;
+  #next = 0;
 
   constructor(document: WorkflowDocument) {
-    const used: RecordKey[] = [...document.nodes.keys(), ...document.edges.keys(), ...document.notes.keys()];
-    this.#next = used.reduce((next, key) => Math.max(next, Number(key.slice(1)) + 1), 0);
+    for (const { key } of recordsOf(document)) this.reserve(key);
+  }
+
+  /** This key is taken from now on. */
+  reserve(key: RecordKey): void {
+    if (key !== "head") this.#next = Math.max(this.#next, Number(key.slice(1)) + 1);
   }
 
   node(): NodeKey {

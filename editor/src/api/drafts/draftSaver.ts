@@ -8,7 +8,6 @@
 import type { Outbox } from "./outbox";
 import {
   advance,
-  isSaved,
   opened,
   stateOf,
   type DraftVersion,
@@ -107,10 +106,16 @@ export class DraftSaver<E> {
     this.#take({ type: "online" });
   }
 
-  /** Another tab has saved this draft: what it has is fetched, and is a conflict only if it says something else. */
-  overtaken(revision: number): void {
-    const { draft } = this.#saving;
-    if (draft !== null && revision > draft.revision && this.#saving.sending === null) this.#take({ type: "overtaken", draftID: draft.draftID });
+  /** Is there anything that the server does not have, as far as is known here? */
+  get isEdited(): boolean {
+    return this.#saving.current !== this.#saving.base;
+  }
+
+  /** Somebody has saved this draft: what is there is fetched, and is a conflict only if it says something else. */
+  overtaken(draftID: string, revision: number): void {
+    const { draft, sending } = this.#saving;
+    const isNews = draft === null || (draft.draftID === draftID && revision > draft.revision);
+    if (isNews && sending === null) this.#take({ type: "overtaken", draftID });
   }
 
   /** The conflict is resolved: edits go on from what they have, and `text` is the merge, which is saved as an edit. */
@@ -118,9 +123,9 @@ export class DraftSaver<E> {
     this.#take({ type: "resolved", theirs, text });
   }
 
-  /** The draft was published, which has moved its base version. */
-  published(draft: DraftVersion): void {
-    this.#take({ type: "published", draft });
+  /** The draft was published or put on another base version. */
+  rebased(draft: DraftVersion): void {
+    this.#take({ type: "rebased", draft });
   }
 
   /**
@@ -152,8 +157,8 @@ export class DraftSaver<E> {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#stopWaiting();
-    const { current, base, draft, readOnly } = this.#saving;
-    if (!isSaved(this.#saving) && readOnly === null) await this.#keep(current, base, draft?.revision ?? 0);
+    const { current, base, draft } = this.#saving;
+    if (this.isEdited) await this.#keep(current, base, draft?.revision ?? 0);
   }
 
   #take(event: SavingEvent<E>): void {

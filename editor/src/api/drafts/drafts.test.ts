@@ -266,7 +266,7 @@ describe("saving a draft", () => {
   it("goes on from a publish with the draft that it left", async () => {
     const { clock, server, saver } = setUp();
     server.draft = { ...server.draft!, baseVersion: 2 };
-    saver.published(server.draft);
+    saver.rebased(server.draft);
     expect(saver.draft?.baseVersion).toBe(2);
     await clock.pass(60_000);
     expect(server.sent).toEqual([]);
@@ -394,19 +394,43 @@ describe("what the server does not take", () => {
     expect(saver.state.kind).toBe("saved");
   });
 
-  it("for want of a role makes the draft read-only", async () => {
-    const { clock, server, saver } = setUp();
+  it("for want of a role makes the draft read-only, and what is edited is kept all the same", async () => {
+    const { clock, outbox, server, saver } = setUp();
     server.fate = "forbids";
     saver.edited("two");
     await clock.pass(800);
-    expect(saver.state).toEqual({ kind: "readOnly", reason: "role" });
+    expect(saver.state).toEqual({ kind: "readOnly", isKept: true, reason: "role" });
     saver.edited("three");
     await clock.pass(60_000);
     expect(server.sent).toHaveLength(1);
+    expect(outbox.texts).toEqual(["three"]);
+    saver.edited("four");
+    await saver.close();
+    expect(outbox.texts).toEqual(["four"]);
   });
 });
 
 describe("a draft that somebody else has saved", () => {
+  it("is no conflict where the document is the same and only its revision is newer", async () => {
+    const { clock, server, saver } = setUp();
+    server.other("one");
+    saver.edited("mine");
+    await clock.pass(800);
+    await clock.pass(5_000);
+    expect(saver.state.kind).toBe("saved");
+    expect(server.text).toBe("mine");
+  });
+
+  it("and that did not exist when it was opened here is fetched at once", async () => {
+    const { clock, server, saver } = setUp({ isNew: true });
+    server.other("theirs");
+    expect(saver.isEdited).toBe(false);
+    saver.overtaken("d", 1);
+    await clock.pass(0);
+    expect(saver.state).toMatchObject({ kind: "conflict", theirs: { text: "theirs" } });
+    expect(saver.isEdited).toBe(false);
+  });
+
   it("is not saved over; edits meanwhile are kept, and what is merged is saved", async () => {
     const { clock, outbox, server, saver } = setUp();
     server.other("theirs");
@@ -486,10 +510,10 @@ describe("a draft that somebody else has saved", () => {
 
   it("is fetched when another tab says so, and what is known is not", async () => {
     const { clock, server, saver } = setUp();
-    saver.overtaken(1);
+    saver.overtaken("d", 1);
     expect(saver.state.kind).toBe("saved");
     server.other("theirs");
-    saver.overtaken(2);
+    saver.overtaken("d", 2);
     await clock.pass(0);
     expect(saver.state.kind).toBe("conflict");
   });
@@ -524,7 +548,7 @@ describe("a draft that somebody else has saved", () => {
         server.fate = "answers";
         for (let round = 0; round < 6; round += 1) {
           await clock.pass(40_000);
-          saver.overtaken(server.draft!.revision);
+          saver.overtaken("d", server.draft!.revision);
           await clock.pass(0);
           merge();
         }
@@ -553,12 +577,21 @@ describe("what a browser that died has left", () => {
     await saver.close();
     server.fate = "answers";
     const next = open("tab2");
-    const entry = await recover(outbox, { id: "d", tabID: "tab2", serverText: server.text }, nobody);
+    const entry = await recover(outbox, { ids: ["d"], tabID: "tab2", serverText: server.text }, nobody);
     expect(entry).toMatchObject({ text: "lost?", base: "one", revision: 1 });
     expect([...outbox.stored.keys()]).toEqual(["d tab2"]);
     next.edited(entry!.text);
     await clock.pass(800);
     expect([server.text, outbox.stored.size]).toEqual(["lost?", 0]);
+  });
+
+  it("is found where it was kept before the draft existed, and handed over to where edits are kept now", async () => {
+    const outbox = new FakeOutbox();
+    await outbox.put({ id: "workflow:w", tabID: "gone", revision: 0, base: "one", text: "older", keptAt: 1 });
+    await outbox.put({ id: "workflow:w", tabID: "gone2", revision: 0, base: "one", text: "newer", keptAt: 2 });
+    const entry = await recover(outbox, { ids: ["d", "workflow:w"], tabID: "me", serverText: "one" }, nobody);
+    expect(entry).toMatchObject({ text: "newer" });
+    expect([...outbox.stored.keys()].sort()).toEqual(["d me", "workflow:w gone"]);
   });
 
   it("is left to tabs that are alive, and forgotten where the server has it", async () => {
@@ -567,10 +600,10 @@ describe("what a browser that died has left", () => {
     await outbox.put({ ...entry, tabID: "alive", text: "x" });
     await outbox.put({ ...entry, tabID: "saved", text: "two" });
     await outbox.put({ ...entry, tabID: "unchanged", text: "one" });
-    expect(await recover(outbox, { id: "d", tabID: "me", serverText: "two" }, async (tabID) => tabID === "alive")).toBeNull();
+    expect(await recover(outbox, { ids: ["d"], tabID: "me", serverText: "two" }, async (tabID) => tabID === "alive")).toBeNull();
     expect([...outbox.stored.keys()]).toEqual(["d alive"]);
     outbox.entries = async () => Promise.reject(new Error("no storage"));
-    expect(await recover(outbox, { id: "d", tabID: "me", serverText: "two" }, nobody)).toBeNull();
+    expect(await recover(outbox, { ids: ["d"], tabID: "me", serverText: "two" }, nobody)).toBeNull();
   });
 
   it("is written when the draft is closed before the pause is over", async () => {
@@ -587,21 +620,21 @@ describe("tabs with the same draft", () => {
   it("know of one another, and of each other's saves", () => {
     const channels = new Set<TabChannel>();
     const log: string[] = [];
-    const open = (tabID: string, draftID = "d") => {
+    const open = (tabID: string, room = "w") => {
       const channel: TabChannel = {
         onmessage: null,
         postMessage: (data) => channels.forEach((other) => other !== channel && other.onmessage?.({ data })),
         close: () => channels.delete(channel),
       };
       channels.add(channel);
-      return new DraftTabs({ draftID, tabID, channel, onChange: () => log.push(`${tabID} sees a change`), onSaved: (revision) => log.push(`${tabID} hears of ${revision}`) });
+      return new DraftTabs({ room, tabID, channel, onChange: () => log.push(`${tabID} sees a change`), onSaved: (draftID, revision) => log.push(`${tabID} hears of ${draftID} ${revision}`) });
     };
     const [one, two] = [open("1"), open("2")];
     open("3", "another");
     expect([one.others, two.others, one.has("2"), one.has("3")]).toEqual([1, 1, true, false]);
-    two.saved(4);
+    two.saved({ draftID: "d", revision: 4, baseVersion: 1, workflow: "w", updatedAt: "0", updatedBy: "key_1" });
     two.close();
     expect(one.others).toBe(0);
-    expect(log).toEqual(["2 sees a change", "1 sees a change", "1 hears of 4", "1 sees a change"]);
+    expect(log).toEqual(["2 sees a change", "1 sees a change", "1 hears of d 4", "1 sees a change"]);
   });
 });

@@ -2,5 +2,6 @@
 
 export * from "./draftSaver";
 export * from "./outbox";
+export * from "./rest";
 export * from "./saving";
 export * from "./tabs";

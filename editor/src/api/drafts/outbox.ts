@@ -21,26 +21,32 @@ export interface Outbox {
 }
 
 /**
- * What a tab that is gone has left of a draft; null if there is nothing that the server has not. The newest entry is
- * handed over to this tab, so that its saver overwrites it with what comes of it, and removes it once that is saved.
+ * What a tab that is gone has left of a draft; null if there is nothing that the server has not. `ids`: where to look,
+ * first under what this tab keeps its own edits. There the newest entry is handed over to this tab, so that its saver
+ * overwrites it with what comes of it, and removes it once that is saved.
  */
 export async function recover(
   outbox: Outbox,
-  { id, tabID, serverText }: { readonly id: string; readonly tabID: string; readonly serverText: string },
+  { ids, tabID, serverText }: { readonly ids: readonly [string, ...string[]]; readonly tabID: string; readonly serverText: string },
   isTabAlive: (tabID: string) => Promise<boolean>,
 ): Promise<OutboxEntry | null> {
   try {
-    for (const entry of await outbox.entries(id)) {
-      if (entry.tabID !== tabID && (await isTabAlive(entry.tabID))) continue;
+    const found = await Promise.all(ids.map((id) => outbox.entries(id)));
+    for (const entry of found.flat().sort(newestFirst)) {
+      if (entry.tabID === tabID || (await isTabAlive(entry.tabID))) continue;
       const isSaved = entry.text === serverText || entry.text === entry.base;
-      if (!isSaved) await outbox.put({ ...entry, tabID });
-      if (isSaved || entry.tabID !== tabID) await outbox.remove(id, entry.tabID);
+      if (!isSaved) await outbox.put({ ...entry, id: ids[0], tabID });
+      await outbox.remove(entry.id, entry.tabID);
       if (!isSaved) return entry;
     }
   } catch {
     // A browser without storage has nothing to recover.
   }
   return null;
+}
+
+function newestFirst(left: OutboxEntry, right: OutboxEntry): number {
+  return right.keptAt - left.keptAt;
 }
 
 const DATABASE = "anabranch.outbox";
@@ -62,7 +68,7 @@ export class IndexedDBOutbox implements Outbox {
     // Ids are texts: every entry of the draft lies between its id with no tab and its id with what comes after texts.
     const range = IDBKeyRange.bound([id], [id, []]);
     const entries = await this.#run<OutboxEntry[]>("readonly", (store) => store.getAll(range) as IDBRequest<OutboxEntry[]>);
-    return entries.sort((left, right) => right.keptAt - left.keptAt);
+    return entries.sort(newestFirst);
   }
 
   async #run<T>(mode: IDBTransactionMode, ask: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {

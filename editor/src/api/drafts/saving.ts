@@ -10,6 +10,7 @@
  * - A server that does not answer is asked again after 1, 2, 4… 30 s, and at once when the browser is online again.
  * - A draft that somebody else saved meanwhile (412) is fetched and not saved over. Whoever edits chooses; until then
  *   edits go on and are kept in the outbox.
+ * - Where nothing may be saved any more, edits are kept in the outbox all the same.
  * - Dirty is a text that is not the server's. There is no flag to forget.
  * - A draft that does not exist yet is made by its first save.
  */
@@ -38,8 +39,8 @@ export interface OpenedDraft extends DraftVersion {
   readonly text: string;
 }
 
-/** Why nothing may be saved at all. */
-export type ReadOnlyReason = "role" | "signedOut" | "gone" | "coded" | "version";
+/** Why the server will not take any save: the key may not, there is no key any more, or no such draft. */
+export type ReadOnlyReason = "role" | "signedOut" | "gone";
 
 /** `E`: why the server has refused something. */
 export interface SavingState<E> {
@@ -87,7 +88,8 @@ export type SavingEvent<E> =
   | { readonly type: "fetched"; readonly theirs: OpenedDraft }
   /** The conflict is over: edits go on from what they have, with this text. */
   | { readonly type: "resolved"; readonly theirs: OpenedDraft; readonly text: string }
-  | { readonly type: "published"; readonly draft: DraftVersion };
+  /** It was published or put on another base version, and its document is the same. */
+  | { readonly type: "rebased"; readonly draft: DraftVersion };
 
 export type SavingEffect =
   | { readonly type: "keep"; readonly text: string; readonly base: string; readonly revision: number }
@@ -107,15 +109,14 @@ export type SaveState<E> =
   | { readonly kind: "offline"; readonly isKept: boolean }
   | { readonly kind: "refused"; readonly isKept: boolean; readonly error: E }
   | { readonly kind: "conflict"; readonly theirs: OpenedDraft }
-  | { readonly kind: "readOnly"; readonly reason: ReadOnlyReason };
+  | { readonly kind: "readOnly"; readonly isKept: boolean; readonly reason: ReadOnlyReason };
 
 export interface Opening {
   readonly draft: DraftVersion | null;
   readonly text: string;
-  readonly readOnly?: ReadOnlyReason | null;
 }
 
-export function opened<E>({ draft, text, readOnly = null }: Opening): SavingState<E> {
+export function opened<E>({ draft, text }: Opening): SavingState<E> {
   return {
     draft,
     base: text,
@@ -133,14 +134,14 @@ export function opened<E>({ draft, text, readOnly = null }: Opening): SavingStat
     retryAt: null,
     conflict: null,
     refusal: null,
-    readOnly,
+    readOnly: null,
     isUrgent: false,
   };
 }
 
 export function stateOf<E>(state: SavingState<E>): SaveState<E> {
   const { readOnly, conflict, refusal, failures, kept, current } = state;
-  if (readOnly !== null) return { kind: "readOnly", reason: readOnly };
+  if (readOnly !== null) return { kind: "readOnly", isKept: kept === current, reason: readOnly };
   if (conflict?.theirs != null) return { kind: "conflict", theirs: conflict.theirs };
   if (refusal !== null) return { kind: "refused", isKept: kept === current, error: refusal.error };
   if (failures > 0) return { kind: "offline", isKept: kept === current };
@@ -161,7 +162,7 @@ export function advance<E>(state: SavingState<E>, event: SavingEvent<E>, now: nu
 function taken<E>(state: SavingState<E>, event: SavingEvent<E>, now: number): SavingState<E> {
   switch (event.type) {
     case "edited":
-      if (state.readOnly !== null || event.text === state.current) return state;
+      if (event.text === state.current) return state;
       return { ...state, current: event.text, refusal: null, editedFirst: state.editedFirst ?? now, editedLast: now };
     case "saveNow":
       return { ...state, isUrgent: true, refusal: null, retryAt: null };
@@ -174,8 +175,11 @@ function taken<E>(state: SavingState<E>, event: SavingEvent<E>, now: number): Sa
       return { ...state, kept: event.isKept ? event.text : state.kept, keeping: null, canKeep: event.isKept };
     case "saved":
       return { ...answered(state), base: state.sending ?? state.base, draft: event.draft, unanswered: [] };
-    case "published":
-      return { ...state, draft: event.draft };
+    case "rebased": {
+      // A save may have been answered before: its revision is the newer one.
+      const revision = Math.max(event.draft.revision, state.draft?.revision ?? 0);
+      return { ...state, draft: { ...event.draft, revision } };
+    }
     case "overtaken":
       return { ...answered(state), conflict: { draftID: event.draftID, theirs: null, isFetching: false } };
     case "unreachable": {
@@ -191,8 +195,8 @@ function taken<E>(state: SavingState<E>, event: SavingEvent<E>, now: number): Sa
     case "fetched": {
       const { theirs } = event;
       if (state.conflict === null) return state;
-      // It says what is here already, or it was our own save, whose answer was lost.
-      if ([state.current, ...state.unanswered].includes(theirs.text)) {
+      // It says what is here already, or what was here before, or it was our own save, whose answer was lost.
+      if ([state.current, state.base, ...state.unanswered].includes(theirs.text)) {
         return { ...answered(state), conflict: null, base: theirs.text, draft: theirs, unanswered: [] };
       }
       return { ...answered(state), conflict: { draftID: theirs.draftID, theirs, isFetching: false } };
@@ -216,7 +220,6 @@ function notFetching<E>({ conflict }: SavingState<E>): SavingState<E>["conflict"
 
 /** What is to be begun now, and when to look again. */
 function decide<E>(state: SavingState<E>, now: number, isFreshlyKept: boolean, effects: SavingEffect[]): SavingState<E> {
-  if (state.readOnly !== null) return state;
   let next = state;
   if (isSaved(next) && next.sending === null && next.keeping === null) {
     if (next.hasEntry) effects.push({ type: "forget" });
@@ -229,6 +232,7 @@ function decide<E>(state: SavingState<E>, now: number, isFreshlyKept: boolean, e
   } else if (keepAt !== null) {
     effects.push({ type: "wake", at: keepAt });
   }
+  if (next.readOnly !== null) return next;
   const sendAt = timeToSend(next, keepAt !== null && keepAt > now && !isFreshlyKept ? keepAt : null, now);
   if (sendAt === null) return next;
   if (sendAt > now) {

@@ -1,8 +1,10 @@
 /** The other tabs in which a draft is open: they warn one another, and say that they are alive. */
 
+import type { DraftVersion } from "./saving";
+
 type Message =
-  | { readonly type: "opened" | "here" | "closed"; readonly draftID: string; readonly tabID: string }
-  | { readonly type: "saved"; readonly draftID: string; readonly tabID: string; readonly revision: number };
+  | { readonly type: "opened" | "here" | "closed"; readonly room: string; readonly tabID: string }
+  | { readonly type: "saved"; readonly room: string; readonly tabID: string; readonly draftID: string; readonly revision: number };
 
 /** The part of a BroadcastChannel that is used here. */
 export interface TabChannel {
@@ -12,13 +14,14 @@ export interface TabChannel {
 }
 
 export interface DraftTabsOptions {
-  readonly draftID: string;
+  /** What is open: the workflow's id, whose draft may not exist yet, or the id of a draft that has no workflow yet. */
+  readonly room: string;
   readonly tabID: string;
   readonly channel: TabChannel;
   /** Another tab opened or closed the draft. */
   readonly onChange: () => void;
   /** Another tab saved the draft as this revision. */
-  readonly onSaved: (revision: number) => void;
+  readonly onSaved: (draftID: string, revision: number) => void;
 }
 
 export class DraftTabs {
@@ -31,6 +34,10 @@ export class DraftTabs {
     this.#say("opened");
   }
 
+  get room(): string {
+    return this.#options.room;
+  }
+
   /** In how many other tabs the draft is open. */
   get others(): number {
     return this.#others.size;
@@ -41,9 +48,9 @@ export class DraftTabs {
     return tabID === this.#options.tabID || this.#others.has(tabID);
   }
 
-  saved(revision: number): void {
-    const { channel, draftID, tabID } = this.#options;
-    channel.postMessage({ type: "saved", draftID, tabID, revision });
+  saved({ draftID, revision }: DraftVersion): void {
+    const { channel, room, tabID } = this.#options;
+    channel.postMessage({ type: "saved", room, tabID, draftID, revision });
   }
 
   close(): void {
@@ -52,15 +59,15 @@ export class DraftTabs {
   }
 
   #say(type: "opened" | "here" | "closed"): void {
-    const { channel, draftID, tabID } = this.#options;
-    channel.postMessage({ type, draftID, tabID });
+    const { channel, room, tabID } = this.#options;
+    channel.postMessage({ type, room, tabID });
   }
 
   #take(message: Message): void {
-    const { draftID, tabID, onChange, onSaved } = this.#options;
-    if (message.draftID !== draftID || message.tabID === tabID) return;
+    const { room, tabID, onChange, onSaved } = this.#options;
+    if (message.room !== room || message.tabID === tabID) return;
     if (message.type === "opened") this.#say("here");
-    if (message.type === "saved") onSaved(message.revision);
+    if (message.type === "saved") onSaved(message.draftID, message.revision);
     const before = this.#others.size;
     if (message.type === "closed") this.#others.delete(message.tabID);
     else this.#others.add(message.tabID);

@@ -1,59 +1,97 @@
-/** Somebody else has saved the draft: what both changed is shown, and nothing is lost. */
+/** Somebody else has changed the same thing: what both changed is shown, and nothing is lost. */
 
-import { useMemo, useState, type ReactElement } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState, type ReactElement, type ReactNode } from "react";
 
 import type { OpenedDraft } from "../../api/drafts";
-import { replaceWithSameKeys } from "../../edit";
-import { merge3, readDocument, type Choice } from "../../model";
+import { merge3, readDocument, type Choice, type Merge, type WorkflowDocument } from "../../model";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
+import { Problem, Skeleton } from "../../ui/Notice";
 import { Ago } from "../../ui/time";
+import { toast } from "../../ui/toasts";
 import type { EditorSession } from "./session";
-
-interface ConflictDialogProps {
-  session: EditorSession;
-  theirs: OpenedDraft;
-  onClose: () => void;
-  onReopen: () => void;
-}
 
 const CHOICES: Record<Choice, string> = { mine: "mine", theirs: "theirs", both: "both, mine and a copy of theirs" };
 
-export function ConflictDialog({ session, theirs, onClose, onReopen }: ConflictDialogProps): ReactElement {
+/** Somebody else, or another tab, has saved the draft. */
+export function ConflictDialog({ session, theirs, onClose }: { session: EditorSession; theirs: OpenedDraft; onClose: () => void }): ReactElement {
   const merge = useMemo(() => merge3(readDocument(session.saver!.base), session.store.document, readDocument(theirs.text)), [session, theirs]);
-  const [choices, setChoices] = useState<ReadonlyMap<string, Choice>>(new Map());
-  const apply = () => {
-    const document = merge.resolve(choices);
-    session.saver!.resolved(theirs);
-    session.model.try(() => replaceWithSameKeys(session.store, "Merge", document));
-    session.keepNow();
+  const resolve = (name: string, document: WorkflowDocument) => {
     onClose();
+    session.model.try(() => session.resolve(theirs, name, document));
   };
+  return (
+    <MergeDialog
+      merge={merge}
+      title="The draft was changed elsewhere"
+      about={
+        <>
+          Saved <Ago time={theirs.updatedAt} /> by the key {theirs.updatedBy}.
+        </>
+      }
+      extra={<Button onClick={() => resolve("Take theirs", readDocument(theirs.text))}>Take theirs, drop mine</Button>}
+      onMerge={(document) => resolve("Merge", document)}
+      onClose={onClose}
+    />
+  );
+}
+
+/** A version that this draft was not made from has been published. */
+export function NewerVersionDialog({ session, onClose }: { session: EditorSession; onClose: () => void }): ReactElement {
+  const newest = useQuery({ queryKey: ["newest", session.saver!.draft!.draftID], queryFn: () => session.mergeWithNewest(), gcTime: 0, staleTime: Infinity });
+  const [problem, setProblem] = useState<unknown>(null);
+  if (newest.data === undefined || problem !== null) {
+    return (
+      <Dialog open onClose={onClose} title="A newer version was published" footer={<Button onClick={onClose}>Close</Button>}>
+        {problem !== null || newest.error ? <Problem error={problem ?? newest.error} /> : <Skeleton lines={3} />}
+      </Dialog>
+    );
+  }
+  const { merge, version } = newest.data;
+  return (
+    <MergeDialog
+      merge={merge}
+      title="A newer version was published"
+      about={`Version ${version} is newer than what this draft was made from.`}
+      onMerge={(document) => {
+        session.takeMergeWith(version, document).then(() => {
+          onClose();
+          toast(`Version ${version} is merged into the draft. Publish it when it is right.`);
+        }, setProblem);
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+interface MergeDialogProps {
+  merge: Merge;
+  title: string;
+  about: ReactNode;
+  extra?: ReactNode;
+  onMerge: (document: WorkflowDocument) => void;
+  onClose: () => void;
+}
+
+function MergeDialog({ merge, title, about, extra, onMerge, onClose }: MergeDialogProps): ReactElement {
+  const [choices, setChoices] = useState<ReadonlyMap<string, Choice>>(new Map());
   const isDisjoint = merge.conflicts.length === 0;
   return (
     <Dialog
       open
       onClose={onClose}
       wide={!isDisjoint}
-      title="The draft was changed elsewhere"
+      title={title}
       about={
         <>
-          Saved <Ago time={theirs.updatedAt} /> by the key {theirs.updatedBy}.{" "}
-          {isDisjoint ? "Both sides changed different things: they can be merged." : "Both sides changed the following. Your changes can be undone afterwards."}
+          {about} {isDisjoint ? "Both sides changed different things: they can be merged." : "Both sides changed the following. The merge can be undone afterwards."}
         </>
       }
       footer={
         <>
-          <Button
-            onClick={() => {
-              session.saver!.resolved(theirs);
-              session.saver!.edited(theirs.text);
-              onReopen();
-            }}
-          >
-            Take theirs, drop mine
-          </Button>
-          <Button look="primary" onClick={apply}>
+          {extra}
+          <Button look="primary" onClick={() => onMerge(merge.resolve(choices))}>
             {isDisjoint ? "Merge" : "Merge with these choices"}
           </Button>
         </>

@@ -3,8 +3,10 @@
 import { ChevronDown, ChevronLeft, CloudOff, Download, FileUp, History, List, Play, Redo2, Rocket, Sparkles, Trash2, Undo2, Workflow } from "lucide-react";
 import { useRef, useState, useSyncExternalStore, type ReactElement } from "react";
 import { Link, useNavigate } from "react-router";
+import { useStore } from "zustand";
 
-import { ApiError, call } from "../../api/client";
+import { ApiError } from "../../api/client";
+import type { ReadOnlyReason } from "../../api/drafts";
 import { flowOf } from "../../canvas/Canvas";
 import { useCanvas, useCanvasModel } from "../../canvas/CanvasModel";
 import { runCommand, type CanvasActions } from "../../canvas/commands";
@@ -20,7 +22,7 @@ import { refresh } from "../data";
 import { useMay } from "../session";
 import { StartDialog } from "../start/StartDialog";
 import { saveFile } from "../workflows/files";
-import { ConflictDialog } from "./ConflictDialog";
+import { ConflictDialog, NewerVersionDialog } from "./ConflictDialog";
 import type { EditorSession } from "./session";
 import { VersionsDialog } from "./VersionsDialog";
 
@@ -47,9 +49,8 @@ export function EditorHeader({ session, actions, onReopen }: EditorHeaderProps):
   const publish = () => {
     setBusy(true);
     setProblem(null);
-    session.keepNow();
-    session.saver
-      ?.publish()
+    session
+      .publish()
       .then(
         (saved) => {
           setPublished({ version: saved.version, name: saved.name });
@@ -70,6 +71,7 @@ export function EditorHeader({ session, actions, onReopen }: EditorHeaderProps):
       .finally(() => setBusy(false));
   };
 
+  const isNewerThere = problem instanceof ApiError && problem.code === "VERSION_MISMATCH" && session.saver?.draft?.workflow != null && session.saver.draft.baseVersion !== null;
   const started = published && { workflowID: published.name, name: published.name, title: document.head.title };
   return (
     <header className="editor-head">
@@ -78,7 +80,7 @@ export function EditorHeader({ session, actions, onReopen }: EditorHeaderProps):
       </Link>
       <TitleField />
       {published && <span className="badge numbers">v{session.opened.version ?? published.version}</span>}
-      {session.saver && <SaveStateText session={session} onReopen={onReopen} />}
+      {session.saver && <SaveStateText session={session} />}
       <span className="grow" />
       {!isReadOnly && (
         <>
@@ -131,14 +133,10 @@ export function EditorHeader({ session, actions, onReopen }: EditorHeaderProps):
       />
       {dialog === "versions" && published && <VersionsDialog session={session} workflow={published.name} onClose={() => setDialog(null)} />}
       {dialog === "start" && started && <StartDialog workflow={started} onClose={() => setDialog(null)} />}
-      {dialog === "publish" && (
+      {dialog === "publish" && isNewerThere && <NewerVersionDialog session={session} onClose={() => setDialog(null)} />}
+      {dialog === "publish" && !isNewerThere && (
         <Dialog open onClose={() => setDialog(null)} title="It could not be published" footer={<Button onClick={() => setDialog(null)}>Close</Button>}>
           <Problem error={problem} />
-          {problem instanceof ApiError && problem.code === "VERSION_MISMATCH" && (
-            <p>
-              A newer version was published meanwhile. Compare with it under <em>More › Versions</em>, take over what you need, and publish again.
-            </p>
-          )}
         </Dialog>
       )}
       {dialog === "discard" && <DiscardDialog session={session} onClose={() => setDialog(null)} onReopen={onReopen} />}
@@ -168,19 +166,20 @@ function TitleField(): ReactElement {
   );
 }
 
-/** `saved 12:04 · saving · offline, kept here · conflict, not being saved`. */
-function SaveStateText({ session, onReopen }: { session: EditorSession; onReopen: () => void }): ReactElement {
+/** `saved 12:04 · saving · offline, kept here · conflict, not being saved · read-only`. */
+function SaveStateText({ session }: { session: EditorSession }): ReactElement {
   const saver = session.saver!;
   const state = useSyncExternalStore(
     (changed) => saver.subscribe(changed),
     () => saver.state,
   );
+  const others = useStore(session.otherTabs);
   const [isResolving, setResolving] = useState(false);
   const words = {
-    saved: state.kind === "saved" && state.at !== null ? `saved ${clock(state.at)}` : "no changes",
-    unsaved: "not saved yet",
+    saved: state.kind === "saved" && state.at !== null ? `saved ${clock(Date.parse(state.at))}` : "no changes",
     saving: "saving",
-    offline: "offline, kept here",
+    offline: "isKept" in state && !state.isKept ? "offline, not saved yet" : "offline, kept here",
+    readOnly: state.kind === "readOnly" ? `read-only: ${WHY_READ_ONLY[state.reason]}` : "",
     refused: "not being saved",
     conflict: "conflict, not being saved",
   }[state.kind];
@@ -194,19 +193,23 @@ function SaveStateText({ session, onReopen }: { session: EditorSession; onReopen
           Resolve…
         </Button>
       )}
-      {isResolving && state.kind === "conflict" && <ConflictDialog session={session} theirs={state.theirs} onClose={() => setResolving(false)} onReopen={onReopen} />}
+      {isResolving && state.kind === "conflict" && <ConflictDialog session={session} theirs={state.theirs} onClose={() => setResolving(false)} />}
+      {others > 0 && <span className="badge">open in {others === 1 ? "another tab" : `${others} other tabs`}</span>}
     </span>
   );
 }
 
+const WHY_READ_ONLY: Record<ReadOnlyReason, string> = {
+  role: "your key may not change workflows",
+  signedOut: "you are signed out",
+  gone: "the draft was deleted",
+};
+
 function DiscardDialog({ session, onClose, onReopen }: { session: EditorSession; onClose: () => void; onReopen: () => void }): ReactElement {
   const navigate = useNavigate();
   const [problem, setProblem] = useState<unknown>(null);
-  const draft = session.saver?.draft ?? null;
   const discard = () => {
-    const gone = draft === null ? Promise.resolve(null) : call("delete_draft", { path: { draft: draft.draftID } });
-    gone.then(() => {
-      session.saver?.edited(session.saver.base);
+    session.discard().then(() => {
       refresh("list_drafts");
       onClose();
       if (session.opened.workflow === null) void navigate("/");

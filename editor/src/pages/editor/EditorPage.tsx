@@ -57,9 +57,16 @@ export default function EditorPage(): ReactElement {
 }
 
 function Editor({ opened, onReopen }: { opened: Opened; onReopen: () => void }): ReactElement {
-  const session = useMemo(() => new EditorSession(opened), [opened]);
-  useEffect(() => session.begin(), [session]);
+  const [session, setSession] = useState<EditorSession | null>(null);
+  useEffect(() => {
+    const begun = new EditorSession(opened);
+    // A session ends for good with its effect: React's strict mode, which runs effects twice, gets two of them.
+    // eslint-disable-next-line react-hooks/set-state-in-effect
+    setSession(begun);
+    return begun.begin();
+  }, [opened]);
   if (opened.workflow?.kind === "coded") return <CodedWorkflow opened={opened} />;
+  if (session === null) return <Skeleton lines={8} />;
   return <EditorShell session={session} onReopen={onReopen} />;
 }
 
@@ -128,8 +135,9 @@ function useWarningBeforeLeaving(session: EditorSession): void {
   useEffect(() => {
     const warn = (event: BeforeUnloadEvent) => {
       session.keepNow();
-      const kind = session.saver?.state.kind;
-      if (kind === "conflict" || kind === "refused") event.preventDefault();
+      const state = session.saver?.state;
+      if (state?.kind === "saving") void session.save().catch(() => undefined);
+      if (state?.kind === "conflict" || (state !== undefined && "isKept" in state && !state.isKept)) event.preventDefault();
     };
     window.addEventListener("beforeunload", warn);
     return () => window.removeEventListener("beforeunload", warn);

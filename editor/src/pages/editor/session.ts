@@ -3,18 +3,31 @@
 import { createStore, type StoreApi } from "zustand/vanilla";
 
 import { ApiError, call, callText } from "../../api/client";
-import { DraftSaver, openDraft, openDraftOf, type OpenedDraft } from "../../api/drafts";
-import { readOutbox, removeFromOutbox } from "../../api/outbox";
+import {
+  DraftSaver,
+  DraftTabs,
+  IndexedDBOutbox,
+  openDraft,
+  openDraftOf,
+  publishDraft,
+  recover,
+  RestDrafts,
+  saveDraft,
+  type Clock,
+  type OpenedDraft,
+  type SaveState,
+  type TabChannel,
+} from "../../api/drafts";
 import { CanvasModel } from "../../canvas/CanvasModel";
 import { layOutCanvas } from "../../canvas/layout";
 import { NodeTypes, type NodeType } from "../../canvas/nodeTypes";
 import type { Pins } from "../../canvas/pins";
 import type { ShownRun } from "../../canvas/run";
 import { verdictOf, type ValidateAnswer } from "../../canvas/validation";
-import { EditStore, replaceWithSameKeys } from "../../edit";
+import { EditStore, replaceDocument, replaceWithSameKeys } from "../../edit";
 import { entriesOf, memberText, setMember, shownScalar } from "../../json";
 import { LayoutCancelled } from "../../layout";
-import { hashOf, merge3, readDocument, withLayout, writeDocument, type WorkflowDocument } from "../../model";
+import { hashOf, merge3, readDocument, rekeyed, withLayout, writeDocument, type Merge, type WorkflowDocument } from "../../model";
 import { RunStore, type UpdateMessage } from "../../run";
 import type { JsonSchema } from "../../ui/forms/schema";
 import { toast } from "../../ui/toasts";
@@ -25,6 +38,19 @@ const VALIDATE_AFTER_MS = 150;
 
 /** A drag writes the document once per frame; what is kept of it need not. */
 const KEEP_AFTER_MS = 100;
+
+/** A tab that is there answers in a few milliseconds; 300 is for one that is busy. */
+const TAB_ANSWER_MS_MAX = 300;
+
+const CLOCK: Clock = {
+  now: () => Date.now(),
+  after: (milliseconds, callback) => {
+    const timer = setTimeout(callback, milliseconds);
+    return () => clearTimeout(timer);
+  },
+};
+
+const OUTBOX = new IndexedDBOutbox();
 
 /** Answers about documents that one comes back to by undo. */
 const ANSWERS_KEPT = 20;
@@ -91,7 +117,9 @@ export class EditorSession {
   readonly opened: Opened;
   readonly store: EditStore;
   readonly model: CanvasModel;
-  readonly saver: DraftSaver | null;
+  readonly saver: DraftSaver<ApiError> | null;
+  /** In how many other tabs the draft is open. */
+  readonly otherTabs: StoreApi<number> = createStore<number>(() => 0);
   readonly pins: StoreApi<Pins> = createStore<Pins>(() => ({}));
   readonly test: StoreApi<TestState> = createStore<TestState>(() => ({ run: null, input: null, isStarting: false, failure: null }));
   readonly #answers = new Map<string, ValidateAnswer>();
@@ -100,6 +128,11 @@ export class EditorSession {
   #asked = 0;
   #leave: (() => void) | null = null;
   #isClosed = false;
+  #isDiscarded = false;
+  /** Every opening is a tab of its own in the outbox: one that is being left may still be saving. */
+  readonly #tabID = randomID();
+  #tabs: DraftTabs | null = null;
+  #tabsAnswered: Promise<void> = Promise.resolve();
 
   constructor(opened: Opened) {
     this.opened = opened;
@@ -107,28 +140,35 @@ export class EditorSession {
     this.model = new CanvasModel(this.store, opened.types, opened.readOnly !== null);
     this.saver =
       opened.readOnly === null
-        ? new DraftSaver({ draft: opened.draft, workflow: opened.workflow?.workflowID ?? null, version: opened.workflow?.version ?? null, text: opened.text })
+        ? new DraftSaver({
+            draft: opened.draft,
+            text: opened.text,
+            workflow: opened.workflow?.workflowID ?? null,
+            tabID: this.#tabID,
+            server: new RestDrafts(opened.workflow?.workflowID ?? null, opened.workflow?.version ?? null),
+            outbox: OUTBOX,
+            clock: CLOCK,
+          })
         : null;
   }
 
-  /** Begin: lay out what has no place, restore what was not saved, and have it judged. The result ends all of it. */
+  /** Begin: lay out what has no place, restore what was not saved, and have it judged. The result ends all of it, for good. */
   begin(): () => void {
-    this.#isClosed = false;
     const stop = this.store.subscribe((change) => {
       this.#validateSoon(VALIDATE_AFTER_MS);
       if (change.reason === "edit" || change.reason === "undo" || change.reason === "redo") this.#keepSoon();
     });
-    void this.#restore();
+    const stopSaving = this.saver === null ? () => undefined : this.#beginSaving(this.saver);
     this.#validateSoon(0);
     void this.#layOut();
     void this.#readPins();
     return () => {
+      this.keepNow();
       this.#isClosed = true;
       stop();
       clearTimeout(this.#validation);
-      this.keepNow();
       this.#leave?.();
-      this.saver?.close();
+      stopSaving();
     };
   }
 
@@ -139,13 +179,66 @@ export class EditorSession {
   /** Save now. Rejects with the reason where it cannot be. */
   async save(): Promise<void> {
     this.keepNow();
-    await this.saver?.flush();
+    const { saver } = this;
+    await saver?.flush().catch(() => {
+      throw new Error(saver.state.kind === "refused" ? saver.state.error.advice : (NOT_SAVED[saver.state.kind] ?? NOT_SAVED.offline));
+    });
+  }
+
+  /** Publish what is on the canvas; the number of the version and the workflow's name. Throws `ApiError`, and what `save` throws. */
+  async publish(): Promise<{ version: number; name: string }> {
+    await this.save();
+    const draft = this.saver!.draft!;
+    try {
+      const published = await publishDraft(draft);
+      this.saver!.rebased(published.draft);
+      return published;
+    } catch (failure) {
+      if (failure instanceof ApiError && failure.code === "DRAFT_CONFLICT") this.saver!.overtaken(draft.draftID, (failure.details as OpenedDraft).revision);
+      throw failure;
+    }
+  }
+
+  /** What the workflow's newest version and this draft have both changed since the version that the draft is of. */
+  async mergeWithNewest(): Promise<{ merge: Merge; version: number }> {
+    const { workflow, baseVersion } = this.saver!.draft!;
+    const documentOf = async (version: number) =>
+      readDocument((await callText("get_workflow_document", { path: { workflow: workflow! }, query: { version } })).text);
+    const { version } = await headOf(workflow!, null);
+    const [base, newest] = await Promise.all([documentOf(baseVersion!), documentOf(version)]);
+    return { merge: merge3(base, this.store.document, newest), version };
+  }
+
+  /** Put a merge with a newer version on the canvas, and the draft on that version. Throws `ApiError`, and what `save` throws. */
+  async takeMergeWith(version: number, document: WorkflowDocument): Promise<void> {
+    replaceWithSameKeys(this.store, `Merge with version ${version}`, document);
+    void this.#layOut();
+    await this.save();
+    this.saver!.rebased(await saveDraft(this.saver!.draft!, this.saver!.base, version));
+  }
+
+  /** Go on from what somebody else has saved, with this document, as one step of the history. */
+  resolve(theirs: OpenedDraft, name: string, document: WorkflowDocument): void {
+    this.saver!.resolved(theirs, writeDocument(document));
+    replaceDocument(this.store, name, document);
+    this.keepNow();
+    void this.#layOut();
+  }
+
+  /** Delete the draft, with what is not saved of it. Throws `ApiError`. */
+  async discard(): Promise<void> {
+    const { saver } = this;
+    if (saver === null) return;
+    clearTimeout(this.#keeping);
+    if (saver.draft !== null) await call("delete_draft", { path: { draft: saver.draft.draftID } });
+    this.#isDiscarded = true;
+    saver.edited(saver.base);
   }
 
   keepNow(): void {
     clearTimeout(this.#keeping);
     this.#keeping = undefined;
-    this.saver?.edited(this.text);
+    if (!this.#isDiscarded && !this.#isClosed) this.saver?.edited(this.text);
   }
 
   async validateNow(): Promise<ValidateAnswer | null> {
@@ -245,27 +338,77 @@ export class EditorSession {
     }
   }
 
+  /** Follow the saver, the other tabs and the network; the result ends it, once what is edited is saved or kept. */
+  #beginSaving(saver: DraftSaver<ApiError>): () => void {
+    const stops = [
+      saver.subscribe(() => this.#followSaver(saver)),
+      useSession.subscribe((now, before) => now.online && !before.online && saver.online()),
+    ];
+    this.#joinTabs(saver);
+    void this.#restore(saver);
+    return () => {
+      for (const stop of stops) stop();
+      const saved = saver.state.kind === "saving" ? saver.flush() : Promise.resolve();
+      void saved
+        .catch(() => undefined)
+        .then(() => saver.close())
+        .then(() => this.#tabs?.close());
+    };
+  }
+
+  #followSaver(saver: DraftSaver<ApiError>): void {
+    this.#joinTabs(saver);
+    if (saver.state.kind === "saved" && saver.draft !== null) this.#tabs?.saved(saver.draft);
+    if (saver.state.kind !== "conflict") return;
+    this.keepNow();
+    // Nothing of ours is at stake: what they have is shown. Undo brings back what was here.
+    if (saver.state.kind !== "conflict" || saver.isEdited) return;
+    this.resolve(saver.state.theirs, "Changes from elsewhere", readDocument(saver.state.theirs.text));
+    toast("The draft was changed elsewhere. The canvas shows it as it is now.");
+  }
+
+  /** Meet the other tabs that have this open: those of the workflow, or of its draft while there is no workflow. */
+  #joinTabs(saver: DraftSaver<ApiError>): void {
+    const room = saver.draft?.workflow ?? this.opened.workflow?.workflowID ?? saver.draft?.draftID;
+    if (room === undefined || room === this.#tabs?.room) return;
+    this.#tabs?.close();
+    this.otherTabs.setState(0, true);
+    this.#tabs = new DraftTabs({
+      room,
+      tabID: this.#tabID,
+      channel: new BroadcastChannel("anabranch.drafts") as TabChannel,
+      onChange: () => {
+        const before = this.otherTabs.getState();
+        const others = this.#tabs?.others ?? 0;
+        this.otherTabs.setState(others, true);
+        // A tab that has gone may have left what it could not save.
+        if (others < before) void this.#restore(saver);
+      },
+      onSaved: (draftID, revision) => saver.overtaken(draftID, revision),
+    });
+    this.#tabsAnswered = new Promise((resolve) => setTimeout(resolve, TAB_ANSWER_MS_MAX));
+  }
+
   /** Edits of this browser that the server never confirmed: taken up again, merged with what was saved since. */
-  async #restore(): Promise<void> {
-    const id = this.saver?.outboxID ?? null;
+  async #restore(saver: DraftSaver<ApiError>): Promise<void> {
+    const { workflow } = this.opened;
+    const id = saver.outboxID;
     if (id === null) return;
-    const entry = (await readOutbox(id)) ?? (this.opened.workflow ? await readOutbox(`workflow:${this.opened.workflow.workflowID}`) : null);
+    const isTabAlive = async (tabID: string) => {
+      await this.#tabsAnswered;
+      return this.#tabs?.has(tabID) ?? false;
+    };
+    const ids = [id, ...(workflow === null ? [] : [`workflow:${workflow.workflowID}`])] as [string, ...string[]];
+    const entry = await recover(OUTBOX, { ids: [...new Set(ids)] as typeof ids, tabID: this.#tabID, serverText: saver.base }, isTabAlive);
     if (entry === null || this.#isClosed) return;
-    if (entry.text === this.opened.text) {
-      await removeFromOutbox(entry.id);
-      return;
-    }
-    let merged: WorkflowDocument;
-    try {
-      const mine = readDocument(entry.text);
-      const { document, conflicts } = merge3(readDocument(entry.base), mine, this.store.document);
-      merged = document;
-      if (conflicts.length > 0) toast("Edits of this browser were restored; where both sides changed something, yours is shown.");
-      else toast("Edits that had not been saved are restored.");
-    } catch {
-      return; // an entry of an older page
-    }
-    replaceWithSameKeys(this.store, "Restore edits", readDocument(writeDocument(merged)));
+    const mine = rekeyed(readDocument(entry.text), this.store.document);
+    const { document, conflicts } = merge3(readDocument(entry.base), mine, this.store.document);
+    replaceWithSameKeys(this.store, "Restore edits", document);
+    this.keepNow();
+    void this.#layOut();
+    if (!saver.isEdited) await OUTBOX.remove(id, this.#tabID);
+    else if (conflicts.length > 0) toast("Edits of this browser were restored; where both sides changed something, yours is shown.");
+    else toast("Edits that had not been saved are restored.");
   }
 
   async #readPins(): Promise<void> {
@@ -281,13 +424,25 @@ export class EditorSession {
 
   async #savePins(pins: Pins): Promise<void> {
     try {
-      if (this.saver?.draft === null) await this.saver.flush();
+      if (this.saver?.draft === null) await this.save();
       const draft = this.saver?.draft;
       if (draft) await call("save_pins", { path: { draft: draft.draftID }, bodyText: pinsText(pins) });
     } catch (failure) {
       toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" });
     }
   }
+}
+
+/** Why it is not saved, by the state of the saver. */
+const NOT_SAVED: Partial<Record<SaveState<ApiError>["kind"], string>> & { offline: string } = {
+  offline: "The server does not answer. What you edit is kept in this browser.",
+  conflict: "The draft was changed elsewhere: resolve that first.",
+  readOnly: "The server does not take this draft any more. What you edit is kept in this browser.",
+};
+
+/** 128 random bits. `crypto.randomUUID` does not exist on pages without TLS. */
+function randomID(): string {
+  return [...crypto.getRandomValues(new Uint32Array(4))].map((word) => word.toString(16).padStart(8, "0")).join("");
 }
 
 /** What the canvas wants to know besides whether it is valid. */

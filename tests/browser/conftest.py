@@ -61,22 +61,35 @@ class Server:
 
     url: str
     key: str
+    process: subprocess.Popen[str]
 
     @property
     def entrance(self) -> str:
         """The address as it is printed: with the key."""
         return f"{self.url}/?key={self.key}"
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON answer to a request; an answer that is no success is an error."""
+    def call(self, method: str, path: str, body: Any = None, *, text: str | None = None) -> Any:
+        """The JSON answer to a request, whose body may be given as JSON text; one that is no success is an error."""
         request = urllib.request.Request(
             f"{self.url}/v1{path}",
             method=method,
-            data=None if body is None else json.dumps(body).encode(),
+            data=None if body is None and text is None else (text or json.dumps(body)).encode(),
             headers={"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=PATIENCE_MS / 1000) as answer:
-            return json.load(answer)
+            said = answer.read()
+            return json.loads(said) if said else None
+
+    def text(self, path: str) -> str:
+        """The answer to a read, as the text that it is."""
+        request = urllib.request.Request(f"{self.url}/v1{path}", headers={"Authorization": f"Bearer {self.key}"})
+        with urllib.request.urlopen(request, timeout=PATIENCE_MS / 1000) as answer:
+            return str(answer.read().decode())
+
+    def die(self) -> None:
+        """Be killed at once, with no time to finish anything."""
+        self.process.kill()
+        self.process.wait()
 
     def key_of(self, role: str) -> str:
         """A new key of this role."""
@@ -136,7 +149,7 @@ def running_server(folder: Path, *, port: int = 0, key: str | None = None) -> It
         entrance = next((word for word in words if word.startswith("http://")), None)
         assert entrance, f"no address in {words}: {(folder / 'dev.log').read_text()}"
         parts = urlsplit(entrance)
-        yield Server(f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query)["key"][0])
+        yield Server(f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query)["key"][0], process)
     finally:
         process.terminate()
         process.communicate(timeout=STOP_SECONDS_MAX)
@@ -173,16 +186,18 @@ async def page(chromium: Browser, complaints: Complaints) -> AsyncIterator[Page]
     """An empty tab of a browser that knows nothing yet: no storage, no history."""
     context = await chromium.new_context(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE_MS)
-    opened = await context.new_page()
 
     def watch(request: Request) -> None:
         if urlsplit(request.url).hostname not in ("127.0.0.1", None):
             complaints.said.append(f"a request left this machine: {request.url}")
 
-    opened.on("request", watch)
-    opened.on("pageerror", lambda error: complaints.said.append(f"uncaught: {error}"))
-    opened.on("console", lambda line: complaints.said.append(line.text) if line.type in ("error", "warning") else None)
+    def watch_tab(tab: Page) -> None:
+        tab.on("request", watch)
+        tab.on("pageerror", lambda error: complaints.said.append(f"uncaught: {error}"))
+        tab.on("console", lambda line: complaints.said.append(line.text) if line.type in ("error", "warning") else None)
+
+    context.on("page", watch_tab)
     await context.add_init_script(REPORT_VIOLATIONS)
-    yield opened
+    yield await context.new_page()
     await context.close()
     assert complaints.faults == []

@@ -39,6 +39,8 @@ export interface Conflict {
   readonly about: "content" | "place" | "field" | "connection";
   readonly kind: WorkflowRecord["kind"];
   readonly identity: string;
+  /** Of a `field` its name, of a `connection` what it connects. */
+  readonly name: string;
   /** Source texts; null where that side has none. */
   readonly base: string | null;
   readonly mine: string | null;
@@ -79,9 +81,9 @@ function merged(base: WorkflowDocument, mine: WorkflowDocument, theirs: Workflow
   const takenIDs = new Set([...nodeIDsOf(mine), ...nodeIDsOf(theirs)]);
   let rank = [...ours.values()].reduce((last, record) => Math.max(last, record.rank), 0);
 
-  const conflict = (found: Omit<Conflict, "id" | "fields">, name = ""): Choice => {
-    const id = `${found.about} ${found.identity}${name}`;
-    conflicts.push({ ...found, id, fields: diffFields(found.mine, found.theirs) });
+  const conflict = (found: Omit<Conflict, "id" | "name" | "fields">, name = ""): Choice => {
+    const id = `${found.about} ${found.identity} ${name}`.trimEnd();
+    conflicts.push({ ...found, id, name, fields: diffFields(found.mine, found.theirs) });
     return choices.get(id) ?? "mine";
   };
   const adopt = (record: WorkflowRecord, text = record.text) => {
@@ -132,7 +134,7 @@ function merged(base: WorkflowDocument, mine: WorkflowDocument, theirs: Workflow
       if (indexOf(document).has(id) || removed === null || !bases.has(identity)) continue;
       const node = (our ?? their) as NodeRecord;
       const texts = { base: bases.get(identity)!.text, mine: our?.text ?? null, theirs: their?.text ?? null };
-      const choice = conflict({ about: "connection", kind: "node", identity, ...texts, choices: ["mine", "theirs"] }, ` ${JSON.stringify([edge.source, edge.handle, edge.target])}`);
+      const choice = conflict({ about: "connection", kind: "node", identity, ...texts, choices: ["mine", "theirs"] }, JSON.stringify([edge.source, edge.handle, edge.target]));
       if (choice !== removed) {
         // The side that connected the node keeps it.
         if (our === undefined) adopt(node);
@@ -146,7 +148,7 @@ function merged(base: WorkflowDocument, mine: WorkflowDocument, theirs: Workflow
   return { document, conflicts };
 }
 
-type Report = (found: Omit<Conflict, "id" | "fields">, name?: string) => Choice;
+type Report = (found: Omit<Conflict, "id" | "name" | "fields">, name?: string) => Choice;
 
 function mergedHead(base: HeadRecord, mine: HeadRecord, theirs: HeadRecord, conflict: Report): HeadRecord {
   const lists = new Set(["nodes", "edges"]);
@@ -158,7 +160,7 @@ function mergedHead(base: HeadRecord, mine: HeadRecord, theirs: HeadRecord, conf
     let side = pick(b ?? null, m ?? null, t ?? null);
     if (side === null) {
       const found = { base: b ?? null, mine: m ?? null, theirs: t ?? null };
-      const choice = conflict({ about: "field", kind: "head", identity: "head", ...found, choices: ["mine", "theirs"] }, ` ${name}`);
+      const choice = conflict({ about: "field", kind: "head", identity: "head", ...found, choices: ["mine", "theirs"] }, name);
       side = choice === "theirs" ? "theirs" : "mine";
     }
     if (side === "theirs") text = t == null ? removeMember(text, name) : setMember(text, name, t);

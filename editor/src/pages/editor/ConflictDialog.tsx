@@ -100,7 +100,9 @@ function MergeDialog({ merge, title, about, extra, onMerge, onClose }: MergeDial
       {merge.conflicts.map((conflict) => (
         <fieldset key={conflict.id} className="conflict">
           <legend>
-            {conflict.kind} <code>{conflict.identity}</code> {conflict.about !== "content" && <span className="faint">({conflict.about})</span>}
+            {conflict.about === "field" ? "the workflow’s" : conflict.kind} <code>{conflict.about === "field" ? conflict.name : conflict.identity}</code>{" "}
+            {conflict.about === "place" && <span className="faint">(place)</span>}
+            {conflict.about === "connection" && <span className="faint">(removed on one side, connected on the other: {conflict.name})</span>}
           </legend>
           <table className="table small">
             <thead>

@@ -192,7 +192,7 @@ def test_a_run_is_not_parked_before_it_is_known_whether_its_child_has_ended() ->
     assert (transition.release, leased.unchecked) == (False, {child_of("call")})
     leased.unchecked.clear()
     (transition,) = plan(run, leased, [LogReloaded()]).transitions
-    assert (transition.release, transition.events, transition.available_at) == (True, [], None), (
+    assert (transition.release, [*transition.events], transition.available_at) == (True, [], None), (
         "the child's end will wake it"
     )
 

@@ -22,7 +22,7 @@ class Worker:
 
     `async with Worker(url, workflows=[onboard], concurrency=64):` `workflows` are the coded ones that it
     runs, all that imported modules have declared unless given; it runs drawn ones too. `concurrency`
-    is how many bodies and nodes it executes at once. Further settings by their names, such as `lease="30s"`.
+    is how many functions and nodes it executes at once. Further settings by their names, such as `lease="30s"`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which task of a body knows what: so that the graph that a run traces shows what followed from what.
+"""Track which task of a workflow function knows which rows, for the edges of the traced graph.
 
 A function that gathers runs in several tasks. Each is a branch; it knows what the branch that began it
 knew then, and what it was answered since; when it ends, the branch that began it knows that too.
@@ -13,7 +13,7 @@ from anabranch.engine.rules.coded.names import Rows
 
 
 class Branch:
-    """One task of a body, and the rows that it knows last: several where branches have met."""
+    """One task of a workflow function, and the latest rows that it knows: several where branches have joined."""
 
     __slots__ = ("inherited", "known", "task")
 

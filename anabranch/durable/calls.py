@@ -1,4 +1,4 @@
-"""What a workflow function has asked for and was not answered: steps, waits, children, signals, timers. See `body`."""
+"""Open calls of a workflow function: steps, waits, children, signals, timers. See `function_run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ctx`: what the body of a coded workflow knows and may ask for, the same on every replay."""
+"""`ctx`: the context of a workflow function: steps, waits, time and randomness, the same on every replay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from random import Random
 
-from anabranch.durable.body import FunctionRun
+from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.steps import Steps
 from anabranch.durable.workflow_loop import WorkflowLoop
 
@@ -35,20 +35,22 @@ class Cancelled:
 
 
 class Context:
-    """One call of a body: its run, and `step` for everything that must not happen twice."""
+    """One call of a workflow function: its run, and `step` for everything that must not happen twice."""
 
-    def __init__(self, *, run_id: str, version: int, body: FunctionRun, steps: Steps, cancelled: asyncio.Event) -> None:
+    def __init__(
+        self, *, run_id: str, version: int, function_run: FunctionRun, steps: Steps, cancelled: asyncio.Event
+    ) -> None:
         self.run_id = run_id
         self.version = version
-        self.attempt = body.attempt
+        self.attempt = function_run.attempt
         """Of the workflow: 1, and more if it has a `retry` of its own."""
         self.step = steps
         self.cancelled = Cancelled(cancelled)
-        self._body = body
+        self._function_run = function_run
 
     def now(self) -> datetime:
-        """The time (UTC) of the latest thing that the log has told this body: it moves when a step ends."""
-        return datetime.fromtimestamp(self._body.now_ms / 1000, UTC)
+        """The time (UTC) of the latest thing that the log has told this function: it moves when a step ends."""
+        return datetime.fromtimestamp(self._function_run.now_ms / 1000, UTC)
 
     def random(self) -> float:
         """The next number from 0 to 1 of a series that belongs to the run. No source of secrets."""
@@ -58,11 +60,11 @@ class Context:
         """The next UUID of a series that belongs to the run. No source of secrets."""
         return uuid.UUID(int=self._ids.getrandbits(128), version=4)
 
-    # Not dice but functions of the run: a replay throws the same. Few bodies ask for any.
+    # Seeded by the run, so that a replay draws the same numbers. Few functions use them.
     @cached_property
     def _numbers(self) -> Random:
-        return Random(f"{self._body.seed}/numbers")  # noqa: S311
+        return Random(f"{self._function_run.seed}/numbers")  # noqa: S311
 
     @cached_property
     def _ids(self) -> Random:
-        return Random(f"{self._body.seed}/ids")  # noqa: S311
+        return Random(f"{self._function_run.seed}/ids")  # noqa: S311

@@ -12,8 +12,8 @@ from anabranch.durable.durations import Duration, without_timedelta
 from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.errors import InvalidDefinition
 
-Body: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
-"""`async def body(ctx, input)`."""
+WorkflowFunction: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+"""`async def NAME(ctx, input)`."""
 
 # The form of every workflow's name.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -31,18 +31,18 @@ class Workflow:
 
     name: str
     version: int
-    body: Body
+    function: WorkflowFunction
     options: Mapping[str, Any]
     """`retention`, `retry`, `deadline`, as they were written; a timedelta in milliseconds."""
 
     def __call__(self, ctx: Any, input: Any) -> Awaitable[Any]:
         """What the function itself returns, for tests with a context of their own."""
-        return self.body(ctx, input)
+        return self.function(ctx, input)
 
     @property
     def origin(self) -> str:
         """Where the function is, to tell two declarations apart."""
-        return f"{self.body.__module__}.{self.body.__qualname__}"
+        return f"{self.function.__module__}.{self.function.__qualname__}"
 
 
 class Registry:
@@ -75,7 +75,7 @@ class Registry:
         return self._workflows.get((name, version))
 
     def clear(self) -> None:
-        """Forget all of them. Bodies under way go on."""
+        """Forget all of them. Running functions go on."""
         self._workflows.clear()
 
     def __iter__(self) -> Iterator[Workflow]:
@@ -99,8 +99,8 @@ def workflow(
     retention: Duration | None = None,
     retry: Mapping[str, Any] | None = None,
     deadline: Duration | None = None,
-) -> Callable[[Body], Workflow]:
-    """Declare an async function `body(ctx, input)` as a coded workflow.
+) -> Callable[[WorkflowFunction], Workflow]:
+    """Declare an async function `NAME(ctx, input)` as a coded workflow.
 
     `name` has up to 64 characters of `a-z`, `0-9`, `_`, `-`; a changed function gets the next
     `version`. `retention` is how long an ended run is kept, in whole days rounded up, `deadline` how
@@ -117,31 +117,31 @@ def workflow(
     }
     _check(name, version, options)
 
-    def declare(body: Body) -> Workflow:
-        _check_function(name, body)
-        declared = Workflow(name, version, body, options)
+    def declare(function: WorkflowFunction) -> Workflow:
+        _check_function(name, function)
+        declared = Workflow(name, version, function, options)
         DECLARED.add(declared)
         return declared
 
     return declare
 
 
-def _check_function(name: str, body: Body) -> None:
-    """Refuse what a worker could not call as `body(ctx, input)`."""
-    if not inspect.iscoroutinefunction(body):
-        raise InvalidDefinition(f"workflow {name!r}: {body!r} is not an `async def body(ctx, input)`")
-    signature = inspect.signature(body)
-    takes = f"workflow {name!r}: {body.__qualname__}{signature} "
+def _check_function(name: str, function: WorkflowFunction) -> None:
+    """Refuse what a worker could not call as `function(ctx, input)`."""
+    if not inspect.iscoroutinefunction(function):
+        raise InvalidDefinition(f"workflow {name!r}: {function!r} is not an `async def NAME(ctx, input)`")
+    signature = inspect.signature(function)
+    takes = f"workflow {name!r}: {function.__qualname__}{signature} "
     if next(iter(signature.parameters), None) in _OF_METHODS:
         raise InvalidDefinition(
-            f"{takes}is a method; a workflow is a function `async def body(ctx, input)`",
+            f"{takes}is a method; a workflow is a function `async def NAME(ctx, input)`",
             hint="Declare it outside of the class; a worker has no object to call it on.",
         )
     try:
         signature.bind("ctx", "input")
     except TypeError:
         raise InvalidDefinition(
-            f"{takes}cannot be called with two arguments; write `async def {body.__name__}(ctx, input)`",
+            f"{takes}cannot be called with two arguments; write `async def {function.__name__}(ctx, input)`",
             hint="The function gets its context and its input, also where it does not need one of them.",
         ) from None
 

@@ -1,4 +1,4 @@
-"""One try of a step's function: called in the body's task or in a thread, with a time limit, to one outcome.
+"""One attempt of a step: call its function in a task or a thread, with a timeout, and return the outcome.
 
 Called by `steps`. What the function returns is checked and encoded here; of what it raises, type,
 message and the author's own lines of the traceback are kept.

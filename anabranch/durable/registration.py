@@ -1,4 +1,4 @@
-"""Registration: a worker writes down what it can run, so that servers without the code list and start it."""
+"""Register the coded workflows of a worker, so that servers without the code can list and start them."""
 
 from __future__ import annotations
 

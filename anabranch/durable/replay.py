@@ -1,6 +1,6 @@
-"""What a workflow function has to ask for again before anything new is done, and in which order it is answered.
+"""Replay: which calls a workflow function must repeat before anything new is done, and the order of the answers.
 
-Made by `body` for each call of a function, from the journal as it is committed then. Pure.
+Created by `function_run` for each call of a function, from the journal as it is committed then. Pure.
 
 The order of the log decides: an end is told when all that stands before it was told, live as on replay. So a function
 has asked, when an end is told, for everything whose first row stands before that end.

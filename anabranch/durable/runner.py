@@ -1,7 +1,7 @@
-"""The runner: calls the bodies of coded workflows, as the task worker calls handlers.
+"""The runner: calls workflow functions, as the task worker calls handlers.
 
 The composition root makes one, hands it to the engine as the handler of workflow functions and connects it
-with the engine once that exists. What a body came to, the runner says in the words of the rules.
+with the engine once that exists. It reports the outcome of a function to the rules.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from anabranch.durable.body import FunctionRun
 from anabranch.durable.context import Context
 from anabranch.durable.definition import Registry, Workflow
 from anabranch.durable.execution import lines_of_the_author
+from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError, qualified_name
 from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
@@ -38,7 +38,7 @@ MEMBER_CHARACTERS_MAX = 400
 
 
 class Runner:
-    """Runs bodies of the workflows that this process knows."""
+    """Runs the workflow functions that this process knows."""
 
     def __init__(
         self, registry: Registry, *, children: Children, signals: Signals, around: AroundAttempt = unsurrounded
@@ -53,7 +53,7 @@ class Runner:
         """Workflows whose functions were warned of."""
 
     def connect(self, engine: Engine) -> None:
-        """Run the bodies of this engine's runs from now on."""
+        """Run the workflow functions of this engine's runs from now on."""
         self._engine = engine
 
     def stop(self) -> None:
@@ -65,7 +65,7 @@ class Runner:
         return [(each.name, each.version) for each in self.registry]
 
     async def execute(self, config: Mapping[str, Any], context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
-        """Call the body that the config names, once."""
+        """Call the workflow function in the config once."""
         name, version = config["workflow"], config["version"]
         found = self.registry.find(name, version)
         if found is None:
@@ -74,10 +74,10 @@ class Runner:
         assert self._engine is not None, "connect comes before any run"
         run_access = run_access_of(self._engine.orchestrator.held, helpers.instance_id)
         journal = None if run_access is None else run_access.journal
-        body = None if journal is None else journal.body
+        activation = None if journal is None else journal.body
         # An attempt that was answered while its job was still queued is not called any more: the next one may be.
-        if run_access is None or journal is None or body is None or body.attempt != helpers.attempt:
-            raise NonRetryable(f"nobody awaits attempt {helpers.attempt} of this body")  # nobody reads this
+        if run_access is None or journal is None or activation is None or activation.attempt != helpers.attempt:
+            raise NonRetryable(f"nobody awaits attempt {helpers.attempt} of this function")  # nobody reads this
         return await self._call(found, run_access, journal, helpers)
 
     async def _call(
@@ -94,7 +94,11 @@ class Runner:
             around=self._around,
         )
         context = Context(
-            run_id=helpers.instance_id, version=found.version, body=run, steps=steps, cancelled=helpers.cancelled
+            run_id=helpers.instance_id,
+            version=found.version,
+            function_run=run,
+            steps=steps,
+            cancelled=helpers.cancelled,
         )
         input_ = orjson.loads(journal.input.raw)["input"]
         task = asyncio.current_task()
@@ -103,7 +107,7 @@ class Runner:
             returned = await run.run(_coroutine(found, context, input_))
             if not isinstance(returned, FunctionSuspended | FunctionBlocked):
                 steps.check_awaited()
-        except BaseException as failure:  # whatever a body raises is its outcome
+        except BaseException as failure:  # any exception of the function is its outcome
             if ends_us(failure, task):
                 raise
             return _failed(failure, helpers)
@@ -128,11 +132,11 @@ class Runner:
 
 
 async def _coroutine(found: Workflow, context: Context, input_: Any) -> Any:
-    return await found.body(context, input_)
+    return await found.function(context, input_)
 
 
 def _failed(failure: BaseException, helpers: Helpers) -> Failed:
-    """How the body failed. A group, as task groups raise it, is no news: its members are."""
+    """The failure of the function. For an exception group of a task group: the failures of its members."""
     if not isinstance(failure, BaseExceptionGroup):
         return _failed_by_one(failure, helpers)
     members = [_failed_by_one(each, helpers) for each in _members(failure)]
@@ -143,7 +147,7 @@ def _failed(failure: BaseException, helpers: Helpers) -> Failed:
     error = kept_error(
         "HANDLER_ERROR",
         qualified_name(type(failure)),
-        f"{len(members)} branches of the body failed: {'; '.join(told + more)}",
+        f"{len(members)} branches of the function failed: {'; '.join(told + more)}",
         helpers.node_id,
         helpers.scope,
         helpers.attempt,
@@ -181,7 +185,7 @@ def _failed_by_one(failure: BaseException, helpers: Helpers) -> Failed:
 
 
 def _uncaught(failure: StepError) -> Failed:
-    """A step failed for good and the body let it pass: the run's error is the step's."""
+    """A step failed for good and the function did not catch it: the run's error is the step's."""
     stored = failure.stored
     if not isinstance(stored, RunError):
         # The author's own: its fields may be anything.

@@ -1,4 +1,7 @@
-"""What the body of a coded workflow sees of a step that failed for good. Known to clients too: imports no engine."""
+"""StepError: the exception in a workflow function for a step that failed for good.
+
+Also used by clients: imports no engine.
+"""
 
 from __future__ import annotations
 

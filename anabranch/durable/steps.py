@@ -1,6 +1,6 @@
 """`ctx.step`: the durable verbs of coded workflows.
 
-Each is one call of a step: `body` numbers it and answers it from the journal, or has it done once
+Each is one call of a step: `function_run` numbers it and answers it from the journal, or has it done once
 more. Nothing here is called on replay of what has ended.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from anabranch.durable.body import FunctionRun
 from anabranch.durable.calls import Call
 from anabranch.durable.durations import Duration, without_timedelta
 from anabranch.durable.execution import called, inside_step, tried
+from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_threads import StepThreads
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
@@ -75,7 +75,7 @@ class Steps:
 
     def __init__(
         self,
-        body: FunctionRun,
+        function_run: FunctionRun,
         *,
         helpers: Helpers,
         children: Children,
@@ -83,7 +83,7 @@ class Steps:
         threads: StepThreads,
         around: AroundAttempt = unsurrounded,
     ) -> None:
-        self._body = body
+        self._function_run = function_run
         self._helpers = helpers
         self._children = children
         self._signals = signals
@@ -136,7 +136,7 @@ class Steps:
             with self._around(self._helpers.instance_id, call.name, call.scope, attempt):
                 return await self._tried(call, attempt, work, timeout_ms)
 
-        return await self._body.answer(call, attempt_once=attempt_once)
+        return await self._function_run.answer(call, attempt_once=attempt_once)
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
         """Return after so long, counted from the first time it was asked for, restarts or not. Frees the worker."""
@@ -149,7 +149,7 @@ class Steps:
         duration_ms = _milliseconds(name, "duration", duration)
         if duration_ms is None:
             raise InvalidDefinition(f"step {name!r}: a duration is needed, such as '5m'")
-        await self._body.answer(self._call(name, StepKind.SLEEP, None), wait=AwaitsTime(duration_ms))
+        await self._function_run.answer(self._call(name, StepKind.SLEEP, None), wait=AwaitsTime(duration_ms))
 
     def wait_for_event(
         self, name: str, *, event: str | None = None, match: Any = None, timeout: Duration | None = None
@@ -168,7 +168,7 @@ class Steps:
         asked: _Asked,
         event: str | None,
         match: Any,
-        timeout: Duration | None,  # noqa: ASYNC109 -- durable: it goes on while the body is unwound
+        timeout: Duration | None,  # noqa: ASYNC109 -- durable: it goes on while the function is unwound
     ) -> Any:
         name = self._begun(asked)
         if event is not None:
@@ -177,7 +177,7 @@ class Steps:
             name if event is None else event, _match(name, match), _milliseconds(name, "timeout", timeout)
         )
         call = self._call(name, StepKind.EVENT, note_of({"event": wait.event, "match": match}))
-        return await self._body.answer(call, wait=wait)
+        return await self._function_run.answer(call, wait=wait)
 
     def wait_for_any(
         self, name: str, events: Mapping[str, Any], *, timeout: Duration | None = None
@@ -197,14 +197,14 @@ class Steps:
         self,
         asked: _Asked,
         events: Mapping[str, Any],
-        timeout: Duration | None,  # noqa: ASYNC109 -- durable: it goes on while the body is unwound
+        timeout: Duration | None,  # noqa: ASYNC109 -- durable: it goes on while the function is unwound
     ) -> tuple[str, Any] | None:
         name = self._begun(asked)
         _check_events(name, events)
         matches = {event: _match(name, match) for event, match in events.items()}
         wait = AwaitsAnySignal(matches, _milliseconds(name, "timeout", timeout))
         call = self._call(name, StepKind.EVENT, note_of({"events": dict(events)}))
-        came = await self._body.answer(call, wait=wait)
+        came = await self._function_run.answer(call, wait=wait)
         return None if came is None else (came["event"], came["payload"])
 
     def invoke(
@@ -234,11 +234,11 @@ class Steps:
 
         async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
             # The log must know of the step before its child is created: else a cancel in between would miss the child.
-            if not self._body.has_begun(call):
+            if not self._function_run.has_begun(call):
                 return Begun(), None
             return await self._tried(call, attempt, start)
 
-        return await self._body.answer(call, attempt_once=attempt_once)
+        return await self._function_run.answer(call, attempt_once=attempt_once)
 
     def signal(
         self, run_id: str, event: str, payload: Any = None, *, name: str = "signal"
@@ -268,7 +268,7 @@ class Steps:
         async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
             return await self._tried(call, attempt, send)
 
-        return bool(await self._body.answer(call, attempt_once=attempt_once))
+        return bool(await self._function_run.answer(call, attempt_once=attempt_once))
 
     # -- the runner's side ----------------------------------------------------------------
     def check_awaited(self) -> None:
@@ -302,7 +302,7 @@ class Steps:
         outer = inside_step.get()
         if outer is not None:
             raise InvalidDefinition(f"step {outer!r} asks for step {name!r}: a step cannot contain others")
-        return self._body.ask(name, kind, arguments, policy)
+        return self._function_run.ask(name, kind, arguments, policy)
 
     async def _tried(
         self, call: Call, attempt: int, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None = None

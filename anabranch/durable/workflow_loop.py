@@ -1,4 +1,4 @@
-"""The event loop of a workflow function: one for each call of it, driven by `body` and by nobody else.
+"""The event loop of a workflow function: one for each call, driven by `function_run`.
 
 It runs what is ready, first in first out, and nothing comes from outside: no sockets, no threads, no clock. Whatever
 depends on chance in asyncio is fixed here: tasks and futures hash by the order in which they were made, so that sets

@@ -1,6 +1,6 @@
-"""The run access: what the body of one coded run has of the engine while it is under way.
+"""The run access: how a workflow function reads its journal and reports to the engine.
 
-Called by the runner of coded workflows, once for each time that a body is called. It reads the
+Called by the runner of coded workflows, once for each call of a workflow function. It reads the
 journal, hands in reports, and is told when something is settled; all of it ends by itself when
 the run is not advanced here any more.
 """
@@ -45,7 +45,7 @@ class RunAccess:
         self._held.steps_under_way = steps_under_way
 
     def stop_listening(self, settled: Callable[[], None]) -> None:
-        """Be told no more, unless another body listens by now."""
+        """Be told no more, unless another call listens by now."""
         if self._held.listener == settled:
             self._held.listener = None
             self._held.steps_under_way = tuple

@@ -19,7 +19,7 @@ from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, H
 from anabranch.engine.loop_watch import BLOCKED_AFTER_S
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import TaskQueue
-from anabranch.engine.rules.coded.coded_plan import BODY_TYPE
+from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.failures import failed_by, who_is
@@ -258,8 +258,8 @@ async def outcome_of(
     """
     task = asyncio.current_task()
     try:
-        handler = functions if node.type == BODY_TYPE else handlers.handler(node.type)
-        if handler is None and node.type == BODY_TYPE:
+        handler = functions if node.type == FUNCTION_TYPE else handlers.handler(node.type)
+        if handler is None and node.type == FUNCTION_TYPE:
             return FunctionBlocked("UNKNOWN_WORKFLOW", "this worker runs no coded workflows")
         if handler is None:
             raise NonRetryable(f"no handler for node type {node.type!r} is installed here", code="UNKNOWN_NODE_TYPE")

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from anabranch.durable.body import FunctionRun
 from anabranch.durable.context import Context
+from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.handling import Helpers
@@ -99,7 +99,9 @@ class World:
             signals=cast(Signals, nobody),
             threads=StepThreads(),
         )
-        ctx = Context(run_id=self.run.head.instance_id, version=1, body=body, steps=steps, cancelled=asyncio.Event())
+        ctx = Context(
+            run_id=self.run.head.instance_id, version=1, function_run=body, steps=steps, cancelled=asyncio.Event()
+        )
         calls: dict[str, int] = {}
 
         async def work(name: str) -> Any:

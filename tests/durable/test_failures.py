@@ -207,7 +207,7 @@ async def test_a_group_with_something_final_in_it_is_final(make_place: MakePlace
 
     assert (error["attempt"], error["type"]) == (1, "BaseExceptionGroup")
     assert error["message"] == (
-        f"2 branches of the body failed: anabranch.errors.NonRetryable: never; {__name__}.OwnEnd: over"
+        f"2 branches of the function failed: anabranch.errors.NonRetryable: never; {__name__}.OwnEnd: over"
     )
 
 
@@ -220,7 +220,7 @@ async def test_of_many_failures_in_a_group_the_first_ones_are_told(make_place: M
     place = await make_place(many_in_a_group)
     message = (await place.ended(await place.start("many-in-a-group")))["error"]["message"]
 
-    assert message.startswith("20 branches of the body failed: Declined: 0xx") and "Declined: 7xx" in message
+    assert message.startswith("20 branches of the function failed: Declined: 0xx") and "Declined: 7xx" in message
     assert message.endswith("; and 12 more") and "Declined: 8xx" not in message
 
 

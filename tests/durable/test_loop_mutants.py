@@ -7,7 +7,7 @@ import pytest
 from tests.durable.loop_promises import PROMISES
 from tests.simulation.patching import Patch, patched
 
-_BODY = "durable.body:FunctionRun"
+_BODY = "durable.function_run:FunctionRun"
 _LOOP = "durable.workflow_loop:WorkflowLoop"
 
 MUTANTS: dict[str, tuple[Patch, ...]] = {

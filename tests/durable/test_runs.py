@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.durable.body import FunctionRun
 from anabranch.durable.definition import Workflow, workflow
+from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError
 from anabranch.engine.rules.coded import coded_decide as decide
 from anabranch.engine.rules.coded.coded_state import CodedState

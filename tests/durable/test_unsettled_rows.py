@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from anabranch.durable.body import FunctionRun
+from anabranch.durable.function_run import FunctionRun
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_state import CodedState

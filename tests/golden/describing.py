@@ -11,7 +11,7 @@ from typing import Any
 
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.ports import Store
-from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
+from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivation, Step
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState
 from anabranch.engine.rules.evolve import fold, outstanding
 from anabranch.engine.rules.run_state import OpenActivation
@@ -75,7 +75,7 @@ def _coded(state: CodedState) -> dict[str, Any]:
 
 
 def _open(activation: OpenActivation) -> list[Any]:
-    assert isinstance(activation, Activation | Step | Body)
+    assert isinstance(activation, Activation | Step | FunctionActivation)
     node_id, scope = activation.place
     event, match = next(iter((activation.events or {}).items()), ("", None))  # in 0.1.0 a wait was for one event
     waits = [event, "" if match is None else json.dumps(match.value)]

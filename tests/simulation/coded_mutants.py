@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.mutants import Mutant, mutant
 
-_BODY = "durable.body:FunctionRun"
+_BODY = "durable.function_run:FunctionRun"
 _DECIDE = "rules.coded.coded_decide"
 
 

@@ -72,7 +72,7 @@ class OwnedInstance(LeasedState):
     due_at: int | None = None
     """When the delay queue is to tell of it."""
     listener: Callable[[], None] | None = None
-    """The body of a coded run, while it is under way: told whenever what it reported is settled."""
+    """The call of a workflow function, while it runs: told whenever what it reported is settled."""
     steps_under_way: Callable[[], Sequence[str]] = tuple
     """The steps of a coded run that are being done, while its function is called."""
     extended_at: float = 0.0
@@ -235,7 +235,7 @@ class OwnedInstances:
             if not self._of_tenant[tenant_id]:
                 del self._of_tenant[tenant_id]
             self.schedule(owned, None)
-            # A body is called again under one dispatch: a late repeat of what its first call came to takes the
+            # A function is called again under one dispatch: a late repeat of what its first call came to takes the
             # second out of `performing`, and it must not run on.
             if owned.performing or owned.state.head.kind == CODED_KIND:
                 self._task_worker.stop_instance(instance_id)

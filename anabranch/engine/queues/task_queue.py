@@ -7,9 +7,9 @@ where instances are started and claimed. Otherwise two full queues would wait fo
 Tenants take turns. Of one tenant the jobs come first in, first out, but jobs of gated types have a round of their
 own: at a closed gate they wait without holding up any other job.
 
-Slots are how many executions there may be at once. The body of a coded run holds its slot while it computes and while
+Slots are how many executions there may be at once. A workflow function holds its slot while it computes and while
 its steps execute. While it waits for nothing but a commit it lends it: else each commit would hold the transitions
-of as many bodies as there are slots, a quarter of what fits. It gets it back before whatever has not begun yet.
+of as many functions as there are slots, a quarter of what fits. It gets it back before whatever has not begun yet.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CANCEL_PATIENCE_S = 5.0
 # wait would otherwise keep the committer from running until the queue is empty.
 JOBS_IN_A_ROW_MAX = 32
 
-# 1,000 bodies that wait for commits: both commits that may be in flight are full (256 transitions each), and the
+# 1,000 functions that wait for commits: both commits that may be in flight are full (256 transitions each), and the
 # next two as well. More of them would only take memory.
 LENT_MAX = 1_000
 
@@ -66,7 +66,7 @@ class TaskQueue(Generic[AnyJob]):
         self._slots = Slots(self._wake_one)
         self._consumers: dict[asyncio.Task[None], None] = {}
         self._context = contextvars.Context()
-        """What a consumer sees of context variables: never those of the body that happens to have one begun."""
+        """What a consumer sees of context variables: never those of the function that happens to have one begun."""
         self._closed = False
         self._busy = 0
         self._idle = asyncio.Event()

@@ -157,17 +157,17 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSuspended:
-    """The body of a coded run only waits, and has been unwound: for these places, of which it just asked for some."""
+    """The workflow function only waits, and has been unwound: for these places, of which it just asked for some."""
 
     awaited: Sequence[tuple[str, str]]
     asked: Sequence[StepReport] = ()
     called_by: int | None = None
-    """The row that made the body run (`Body.called_by`); None: whichever it was."""
+    """The row that made the function run (`FunctionActivation.called_by`); None: whichever it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionBlocked:
-    """The body cannot go on here: nobody knows its function, or it does not do any more what its log says it did."""
+    """The function cannot go on here: it is unknown, or its code no longer matches its log."""
 
     code: str
     message: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
+from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivation, Step
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, StepKind
 from anabranch.engine.rules.coded.replaying import replay_rules
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
@@ -142,7 +142,7 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
 
 
 # -- the body ------------------------------------------------------------------------------------
-def _body_answered(notes: CodedDecisionBuilder, body: Body, outcome: HandlerOutcome) -> None:
+def _body_answered(notes: CodedDecisionBuilder, body: FunctionActivation, outcome: HandlerOutcome) -> None:
     """The body came to its end, or cannot go on now."""
     match outcome:
         case Completed():
@@ -162,7 +162,7 @@ def _body_answered(notes: CodedDecisionBuilder, body: Body, outcome: HandlerOutc
             raise TypeError("a body waits through its steps")
 
 
-def _body_failed(notes: CodedDecisionBuilder, body: Body, failed: Failed) -> None:
+def _body_failed(notes: CodedDecisionBuilder, body: FunctionActivation, failed: Failed) -> None:
     note = next_try(notes, notes.state.plan.retry, body.attempt, failed, key="")
     if note is None:
         notes.fail_instance(failed.error)
@@ -174,7 +174,7 @@ def _body_failed(notes: CodedDecisionBuilder, body: Body, failed: Failed) -> Non
     notes.wake(body)
 
 
-def _body_suspended(notes: CodedDecisionBuilder, body: Body, suspended: FunctionSuspended) -> None:
+def _body_suspended(notes: CodedDecisionBuilder, body: FunctionActivation, suspended: FunctionSuspended) -> None:
     """Record what it asked for last and that it only waits, unless one of its waits is over by now."""
     for report in suspended.asked:
         _step_reported(notes, report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.engine.rules.coded.coded_state import Body, CodedState, Step
+from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivation, Step
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, NO_MARK
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.payloads import (
@@ -52,7 +52,7 @@ def _system_set(state: CodedState, event: Event) -> None:
 def _dispatched(state: CodedState, event: Event) -> None:
     if event.node_id == FUNCTION_NODE_ID:
         state.started = True
-        body = state.body = state.body or Body(state.plan)
+        body = state.body = state.body or FunctionActivation(state.plan)
         body.attempt = event.attempt
         body.began_at, body.began_seq = event.created_at, event.seq
         body.offers = 0
@@ -69,7 +69,7 @@ def _dispatched(state: CodedState, event: Event) -> None:
     _resume(state)
 
 
-def _follow_rules(body: Body, rules: ReplayRules, seq: int) -> None:
+def _follow_rules(body: FunctionActivation, rules: ReplayRules, seq: int) -> None:
     """From this row on, the function's event loop follows today's rules."""
     body.loop_since, body.seed, body.python = seq, rules.seed, rules.python
 
@@ -93,7 +93,7 @@ def _body_waiting(state: CodedState, *, ready: bool) -> None:
 
 
 def _attempt_failed(state: CodedState, event: Event) -> None:
-    failed: Body | Step
+    failed: FunctionActivation | Step
     if event.node_id == FUNCTION_NODE_ID:
         assert state.body is not None, "a body fails after it was dispatched"
         state.running.pop(FUNCTION_KEY, None)
@@ -175,7 +175,7 @@ def _resume(state: CodedState) -> None:
         _run_body(state, state.body)
 
 
-def _run_body(state: CodedState, body: Body) -> None:
+def _run_body(state: CodedState, body: FunctionActivation) -> None:
     body.phase = Phase.DISPATCHED
     body.due_at = None
     body.blocked = False

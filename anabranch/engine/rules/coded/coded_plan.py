@@ -19,8 +19,8 @@ CODED_KIND = "coded"
 CODED_TENANT_ID = ""
 """The tenant of coded definitions: nobody's, and seen by everybody."""
 
-BODY_TYPE = "codedBody"
-"""The type that the body's job is executed by; no drawn node can have it."""
+FUNCTION_TYPE = "codedBody"
+"""The node type of a workflow function's job; no drawn node can have it."""
 
 NO_RETRY = RetryPolicy(max_attempts=1)
 
@@ -30,9 +30,9 @@ class CodedPlan:
     """A version of a coded workflow, ready to run."""
 
     body: PlanNode
-    """What the body's job executes; its config names the function."""
+    """The node of the function's job; its config names the function."""
     retry: RetryPolicy
-    """Of the whole workflow: how often its body is begun again after an error that it did not catch."""
+    """Of the whole workflow: how often its function is begun again after an error that it did not catch."""
     deadline_ms: int | None = None
     retention_ms: int | None = None
     python: str = ""
@@ -47,7 +47,7 @@ def coded_plan(name: str, version: int, options: Mapping[str, Any], *, python: s
     """
     retry = options.get("retry")
     return CodedPlan(
-        body=_body_node(name, version),
+        body=_function_node(name, version),
         retry=NO_RETRY if retry is None else RetryPolicy.parse(retry, default=DEFAULT_STEP_RETRY),
         deadline_ms=_duration(options.get("deadline")),
         retention_ms=_duration(options.get("retention")),
@@ -59,10 +59,10 @@ def _duration(value: Any) -> int | None:
     return None if value is None else parse_duration(value)
 
 
-def _body_node(name: str, version: int) -> PlanNode:
+def _function_node(name: str, version: int) -> PlanNode:
     return PlanNode(
         id=FUNCTION_NODE_ID,
-        type=BODY_TYPE,
+        type=FUNCTION_TYPE,
         config={"workflow": name, "version": version},
         output_variable=None,
         join_any=False,

@@ -75,7 +75,7 @@ class Step(OpenActivation):
         return self.ended_seq > 0
 
 
-class Body(OpenActivation):
+class FunctionActivation(OpenActivation):
     """The function of a coded run, in its present attempt."""
 
     __slots__ = (
@@ -118,10 +118,10 @@ class Body(OpenActivation):
         return FUNCTION_KEY
 
 
-OpenInCode: TypeAlias = Step | Body
+OpenInCode: TypeAlias = Step | FunctionActivation
 
 
-class CodedState(RunState[OpenInCode, Body]):
+class CodedState(RunState[OpenInCode, FunctionActivation]):
     """Everything that decisions about one coded run need to know, and what its body is answered with."""
 
     __slots__ = ("body", "bytes", "endings", "input", "plan", "steps")
@@ -131,7 +131,7 @@ class CodedState(RunState[OpenInCode, Body]):
         self.plan = plan
         self.input: Payload = NULL
         """The row that brought it: `{"input": …}`."""
-        self.body: Body | None = None
+        self.body: FunctionActivation | None = None
         self.steps: dict[tuple[str, str], Step] = {}
         """Every step that has a row, by (name, scope), in the order of their first ones."""
         self.endings: list[Step] = []

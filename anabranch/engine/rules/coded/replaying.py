@@ -1,6 +1,6 @@
 """By which rules a workflow function is replayed: what the row that dispatched it says of its event loop.
 
-Pure. Written by `decide`, folded by `evolve`, followed by `durable.body`.
+Pure. Written by `decide`, folded by `evolve`, followed by `durable.function_run`.
 """
 
 from __future__ import annotations

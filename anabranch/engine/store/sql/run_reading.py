@@ -90,7 +90,7 @@ LATEST_AT = f"""
         GROUP BY node_id, scope)"""
 """The latest rows of the activations at some places. Goes through the log's columns, since they began."""
 
-NOTES_OF_BODY = f"""
+NOTES_OF_FUNCTION = f"""
     {_FROM_LOG} AND (l.event_type = 'SYSTEM_SET' OR l.output_variable LIKE '%:%')
     ORDER BY l.seq DESC LIMIT 1"""
 """The latest row of a coded run that is a note or about a step. Uses the primary key, from the end."""
@@ -203,7 +203,7 @@ class _Reader:
 
     def note(self) -> Event | None:
         """What a coded run says of itself, unless it has come to something since."""
-        found = self.select(NOTES_OF_BODY, Payloads.ALL) if self._is_coded else []
+        found = self.select(NOTES_OF_FUNCTION, Payloads.ALL) if self._is_coded else []
         return found[0] if found and found[0].type is EventType.SYSTEM_SET else None
 
     def activations(

@@ -1,11 +1,10 @@
-"""One call of a workflow function: what it asks for, and when it is answered, suspended or told to stop.
+"""One call of a workflow function: collects its calls, answers them, and suspends or stops it.
 
-Made by `runner` for each job, asked by `steps` on behalf of the author's code, which runs on a `WorkflowLoop`. It runs
-until nothing in it is ready, and is told one answer, the next one of the log, over and over. When none is left, what it
-has asked for is begun in order; when nothing is under way either, the function only waits, and is unwound.
+Created by `runner` for each job; `steps` calls it for the author's code, which runs on a `WorkflowLoop`. The function
+runs until no task is ready, then gets the next answer from the log, and so on. When no answer is left, its new calls
+are started in order. When nothing is running either, the function only waits, and is unwound.
 
-All of that happens in `_advance`, a plain callback of the worker's loop. It knows the engine by its run access alone,
-and
+All of that happens in `_advance`, a plain callback of the worker's loop. It uses only its run access of the engine and
 decides nothing: the rules of coded runs do (`engine.rules.coded`).
 """
 
@@ -70,22 +69,22 @@ class FunctionRun:
 
     def __init__(self, run_access: RunAccess, journal: CodedState, clock: Clock, slot: Slot) -> None:
         assert journal.body is not None, "a function is called when it was dispatched"
-        body = journal.body
+        activation = journal.body
         run_id = journal.head.instance_id
-        self.attempt = body.attempt
-        self.seed: int | str = run_id if body.seed is None else body.seed
+        self.attempt = activation.attempt
+        self.seed: int | str = run_id if activation.seed is None else activation.seed
         """What random numbers begin with."""
-        self.now_ms = body.began_at
+        self.now_ms = activation.began_at
         """The time of the latest row that the function was told (ms)."""
         self._run_access, self._clock, self._slot = run_access, clock, slot
         self._run_id = run_id
-        self._began_at, self._began_seq = body.began_at, body.began_seq
-        self._called_by, self._python = body.called_by, body.python
-        self._new_rules_since = body.loop_since
+        self._began_at, self._began_seq = activation.began_at, activation.began_seq
+        self._called_by, self._python = activation.called_by, activation.python
+        self._new_rules_since = activation.loop_since
         """None: an older version recorded this attempt, which knew no timers and answered in other rounds."""
         self._worker_loop = asyncio.get_running_loop()
         self._loop = WorkflowLoop(  # type: ignore[abstract]  # what is missing, it refuses
-            seed=seed_of(run_id) if body.seed is None else body.seed,
+            seed=seed_of(run_id) if activation.seed is None else activation.seed,
             timer_set=self._timer_set,
             timer_cancelled=self._timer_cancelled,
             described=f"run {run_id}",
@@ -483,8 +482,8 @@ class FunctionRun:
         self._calls.clear()
 
     def _block(self, why: str) -> bool:
-        body = self._journal.body
-        began = "" if body is None else body.python
+        activation = self._journal.body
+        began = "" if activation is None else activation.python
         if began and began != PYTHON:
             why = f"{why} (it was recorded with Python {began}, and this is {PYTHON})"
         return self._end(FunctionBlocked("NONDETERMINISM", why, self._called_by))

@@ -61,6 +61,13 @@ async def list_subscriptions(call: Call) -> Reply:
     return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
 
 
+async def list_all_subscriptions(call: Call) -> Reply:
+    """Those of all patterns, by id."""
+    found = await call.services.topics.list_subscriptions(tenant_id=call.tenant_id)
+    items = [subscription_as_json(each) for each in found]
+    return Reply(page_by_name(items, call.query, "subscriptions", "subscriptionID"))
+
+
 async def subscribe(call: Call) -> Reply:
     """201; 200 where the workflow was subscribed already."""
     made, is_new = await call.services.topics.subscribe(
@@ -85,6 +92,16 @@ async def publish(call: Call) -> Reply:
 
 
 ROUTES = (
+    Route(
+        "GET",
+        "/v1/subscriptions",
+        list_all_subscriptions,
+        "List the subscriptions to all topics.",
+        Role.VIEWER,
+        {200: SubscriptionList},
+        query=Page,
+        tag="triggers",
+    ),
     Route(
         "GET",
         "/v1/topics/{pattern}/subscriptions",

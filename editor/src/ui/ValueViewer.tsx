@@ -17,6 +17,8 @@ export interface ValueViewerProps {
   label: string;
   /** The expression that reads the value; paths inside can then be copied and dragged. */
   root?: string | null;
+  /** How it is shown at first, where it can be shown so. */
+  first?: Look;
 }
 
 type Look = "tree" | "table" | "json";
@@ -27,8 +29,8 @@ const ENTRIES_SHOWN = 200;
 /** 64 kB of JSON are laid out at once; more is for a file. */
 const JSON_SHOWN_MAX = 65_536;
 
-export function ValueViewer({ text, label, root = null }: ValueViewerProps): ReactElement {
-  const [look, setLook] = useState<Look>("tree");
+export function ValueViewer({ text, label, root = null, first = "tree" }: ValueViewerProps): ReactElement {
+  const [look, setLook] = useState<Look>(first);
   const [query, setQuery] = useState<string | null>(null);
   const table = useMemo(() => (look === "table" ? tableOf(text) : null), [look, text]);
   const isComposite = entryCountOf(text) !== null;

@@ -138,7 +138,7 @@ function Row({ schedule, mayEdit, mayStart, onOpen }: RowProps): ReactElement {
       </td>
       {mayStart && (
         <td className="verbs">
-          <Button small disabled={isBusy} onClick={trigger} aria-label={`Start ${name} now`}>
+          <Button small disabled={isBusy} onClick={trigger} aria-label={`Start now: ${name}`}>
             <Play size={13} aria-hidden /> Start now
           </Button>{" "}
           <Menu

@@ -43,7 +43,7 @@ export function KeysPart(): ReactElement {
     <>
       <div className="part-head">
         <p className="page-about">Programs and people sign in with a key. Its role says what it may do.</p>
-        {create}
+        {list.items.length > 0 && create}
       </div>
       {old > 0 && (
         <label className="check small">
@@ -72,7 +72,7 @@ export function KeysPart(): ReactElement {
             </td>
             <td className="verbs">
               {stateOf(key) === "active" && (
-                <Button small look="danger" onClick={() => setOpen({ kind: "revoke", key })} aria-label={`Revoke ${key.keyID}`}>
+                <Button small look="danger" onClick={() => setOpen({ kind: "revoke", key })} aria-label={`Revoke… ${key.keyID}`}>
                   Revoke…
                 </Button>
               )}

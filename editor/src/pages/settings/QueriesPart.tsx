@@ -85,7 +85,7 @@ export function QueriesPart(): ReactElement {
               </td>
               <td className="verbs">
                 {mayEdit && (
-                  <Button small onClick={() => setOpen({ kind: "try", query })} aria-label={`Try ${name}`}>
+                  <Button small onClick={() => setOpen({ kind: "try", query })} aria-label={`Try it: ${name}`}>
                     <Play size={13} aria-hidden /> Try it
                   </Button>
                 )}{" "}

@@ -57,10 +57,10 @@ export function SecretsPart(): ReactElement {
             </td>
             <td className="tight numbers">{secret.version}</td>
             <td className="verbs">
-              <Button small onClick={() => setOpen({ kind: "uses", secret })} aria-label={`Where ${secret.name} is used`}>
+              <Button small onClick={() => setOpen({ kind: "uses", secret })} aria-label={`Where used: ${secret.name}`}>
                 <Search size={13} aria-hidden /> Where used
               </Button>{" "}
-              <Button small onClick={() => setOpen({ kind: "set", name: secret.name })} aria-label={`New value of ${secret.name}`}>
+              <Button small onClick={() => setOpen({ kind: "set", name: secret.name })} aria-label={`New value… of ${secret.name}`}>
                 New value…
               </Button>{" "}
               <IconButton label={`Delete ${secret.name}`} icon={<Trash2 size={15} />} small onClick={() => setOpen({ kind: "delete", secret })} />

@@ -80,7 +80,7 @@ export default function TopicsPage(): ReactElement {
                   <Send size={13} aria-hidden /> Publish
                 </Button>{" "}
                 {mayEdit && (
-                  <Button small look="danger" onClick={() => setOpen({ kind: "delete", subscription })} aria-label={`End the subscription of ${subscription.name} to ${subscription.pattern}`}>
+                  <Button small look="danger" onClick={() => setOpen({ kind: "delete", subscription })} aria-label={`End… the subscription of ${subscription.name} to ${subscription.pattern}`}>
                     End…
                   </Button>
                 )}

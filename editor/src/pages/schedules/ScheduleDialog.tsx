@@ -73,6 +73,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule: Listed<Schemas
         onSave={save}
         onClose={onClose}
       >
+        <h3>Input of each run</h3>
         <InputFields schema={schema} text={input} onChange={setTyped} onSubmit={() => undefined} />
       </FormDialog>
     </FormContext.Provider>

@@ -5,7 +5,7 @@ import { useState, type ReactElement } from "react";
 import { useSearchParams } from "react-router";
 
 import { call, type Schemas } from "../../api/client";
-import { memberText, removeMember, setMember, shownScalar } from "../../json";
+import { entryCountOf, memberText, removeMember, setMember, shownScalar } from "../../json";
 import { Button, IconButton } from "../../ui/Button";
 import type { JsonSchema } from "../../ui/forms/schema";
 import { Menu } from "../../ui/Menu";
@@ -133,7 +133,7 @@ const PARAMETER_TYPES = ["string", "int", "float", "bool", "json", "datetime", "
 function schemaFor(sources: readonly Schemas["SourceSummary"][]): JsonSchema {
   return {
     type: "object",
-    required: ["name", "dataSourceID", "sql", "timeout", "params"],
+    required: ["name", "dataSourceID", "sql", "timeout"],
     properties: {
       name: { type: "string", "x-ui": { placeholder: "orders-of-customer" } },
       dataSourceID: { title: "Data source", enum: sources.map(({ name }) => name) },
@@ -142,7 +142,7 @@ function schemaFor(sources: readonly Schemas["SourceSummary"][]): JsonSchema {
         title: "Parameters",
         type: "object",
         additionalProperties: {},
-        description: `Names with their types: ${PARAMETER_TYPES.map((type) => `\`${type}\``).join(", ")}. As JSON with a default, such as \`{"type": "int", "default": 100}\`, it may be left out.`,
+        description: `Without any, those of the SQL take any value. Names with their types: ${PARAMETER_TYPES.map((type) => `\`${type}\``).join(", ")}. As JSON with a default, such as \`{"type": "int", "default": 100}\`, it may be left out.`,
         "x-ui": { widget: "keyValue" },
       },
       writes: { title: "May it change data?", type: "boolean", default: false },
@@ -156,7 +156,9 @@ const KEPT_BY_SERVER = ["dataQueryID", "createdAt", "updatedAt", "timeoutMs"];
 function QueryDialog({ query, sources, onClose }: { query: Listed<Query> | null; sources: readonly Schemas["SourceSummary"][]; onClose: () => void }): ReactElement {
   const [text, setText] = useState(() => textFor(query, sources));
   const save = async () => {
-    const { name } = query === null ? await call("create_query", { bodyText: text }) : await call("update_query", { path: { query: query.value.dataQueryID }, bodyText: text });
+    // None declared: then each parameter of the SQL takes any value.
+    const bodyText = entryCountOf(memberText(text, "params") ?? "{}") === 0 ? removeMember(text, "params") : text;
+    const { name } = query === null ? await call("create_query", { bodyText }) : await call("update_query", { path: { query: query.value.dataQueryID }, bodyText });
     refresh("list_queries");
     toast(`${name} is saved.`);
   };
@@ -176,7 +178,7 @@ function QueryDialog({ query, sources, onClose }: { query: Listed<Query> | null;
 }
 
 function textFor(query: Listed<Query> | null, sources: readonly Schemas["SourceSummary"][]): string {
-  if (query === null) return `{"name": "", "dataSourceID": ${JSON.stringify(sources[0]?.name ?? "")}, "sql": "", "params": {}}`;
+  if (query === null) return `{"name": "", "dataSourceID": ${JSON.stringify(sources[0]?.name ?? "")}, "sql": ""}`;
   const shown = KEPT_BY_SERVER.reduce((text, name) => removeMember(text, name), query.text);
   const id = shownScalar(memberText(query.text, "dataSourceID") ?? '""');
   const source = sources.find(({ dataSourceID }) => dataSourceID === id);

@@ -5,7 +5,7 @@ import { useMemo, useState, type ReactElement } from "react";
 import { Link } from "react-router";
 
 import { callText, type Schemas } from "../../api/client";
-import { entriesOf, memberText, shownScalar } from "../../json";
+import { entriesOf, memberText, removeMember, shownScalar } from "../../json";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import type { JsonSchema } from "../../ui/forms/schema";
@@ -39,7 +39,7 @@ interface Result {
 export function TryDialog({ query, onClose }: { query: Query; onClose: () => void }): ReactElement {
   const schema = useMemo(() => argumentsOf(query), [query]);
   const hasArguments = Object.keys(schema.properties ?? {}).length > 0;
-  const [text, setText] = useState(() => (hasArguments ? sketchInput(schema) : "{}"));
+  const [text, setText] = useState(() => beginWith(schema));
   const [problem, setProblem] = useState<unknown>(null);
   const [result, setResult] = useState<Result | null>(null);
   const [isBusy, setBusy] = useState(false);
@@ -132,6 +132,12 @@ async function tryQuery(query: Query, args: string): Promise<Result> {
     rows: (isObject ? memberText(output, "rows") : undefined) ?? "[]",
     rowCount: (isObject ? memberText(output, "rowCount") : undefined) ?? "0",
   };
+}
+
+/** Values to begin with; a parameter of which nothing is known begins as empty text. */
+function beginWith(schema: JsonSchema): string {
+  const text = sketchInput(schema);
+  return entriesOf(text).reduce((kept, { key, text: value }) => (value === "null" ? removeMember(kept, String(key)) : kept), text);
 }
 
 /** A form for the parameters: those that are declared, and those that only the SQL names. */

@@ -101,9 +101,8 @@ export function TemplateField(props: TemplateFieldProps): ReactElement {
           aria-describedby={describedBy}
           aria-invalid={invalid || undefined}
           aria-autocomplete="list"
-          role="combobox"
-          aria-expanded={isOpen}
-          aria-controls={`${id}-list`}
+          aria-haspopup="listbox"
+          aria-controls={isOpen ? `${id}-list` : undefined}
           aria-activedescendant={isOpen ? `${id}-${chosen}` : undefined}
           onChange={(event) => {
             onChange(singleLine ? event.target.value.replaceAll("\n", " ") : event.target.value);

@@ -25,7 +25,7 @@ from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.store.opening import open_hint_line, open_store
+from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.engine.telemetry import Telemetry, unsurrounded
@@ -298,6 +298,8 @@ class App:
             functions=runner,
             options=options,
             line=open_hint_line(store),
+            watch=open_version_watch(store),
+            place=store.dialect.place,
             known_code=runner.known,
             telemetry=telemetry,
             gates={language: sandbox.gate(language) for language in LANGUAGES},

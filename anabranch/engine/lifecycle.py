@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import Handler, HandlerRegistry
-from anabranch.engine.hints.hint_line import HintLine
+from anabranch.engine.hints.hint_line import HintLine, VersionWatch
 from anabranch.engine.hints.hints import Hints
 from anabranch.engine.housekeeping import Housekeeping
 from anabranch.engine.loop_watch import LoopWatch
@@ -96,11 +96,15 @@ class Engine:
         clock: Clock | None = None,
         worker_id: str | None = None,
         line: HintLine | None = None,
+        watch: VersionWatch | None = None,
+        place: str | None = None,
         known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
         telemetry: Telemetry | None = None,
         gates: Mapping[str, Gate] | None = None,
     ) -> None:
-        """`line` joins it with the other processes of the store; the store is to be told of `notices`.
+        """`line` or `watch` joins it with the other processes of the store; the store is to be told of `notices`.
+
+        `place` names the store: the engines of this process that give the same one tell each other at once.
 
         `functions` calls workflow functions, and `known_code` gives name and version of those that it knows;
         `telemetry` is told of every row that this process writes; `gates` are those of node types that need
@@ -160,12 +164,24 @@ class Engine:
             lease_ms=options.lease_ms, keep_ms=options.blocked_max_ms, keep_leases=self._leases.keep_from_thread
         )
         self._external = ExternalChanges(
-            store=store, orchestrator=self.orchestrator, clock=self.clock, look_ms=options.poll_ms
+            store=store,
+            orchestrator=self.orchestrator,
+            clock=self.clock,
+            look_ms=options.poll_ms,
+            others_wrote=None if watch is None else self.recovery.soon,
+            watched=lambda: watch is not None and self.hints.listening,
         )
         self.hints = Hints(
-            line=line, clock=self.clock, works=options.works, touched=self._external.touched, pending=self.recovery.soon
+            line=line,
+            watch=watch,
+            place=place,
+            clock=self.clock,
+            works=options.works,
+            touched=self._external.touched,
+            pending=self.recovery.soon,
+            moved=self._external.soon,
         )
-        """Hints from and to other processes (`ChangeHints`); without a line only within this one."""
+        """Hints from and to other processes (`ChangeHints`)."""
         self.notices = StoreNews(hints=self.hints, clock=self.clock, telemetry=telemetry)
         """Told by the store what it has written."""
         self.housekeeping = Housekeeping(

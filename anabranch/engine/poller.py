@@ -14,9 +14,12 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# 50 ms between two looks that were asked for: what comes meanwhile waits a moment that nobody notices, and however
-# often somebody asks, it costs twenty statements a second at most.
+# After a look that was asked for, a pause of four times what it took, 50 ms at most and 1 ms at least: whoever asks is
+# answered at once, and however often somebody asks, looking takes a fifth of the time. A database that is slow to
+# answer is asked at most twenty times a second.
+REST_PER_LOOK = 4.0
 APART_MS = 50
+APART_MS_MIN = 1
 
 # A look that failed is tried again as it would have been anyway, or after 250 ms; then twice as long each time, up to
 # 2 s: a database that is back is noticed soon, one that stays away is hardly asked.
@@ -39,23 +42,24 @@ class Poller:
         look: Callable[[], Awaitable[bool | None]],
         *,
         name: str,
-        every_ms: int | None,
+        every_ms: int | Callable[[], int | None] | None,
         sleep: Callable[[int], Awaitable[None]],
         apart_ms: int = APART_MS,
         retry_last_ms: int = RETRY_LAST_MS,
         unavailable: Callable[[StoreUnavailable], None] | None = None,
     ) -> None:
-        """`every_ms` None: only when asked. `sleep` takes milliseconds.
+        """`every_ms` None: only when asked; a function is asked before each pause. `sleep` takes milliseconds.
 
-        Looks that `soon` asks for begin `apart_ms` apart. Pauses after failures grow up to `retry_last_ms`, or stay at
+        After a look the next one that `soon` asks for waits `REST_PER_LOOK` times as long as that one took, `apart_ms`
+        at most. Pauses after failures grow up to `retry_last_ms`, or stay at
         `every_ms` where that is longer. `unavailable` is told of each StoreUnavailable, in place of the log.
         """
         self._look = look
         self._name = name
         self._every_ms = every_ms
         self._sleep = sleep
-        self._apart_s = apart_ms / 1000
-        self._retry_first_ms = RETRY_FIRST_MS if every_ms is None else every_ms
+        self._apart_ms = apart_ms
+        self._retry_first_ms = every_ms if isinstance(every_ms, int) else RETRY_FIRST_MS
         self._retry_last_ms = max(retry_last_ms, self._retry_first_ms)
         self._unavailable = unavailable or self._tell_unavailable
         self._task: asyncio.Task[None] | None = None
@@ -94,20 +98,25 @@ class Poller:
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
-        await self._rest(self._every_ms)
-        looked_at = loop.time() - self._apart_s
+        await self._rest()
+        rested_at = loop.time()
         while self._wanted or not self._finishing:
-            if self._wanted and not self._finishing and (left_s := looked_at + self._apart_s - loop.time()) > 0:
+            if self._wanted and not self._finishing and (left_s := rested_at - loop.time()) > 0:
                 await self._sleep(round(left_s * 1000))
             self._wanted = False
+            began = loop.time()
             has_more = await self._look_once()
-            looked_at = loop.time()
+            rested_at = loop.time() + self._pause_after(loop.time() - began)
             if self._failures:
                 await self._back_off()
             elif has_more:
                 await asyncio.sleep(0)  # a look that need not wait must not keep others from their turn
             else:
-                await self._rest(self._every_ms)
+                await self._rest()
+
+    def _pause_after(self, took_s: float) -> float:
+        """How long a look that took so long is followed by no other that is only asked for, in seconds."""
+        return min(max(REST_PER_LOOK * took_s * 1000, APART_MS_MIN), self._apart_ms) / 1000
 
     async def _look_once(self) -> bool:
         try:
@@ -131,9 +140,10 @@ class Poller:
             pause_ms = self._retry_first_ms << min(self._failures - 1, longest_doubling)
             await self._sleep(min(pause_ms, self._retry_last_ms))
 
-    async def _rest(self, milliseconds: int | None) -> None:
+    async def _rest(self) -> None:
         if self._wanted or self._finishing:
             return
+        milliseconds = self._every_ms() if callable(self._every_ms) else self._every_ms
         # A future of its own: asking ends the pause, never a look.
         forever = asyncio.get_running_loop().create_future
         self._pause = forever() if milliseconds is None else asyncio.ensure_future(self._sleep(milliseconds))

@@ -532,11 +532,21 @@ class Gate(Protocol):
         """Call this whenever a job that had to wait may perhaps begin; it must not block or raise."""
 
 
+class ChangeSubscriber(Protocol):
+    """Told of watched runs that may have changed in another process. Must not block or raise."""
+
+    def changed(self, instance_id: str, *, ended: bool) -> None:
+        """This run may have changed, and may have `ended` by that."""
+
+    def moved(self) -> None:
+        """Any of them may have changed or ended: somebody has committed to the store."""
+
+
 class ChangeHints(Protocol):
     """Hints that a run which another process may advance has changed: look sooner than you would have anyway.
 
-    They may be lost, doubled, late or wrong, and there may be none at all (SQLite, a pooler before
-    PostgreSQL). Who watches polls besides; what this process commits itself its Observer tells.
+    They may be lost, doubled, late or wrong, and there may be none at all (a pooler before PostgreSQL). Who
+    watches polls besides; what this process commits itself its Observer tells.
     """
 
     def watch(self, instance_id: str) -> None:
@@ -545,5 +555,5 @@ class ChangeHints(Protocol):
     def unwatch(self, instance_id: str) -> None:
         """Undo one `watch`."""
 
-    def subscribe(self, changed: Callable[[str], None]) -> None:
-        """Call this with the id of each watched run that may have changed; it must not block or raise."""
+    def subscribe(self, subscriber: ChangeSubscriber) -> None:
+        """Tell this one of watched runs from now on."""

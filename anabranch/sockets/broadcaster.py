@@ -75,7 +75,7 @@ class Broadcaster:
     async def start(self) -> None:
         """Start polling for commits of other processes."""
         if self._hints is not None:
-            self._hints.subscribe(self.changed)
+            self._hints.subscribe(self)
         await self._looking.start()
 
     async def stop(self) -> None:
@@ -93,11 +93,15 @@ class Broadcaster:
         if room is not None:
             room.committed(events, status)
 
-    def changed(self, instance_id: str) -> None:
+    def changed(self, instance_id: str, *, ended: bool = False) -> None:
         """Somebody else may have written to this run: read on, unless our engine does it anyway."""
         room = self._rooms.get(instance_id)
         if room is not None and not room.progress.is_over and not self._holds(instance_id):
             self._read_on(room)
+
+    def moved(self) -> None:
+        """Somebody else may have written to any run."""
+        self._looking.soon()
 
     async def look(self) -> None:
         """Find the watched runs that other processes have changed. Raises StoreUnavailable."""

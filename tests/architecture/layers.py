@@ -190,6 +190,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "service": (
         "engine",
         "engine.handling",
+        "engine.poller",
         "engine.ports",
         "engine.rules",
         "engine.store",

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.store.opening import open_hint_line, open_store
+from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
@@ -139,14 +139,19 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
     """Starts one more engine on the test's database."""
     started: list[Process] = []
 
-    async def make(*, pending_max: int = 1_000, hinted: bool = False, **options: Any) -> Process:
+    async def make(
+        *, pending_max: int = 1_000, hinted: bool = False, place: str | None = None, **options: Any
+    ) -> Process:
         store = open_store(database_url)
         await store.start()
         children = ChildRuns()
         types = load_types(Services(children=children))
         line = open_hint_line(store) if hinted else None
-        engine = Engine(store=store, handlers=types, options=EngineOptions(**options), line=line)
-        if hinted:
+        watch = open_version_watch(store) if hinted else None
+        engine = Engine(
+            store=store, handlers=types, options=EngineOptions(**options), line=line, watch=watch, place=place
+        )
+        if hinted or place is not None:
             store.tell(engine.hints)
         process = Process(engine, children, pending_max=pending_max)
         started.append(process)

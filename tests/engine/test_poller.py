@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -89,19 +90,58 @@ async def test_what_was_asked_for_before_the_start_is_looked_at_with_it() -> Non
     assert looks.at_ms == [0]
 
 
+@pytest.mark.parametrize(("takes_ms", "apart_ms"), [(0, 1), (2, 2 + 8), (10, 10 + 40), (30, 30 + 50)])
+def test_a_flood_of_requests_leaves_four_fifths_of_the_time_and_the_last_one_is_answered(
+    takes_ms: int, apart_ms: int
+) -> None:
+    looked_ms = list[int]()
+
+    @virtual_time
+    async def flood() -> None:
+        async def look() -> None:
+            looked_ms.append(round(asyncio.get_running_loop().time() * 1000))
+            await sleep_ms(takes_ms)
+
+        poller = Poller(look, name="looking", every_ms=None, sleep=sleep_ms)
+        await poller.start()
+        for _ in range(1_000):
+            poller.soon()
+            await sleep_ms(1)
+        await sleep_ms(2 * APART_MS)
+        await poller.stop()
+
+    flood()
+    pauses = {later - earlier for earlier, later in itertools.pairwise(looked_ms)}
+    assert pauses == {apart_ms}
+    assert looked_ms[-1] >= 999
+
+
 @virtual_time
-async def test_a_flood_of_requests_makes_few_looks_and_the_last_request_is_answered() -> None:
+async def test_who_asks_after_a_while_is_answered_at_once() -> None:
     looks = Looks()
     poller = polling(looks, every_ms=None)
     await poller.start()
-    for _ in range(1_000):
+    for at_ms in range(100):
+        await sleep_ms(10 - at_ms % 2)
         poller.soon()
-        await sleep_ms(1)
-    await sleep_ms(2 * APART_MS)
+    await sleep_ms(1)
     await poller.stop()
 
-    assert len(looks.at_ms) == 1_000 // APART_MS + 1
-    assert looks.at_ms[-1] >= 999
+    assert len(looks.at_ms) == 100
+
+
+@virtual_time
+async def test_an_interval_may_change_and_cease() -> None:
+    intervals: list[int | None] = [10, 20, 40, None, 80, None]
+    looks = Looks()
+    poller = Poller(looks, name="looking", every_ms=lambda: intervals.pop(0), sleep=sleep_ms)
+    await poller.start()
+    await sleep_ms(1_000)
+    poller.soon()
+    await sleep_ms(1_000)
+    await poller.stop()
+
+    assert looks.at_ms == [10, 30, 70, 1_000, 1_080]
 
 
 @virtual_time

@@ -24,6 +24,8 @@ class Channel(StrEnum):
     """Somebody watches these runs in another process: tell it when they change. Said again every few seconds."""
     CHANGED = "anabranch_changed"
     """These watched runs have changed."""
+    ENDED = "anabranch_ended"
+    """These watched runs have ended: who waits for that looks at once."""
 
 
 Heard = Callable[[Channel, Sequence[str]], None]
@@ -44,6 +46,22 @@ class HintLine(Protocol):
 
     async def close(self) -> None:
         """Let the sending connection go; may be called twice, or before anything was sent."""
+
+
+class VersionWatch(Protocol):
+    """Shows that somebody has committed, where the processes of one store have no line between them."""
+
+    async def open(self) -> None:
+        """Begin to watch; what was committed before does not count. Raises StoreUnavailable."""
+
+    def moved(self) -> bool:
+        """Has anybody committed since the last call, this process included? Waits for nothing, and costs microseconds.
+
+        What is said False because of somebody's lock is said True by a later call. Raises StoreUnavailable.
+        """
+
+    def close(self) -> None:
+        """Watch no more; may be called twice, or before `open`."""
 
 
 class Notices(Protocol):

@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
-from anabranch.engine.hints.hint_line import Channel, HintLine
+from anabranch.engine.hints.hint_line import Channel, HintLine, VersionWatch
+from anabranch.engine.hints.neighbours import Neighbours
 from anabranch.engine.poller import Poller
-from anabranch.engine.ports import Clock, InstanceRow, Outcome, Transition
+from anabranch.engine.ports import ChangeSubscriber, Clock, InstanceRow, Outcome, Transition
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
@@ -40,33 +41,50 @@ RETRY_LAST_MS = 60_000
 # 1 s without sending after a failure: whatever is said in that time is forgotten, not queued.
 SILENCE_AFTER_FAILURE_S = 1.0
 
+# 2 ms between two looks at the version of the database while something happens: one run after the other is awaited
+# at that pace. Then an eighth of the time since anything last happened, up to 50 ms: what an idle process does takes
+# a hundredth of a processor, and waking it is most of that.
+WATCH_MS_MIN = 2
+WATCH_MS_MAX = 50
+WATCH_SHARE = 8
+
 # 1 s for what was said last: a process that ends does not wait longer for the sake of a hint.
 LAST_WORDS_S = 1.0
 
 
 class Hints:
-    """One process's end of the line; without a line it only prompts the workers of this process."""
+    """One engine's end of the line. Without a line it hears its neighbours in this process, and the version watch."""
 
     def __init__(
         self,
         *,
         line: HintLine | None,
+        watch: VersionWatch | None = None,
+        place: str | None = None,
         clock: Clock,
         works: bool,
         touched: Callable[[Collection[str]], None],
         pending: Callable[[], None],
+        moved: Callable[[], None],
     ) -> None:
-        """`touched` and `pending` are called when a run, or whatever may be claimed, should be looked at here."""
+        """`touched` and `pending` are called when a run, or whatever may be claimed, should be looked at here.
+
+        `moved` is called when the `watch` has seen a commit, of whomever. `place` names the store for other engines
+        of this process; None: there are none.
+        """
         self._line = line
+        self._watch = watch
+        self._neighbours = Neighbours(place, heard=self._heard, watches=self._watches)
         self._clock = clock
         self._works = works
         self._look_at = touched
         self._look_for_work = pending
+        self._look_at_all = moved
         self._watched_here: Counter[str] = Counter()
         """How often each run is watched: several services may watch one."""
         self._watched_elsewhere: dict[str, float] = {}
         """Runs that somebody watches in another process, and until when (monotonic) we believe it."""
-        self._subscribers: list[Callable[[str], None]] = []
+        self._subscribers: list[ChangeSubscriber] = []
         self._outbox: dict[Channel, set[str]] = {}
         self._sender = Poller(
             self._send,
@@ -84,22 +102,33 @@ class Hints:
             sleep=clock.sleep,
             unavailable=self._complain,
         )
+        self._watching = Poller(
+            self._look_at_version, name="watching for commits", every_ms=self._watch_pause_ms, sleep=clock.sleep
+        )
+        self._watch_is_open = False
+        self._news_at = 0.0
+        """When somebody last committed, or began to watch a run here (monotonic)."""
         self._silent_until = 0.0
         self._complained = self._listening = False
 
     # -- life -----------------------------------------------------------------------------
     async def start(self) -> None:
         """Listen from now on, if this process works or somebody has subscribed; returns at once."""
-        if self._line is None:
-            logger.info("this store carries no hints between processes; polling notices what others write")
-            return
+        self._neighbours.join()
         if self._works:
             self._listener.soon()
-        for part in (self._sender, self._announcer, self._listener):
-            await part.start()
+        if self._line is not None:
+            for part in (self._sender, self._announcer, self._listener):
+                await part.start()
+        if self._watch is not None:
+            await self._watching.start()
 
     async def stop(self) -> None:
         """Hear nothing more, say what is still to be said, and hang up; may be called twice, or before start."""
+        self._neighbours.leave()
+        await self._watching.stop()
+        if self._watch is not None:
+            self._watch.close()
         await self._listener.stop()
         await self._announcer.stop()
         with suppress(TimeoutError):
@@ -111,15 +140,17 @@ class Hints:
 
     @property
     def listening(self) -> bool:
-        """Does this process hear the others? False where polling has to do without hints."""
-        return self._listening
+        """Is this process told when others commit? False where polling has to do without."""
+        return self._listening or self._watch_is_open
 
     # -- for who watches (ports.ChangeHints) ----------------------------------------------
     def watch(self, instance_id: str) -> None:
         """Be told when this run may have changed elsewhere, until each `watch` is undone by an `unwatch`."""
         self._watched_here[instance_id] += 1
         if self._watched_here[instance_id] == 1:
-            self._say(Channel.WATCHED, [instance_id])
+            self._say_on_line(Channel.WATCHED, [instance_id])
+            self._news_at = self._clock.monotonic()
+            self._watching.soon()
 
     def unwatch(self, instance_id: str) -> None:
         """Undo one `watch`."""
@@ -127,9 +158,9 @@ class Hints:
         if self._watched_here[instance_id] <= 0:
             del self._watched_here[instance_id]
 
-    def subscribe(self, changed: Callable[[str], None]) -> None:
-        """Call this with the id of each watched run that may have changed; it must not block or raise."""
-        self._subscribers.append(changed)
+    def subscribe(self, subscriber: ChangeSubscriber) -> None:
+        """Tell this one of watched runs from now on."""
+        self._subscribers.append(subscriber)
         self._listener.soon()
 
     # -- from the store (hint_line.Notices) -----------------------------------------------
@@ -141,10 +172,10 @@ class Hints:
             self._touch([*outcome.woken, *outcome.cancelled])
         if outcome.woken:
             self._offer_work()  # a parked parent may be claimed now
-        if self._watched_elsewhere:
-            now = self._clock.monotonic()
-            won = (transition.instance_id for transition in transitions if transition.instance_id in outcome.won)
-            self._say(Channel.CHANGED, [each for each in won if self._watched_elsewhere.get(each, 0.0) > now])
+        if self._watched_elsewhere or self._neighbours.present:
+            won = [transition for transition in transitions if transition.instance_id in outcome.won]
+            self._tell_watchers(Channel.CHANGED, [each.instance_id for each in won if not each.status.is_terminal])
+            self._tell_watchers(Channel.ENDED, [each.instance_id for each in won if each.status.is_terminal])
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
         """Tell its holder; without one, whoever claims it. An end may free a parent, too."""
@@ -160,13 +191,22 @@ class Hints:
     # -- within: saying -------------------------------------------------------------------
     def _touch(self, instance_ids: Sequence[str]) -> None:
         self._say(Channel.TOUCHED, instance_ids)
-        self._tell_subscribers(instance_ids)
+        self._tell_subscribers(instance_ids, ended=True)
 
     def _offer_work(self) -> None:
         self._say(Channel.PENDING, [""])
         self._look_for_work()
 
+    def _tell_watchers(self, channel: Channel, instance_ids: Collection[str]) -> None:
+        self._neighbours.say_to_watchers(channel, instance_ids)
+        now = self._clock.monotonic()
+        self._say_on_line(channel, [each for each in instance_ids if self._watched_elsewhere.get(each, 0.0) > now])
+
     def _say(self, channel: Channel, instance_ids: Collection[str]) -> None:
+        self._neighbours.say(channel, instance_ids)
+        self._say_on_line(channel, instance_ids)
+
+    def _say_on_line(self, channel: Channel, instance_ids: Collection[str]) -> None:
         if self._line is None or not instance_ids:
             return
         waiting = self._outbox.setdefault(channel, set())
@@ -175,7 +215,7 @@ class Hints:
         self._sender.soon()
 
     async def _send(self) -> None:
-        """Everything that is to be said, once each: so a run's changes are told twenty times a second at most."""
+        """Everything that is to be said, once each: what comes while one message is on its way goes with the next."""
         outbox, self._outbox = self._outbox, {}
         if not outbox or self._line is None or self._clock.monotonic() < self._silent_until:
             return
@@ -187,7 +227,7 @@ class Hints:
 
     async def _announce(self) -> None:
         """Say again what is watched here, and forget what nobody watches elsewhere any more."""
-        self._say(Channel.WATCHED, self._watched_here)
+        self._say_on_line(Channel.WATCHED, self._watched_here)
         now = self._clock.monotonic()
         self._watched_elsewhere = {each: until for each, until in self._watched_elsewhere.items() if until > now}
 
@@ -218,21 +258,23 @@ class Hints:
             self._complained = False
             logger.info("hints from other processes are heard again")
         self._look_for_work()
-        self._tell_subscribers(list(self._watched_here))
-        self._say(Channel.WATCHED, self._watched_here)
+        self._tell_subscribers(list(self._watched_here), ended=True)
+        self._say_on_line(Channel.WATCHED, self._watched_here)
 
     def _heard(self, channel: Channel, words: Sequence[str]) -> None:
         instance_ids = [word for word in words if len(word) == ID_CHARACTERS]
         match channel:
             case Channel.TOUCHED:
                 self._look_at(instance_ids)
-                self._tell_subscribers(instance_ids)
+                self._tell_subscribers(instance_ids, ended=True)
             case Channel.PENDING:
                 self._look_for_work()
             case Channel.WATCHED:
                 self._remember_watched(instance_ids)
             case Channel.CHANGED:
-                self._tell_subscribers(instance_ids)
+                self._tell_subscribers(instance_ids, ended=False)
+            case Channel.ENDED:
+                self._tell_subscribers(instance_ids, ended=True)
 
     def _remember_watched(self, instance_ids: Iterable[str]) -> None:
         until = self._clock.monotonic() + WATCHED_TTL_S
@@ -240,8 +282,36 @@ class Hints:
             if len(self._watched_elsewhere) < REMEMBERED_MAX or instance_id in self._watched_elsewhere:
                 self._watched_elsewhere[instance_id] = until
 
-    def _tell_subscribers(self, instance_ids: Sequence[str]) -> None:
+    def _tell_subscribers(self, instance_ids: Sequence[str], *, ended: bool) -> None:
         for instance_id in instance_ids:
             if instance_id in self._watched_here:
-                for changed in self._subscribers:
-                    changed(instance_id)
+                for subscriber in self._subscribers:
+                    subscriber.changed(instance_id, ended=ended)
+
+    def _watches(self, instance_id: str) -> bool:
+        return instance_id in self._watched_here
+
+    # -- within: the version watch --------------------------------------------------------
+    async def _look_at_version(self) -> None:
+        assert self._watch is not None, "started only with a watch"
+        if not self._watch_is_open:
+            await self._watch.open()
+            self._watch_is_open = True  # what was committed before is not known: look
+        else:
+            self._watch_is_open = False  # until it has answered
+            moved = self._watch.moved()
+            self._watch_is_open = True
+            if not moved:
+                return
+        self._news_at = self._clock.monotonic()
+        self._look_at_all()
+        if self._watched_here:
+            for subscriber in self._subscribers:
+                subscriber.moved()
+
+    def _watch_pause_ms(self) -> int | None:
+        """None where nobody wants to know."""
+        if not self._works and not self._watched_here:
+            return None
+        quiet_ms = round((self._clock.monotonic() - self._news_at) * 1000)
+        return min(max(quiet_ms // WATCH_SHARE, WATCH_MS_MIN), WATCH_MS_MAX)

@@ -15,19 +15,37 @@ from anabranch.engine.ports import Clock, Store
 # With a commit after it, an external signal or cancel takes effect within the promised second.
 LOOK_MS = 500
 
+# 10 times as rarely while the version of the database is watched: then a look that nobody asked for finds nothing.
+WATCHED_LOOKS = 10
+
 
 class ExternalChanges:
     """Compares the versions of all held instances with the store's, in one statement."""
 
-    def __init__(self, *, store: Store, orchestrator: Orchestrator, clock: Clock, look_ms: int = LOOK_MS) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        orchestrator: Orchestrator,
+        clock: Clock,
+        look_ms: int = LOOK_MS,
+        others_wrote: Callable[[], None] | None = None,
+        watched: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`others_wrote` is called when another process has written something; only for stores that can tell.
+
+        `watched`: will `soon` be called after every commit?
+        """
         self._store = store
         self._orchestrator = orchestrator
+        self._others_wrote = others_wrote
 
-        def poller(look: Callable[[], Awaitable[None]], every_ms: int | None) -> Poller:
+        def poller(look: Callable[[], Awaitable[None]], every_ms: Callable[[], int] | None) -> Poller:
             name = "looking for external changes"
             return Poller(look, name=name, every_ms=every_ms, sleep=clock.sleep, unavailable=orchestrator.note_failure)
 
-        self._looking, self._hinted = poller(self.look, look_ms), poller(self._look_at_touched, None)
+        self._looking = poller(self.look, lambda: look_ms * WATCHED_LOOKS if watched() else look_ms)
+        self._hinted = poller(self._look_at_touched, None)
         self._uncompared: set[str] = set()
         """Owned instances that another process may have written to since we last looked at them."""
         self._touched: set[str] = set()
@@ -52,8 +70,14 @@ class ExternalChanges:
         held = self._orchestrator.held
         if await self._store.external_changes_possible():
             self._uncompared.update(held.ids)
+            if self._others_wrote is not None:
+                self._others_wrote()
         self._uncompared.intersection_update(held.ids)
         await self._compare(self._uncompared)
+
+    def soon(self) -> None:
+        """Somebody has committed to the store, perhaps this process itself: look soon."""
+        self._looking.soon()
 
     def touched(self, instance_ids: Collection[str]) -> None:
         """Another process is said to have written to these: look soon at those that are held here."""

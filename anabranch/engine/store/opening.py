@@ -11,9 +11,10 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from anabranch.deferred import deferred
-from anabranch.engine.hints.hint_line import HintLine
+from anabranch.engine.hints.hint_line import HintLine, VersionWatch
 from anabranch.engine.store.postgresql.timeouts import Timeouts
 from anabranch.engine.store.sql.store import CONNECT_WAIT_S, SqlStore
+from anabranch.engine.store.sqlite.data_version import SqliteDataVersion
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.errors import SettingsError
 
@@ -59,6 +60,12 @@ def open_hint_line(store: SqlStore) -> HintLine | None:
         return None
     assert isinstance(dialect, postgresql.PostgresqlDialect), "there are two kinds"
     return postgresql_hints.PostgresqlHintLine(dialect)
+
+
+def open_version_watch(store: SqlStore) -> VersionWatch | None:
+    """What shows commits of other processes on a started store that has no line; None where it has one."""
+    dialect = store.dialect
+    return SqliteDataVersion(dialect.path) if isinstance(dialect, SqliteDialect) else None
 
 
 def dialect_of(

@@ -1,7 +1,8 @@
 """Wait for the end of a run (`?wait=30s`), until it has ended or the time is over.
 
 Called by the REST API, and by programs and commands with an open database. A waiter wakes up when this process commits
-the end, when another process sends a hint, or at the next poll of the versions of all awaited runs (one statement).
+the end, when another process sends a hint, or at the next poll of the versions of all awaited runs (one statement):
+when the database shows a commit, and every half second.
 The number of waiting requests is limited. A process that stops wakes all waiters. A waiter whose client has
 disconnected is dropped at the next poll.
 """
@@ -9,17 +10,15 @@ disconnected is dropped at the next poll.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.poller import Poller
 from anabranch.engine.rules.events import Event, Status
 from anabranch.errors import ShuttingDown, StoreUnavailable
-
-logger = logging.getLogger("anabranch.service")
 
 # 60 s: the default timeout of proxies and clients. To wait longer, repeat the request.
 WAIT_S_MAX = 60.0
@@ -29,8 +28,8 @@ WAIT_S_MAX = 60.0
 WAITERS_MAX = 1_000
 WAITERS_OF_TENANT_MAX = 500
 
-# 500 ms, as for all changes by other processes. Without hints the first polls come sooner, 50 ms after the wait began
-# and then after twice as long each time, because many runs end quickly.
+# 500 ms, as for all changes by other processes. Without hints or a version watch the first polls come sooner: 50 ms
+# after the wait began and then after twice as long each time, because many runs end quickly.
 LOOK_MS = 500
 FIRST_LOOK_MS = 50
 
@@ -51,7 +50,13 @@ class RunWaits:
         self._waiters: defaultdict[str, set[_Waiter]] = defaultdict(set)
         """By the id of the run."""
         self._of_tenant: Counter[str] = Counter()
-        self._looks: asyncio.Task[None] | None = None
+        self._looking = Poller(
+            self.look,
+            name="looking at awaited runs",
+            every_ms=self._pause_ms,
+            retry_last_ms=LOOK_MS,
+            sleep=engine.clock.sleep,
+        )
         self._look_in_ms = FIRST_LOOK_MS
         self._stopping = self._subscribed = False
 
@@ -84,10 +89,7 @@ class RunWaits:
     async def stop(self) -> None:
         """Do the same and stop polling; may be called twice."""
         self.release()
-        looks, self._looks = self._looks, None
-        if looks is not None:
-            looks.cancel()
-            await asyncio.gather(looks, return_exceptions=True)
+        await self._looking.stop()
 
     @property
     def waiters_count(self) -> int:
@@ -100,9 +102,14 @@ class RunWaits:
         if status.is_terminal:
             self._wake([instance_id])
 
-    def changed(self, instance_id: str) -> None:
+    def changed(self, instance_id: str, *, ended: bool) -> None:
         """Another process may have written to this run."""
-        self._wake([instance_id])
+        if ended:
+            self._wake([instance_id])
+
+    def moved(self) -> None:
+        """Other processes may have written to any run."""
+        self._looking.soon()
 
     async def look(self) -> None:
         """Wake the waiters of runs that other processes changed, and those whose clients disconnected.
@@ -113,7 +120,9 @@ class RunWaits:
             for waiter in waiters:
                 if waiter.is_gone():
                     waiter.woken.set()
-        elsewhere = [each for each in self._waiters if not self._engine.orchestrator.holds(each)]
+        # Who has not read yet will do so anyway.
+        waiting = [each for each, those in self._waiters.items() if any(one.version is not None for one in those)]
+        elsewhere = [each for each in waiting if not self._engine.orchestrator.holds(each)]
         if not elsewhere:
             return
         stored = await self._engine.store.versions(elsewhere)
@@ -125,6 +134,7 @@ class RunWaits:
 
     # -- within ---------------------------------------------------------------------------
     async def _wait(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> None:
+        await self._begin_looking()
         waiter = self._enter(instance_id, tenant_id, is_gone)
         try:
             while not await self._is_over(waiter, instance_id, tenant_id):
@@ -143,13 +153,16 @@ class RunWaits:
         waiter.version = None if row is None else row.version
         return row is None or row.status.is_terminal
 
-    def _enter(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> _Waiter:
-        if not self._subscribed:
+    async def _begin_looking(self) -> None:
+        if not self._subscribed and not self._stopping:
             self._subscribed = True
             self._engine.observers.add(self)
-            self._engine.hints.subscribe(self.changed)
-        if self._looks is None and not self._stopping:
-            self._looks = asyncio.create_task(self._look_while_somebody_waits(), name="run-waits")
+            self._engine.hints.subscribe(self)
+            await self._looking.start()
+
+    def _enter(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> _Waiter:
+        if not self._waiters:
+            self._looking.soon()  # it pauses for as long as nobody waits
         self._look_in_ms = FIRST_LOOK_MS
         waiter = _Waiter(is_gone)
         if instance_id not in self._waiters:
@@ -172,14 +185,10 @@ class RunWaits:
             for waiter in self._waiters.get(instance_id, ()):
                 waiter.woken.set()
 
-    async def _look_while_somebody_waits(self) -> None:
-        while self._waiters:
-            await self._engine.clock.sleep(LOOK_MS if self._engine.hints.listening else self._look_in_ms)
-            self._look_in_ms = min(2 * self._look_in_ms, LOOK_MS)
-            try:
-                await self.look()
-            except StoreUnavailable as failure:
-                logger.info("waiting for runs: the database is unavailable: %s", failure.message)
-            except Exception:
-                logger.exception("polling awaited runs failed; trying again")
-        self._looks = None
+    def _pause_ms(self) -> int | None:
+        """Until the next look; None where nobody waits."""
+        if not self._waiters:
+            return None
+        pause_ms = LOOK_MS if self._engine.hints.listening else self._look_in_ms
+        self._look_in_ms = min(2 * self._look_in_ms, LOOK_MS)
+        return pause_ms

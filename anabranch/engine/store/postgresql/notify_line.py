@@ -33,7 +33,11 @@ SILENCE_S = 30.0
 
 _ECHO = "anabranch_echo"
 
-_NOTIFY = "SELECT pg_notify(channel, payload) FROM unnest(%s::text[], %s::text[]) AS said(channel, payload)"
+# A hint need not outlive a crash of the server: nobody waits for the disk. For this transaction alone, because a
+# pooler may lend its session to others next.
+_NOTIFY = """
+    SELECT pg_notify(channel, payload), set_config('synchronous_commit', 'off', true)
+    FROM unnest(%s::text[], %s::text[]) AS said(channel, payload)"""
 
 
 class PostgresqlHintLine:

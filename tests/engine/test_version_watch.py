@@ -1,0 +1,295 @@
+"""Processes on one SQLite file, and engines in one process: who hears of what without a poll.
+
+Every poll is an hour away, so whoever acts was told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.engine.hints import hints as module
+from anabranch.engine.hints.hint_line import Channel
+from anabranch.engine.hints.hints import Hints
+from anabranch.engine.hints.neighbours import Neighbours
+from anabranch.engine.store.opening import open_store, open_version_watch
+from anabranch.errors import StoreUnavailable
+from anabranch.service import RunWaits
+from anabranch.service.runs import run_waits
+from tests.engine import nodes
+from tests.engine.conftest import TENANT, MakeProcess, Process, until
+from tests.engine.drawing import drawn, node
+
+NEVER_MS = 3_600_000
+
+QUICK = drawn("quick", node("only"))
+WAITING = drawn("waiting", node("wait", "waitForEvent", config={"event": "go"}))
+HANGING = drawn("hanging", node("gate", "testGate", config={"gate": "API"}), node("after"))
+
+MakeWatching = Callable[..., Awaitable[Process]]
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """PostgreSQL has a line between processes instead."""
+    return sqlite_url
+
+
+@pytest.fixture
+async def watching(make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch) -> MakeWatching:
+    """Starts a process that watches the version of the database, and never polls."""
+    monkeypatch.setattr(run_waits, "LOOK_MS", NEVER_MS)
+    monkeypatch.setattr(run_waits, "FIRST_LOOK_MS", NEVER_MS)
+
+    async def make(**options: object) -> Process:
+        process = await make_process(**{"hinted": True, "poll_ms": NEVER_MS, **options})
+        if process.engine.options.works:
+            await until(lambda: process.engine.hints.listening)
+        return process
+
+    return make
+
+
+def count_calls(process: Process, *names: str) -> Counter[str]:
+    """How often its engine asks its store for these from now on."""
+    calls = Counter[str]()
+    for name in names:
+        setattr(process.engine.store, name, _counted(calls, name, getattr(process.engine.store, name)))
+    return calls
+
+
+def _counted(calls: Counter[str], name: str, verb: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def ask(*arguments: Any, **named: Any) -> Any:
+        calls[name] += 1
+        return await verb(*arguments, **named)
+
+    return ask
+
+
+# -- other processes ----------------------------------------------------------------------
+async def test_a_start_by_another_process_is_claimed_without_waiting_for_the_poll(watching: MakeWatching) -> None:
+    worker, client = await watching(), await watching(works=False)
+
+    run_id = await client.run(QUICK)
+
+    assert (await client.ended(run_id))["status"] == "COMPLETED"
+    assert [event.type for of, event in worker.log.events if of == run_id][-1] == "INSTANCE_COMPLETED"
+
+
+async def test_the_end_of_a_run_elsewhere_is_heard_by_who_waits_for_it(watching: MakeWatching) -> None:
+    await watching()
+    client = await watching(works=False)
+    waits = RunWaits(client.engine)
+
+    for _ in range(3):
+        run_id = await client.run(QUICK)
+        async with asyncio.timeout(30):
+            await waits.ended(run_id, tenant_id=TENANT)
+        assert (await client.service.get_run_status(run_id, tenant_id=TENANT)).status.is_terminal
+
+    await waits.stop()
+
+
+async def test_a_cancel_elsewhere_reaches_the_holder(watching: MakeWatching) -> None:
+    owner, other = await watching(), await watching(works=False)
+    run_id = await owner.run(HANGING)
+    await owner.log.saw("NODE_DISPATCHED", "gate")
+
+    await other.service.cancel_run(run_id, tenant_id=TENANT, reason="from outside")
+
+    await owner.log.saw("INSTANCE_CANCELLED", instance_id=run_id)
+    await until(lambda: nodes.stopped == ["gate"])
+
+
+async def test_a_signal_elsewhere_reaches_a_parked_run(watching: MakeWatching) -> None:
+    owner, other = await watching(), await watching(works=False)
+    run_id = await owner.run(WAITING)
+    await owner.log.saw("NODE_WAITING", "wait")
+    await until(lambda: not owner.engine.orchestrator.holds(run_id))
+
+    assert await other.service.send_signal(run_id, "go", None, tenant_id=TENANT)
+
+    await owner.log.saw("INSTANCE_COMPLETED", instance_id=run_id)
+
+
+# -- what it costs ------------------------------------------------------------------------
+async def test_who_is_idle_neither_claims_nor_compares(watching: MakeWatching) -> None:
+    worker = await watching()
+    asked = count_calls(worker, "external_changes_possible", "claim", "versions")
+    watch = worker.engine.hints._watch
+    looks = Counter[str]()
+    moved = watch.moved  # type: ignore[union-attr]
+
+    def counted() -> bool:
+        looks["moved"] += 1
+        return moved()
+
+    watch.moved = counted  # type: ignore[union-attr, method-assign]
+    await until(lambda: looks["moved"] >= 20)
+    asked.clear()  # what was written before it began has been looked for
+    await until(lambda: looks["moved"] >= 40)
+
+    assert asked == {}
+
+
+async def test_own_commits_are_no_reason_to_claim(watching: MakeWatching) -> None:
+    worker = await watching()
+    asked = count_calls(worker, "external_changes_possible", "claim")
+
+    for number in range(1, 6):
+        run_id = await worker.run(QUICK)
+        await worker.log.saw("INSTANCE_COMPLETED", instance_id=run_id)
+        await until(lambda number=number: asked["external_changes_possible"] >= number)  # type: ignore[misc]
+
+    assert asked["claim"] <= 2, "at the start, and for what was written before it began"
+
+
+class StillClock:
+    """Time that a test sets."""
+
+    def __init__(self) -> None:
+        self.at_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.at_s
+
+    async def sleep(self, milliseconds: int) -> None:
+        """Not called: nothing is started."""
+
+
+def hints_at(clock: StillClock, *, works: bool) -> Hints:
+    nothing: dict[str, Callable[..., None]] = dict.fromkeys(("touched", "pending", "moved"), lambda *_: None)
+    return Hints(line=None, clock=clock, works=works, **nothing)  # type: ignore[arg-type]
+
+
+def test_the_longer_nothing_happens_the_rarer_it_looks() -> None:
+    clock = StillClock()
+    hints = hints_at(clock, works=True)
+    hints.watch("a run")
+    pauses = []
+    for quiet_s in (0.0, 0.08, 0.16, 0.4, 3_600.0):
+        clock.at_s = 1_000.0 + quiet_s
+        pauses.append(hints._watch_pause_ms())
+
+    assert pauses == [module.WATCH_MS_MIN, 10, 20, module.WATCH_MS_MAX, module.WATCH_MS_MAX]
+
+
+async def test_where_the_version_cannot_be_read_it_polls_as_without(watching: MakeWatching) -> None:
+    worker, client = await watching(), await watching(works=False)
+    watch = worker.engine.hints._watch
+    assert watch is not None
+    opened = asyncio.Event()
+    open_again = watch.open
+
+    def unreadable() -> bool:
+        watch.moved = readable  # type: ignore[method-assign]
+        raise StoreUnavailable("the file cannot be read")
+
+    async def note_and_open() -> None:
+        opened.set()
+        assert not worker.engine.hints.listening, "nobody relies on it meanwhile"
+        await open_again()
+
+    readable, watch.moved, watch.open = watch.moved, unreadable, note_and_open  # type: ignore[method-assign]
+    await opened.wait()
+
+    run_id = await client.run(QUICK)
+
+    assert (await client.ended(run_id))["status"] == "COMPLETED", "it is watched again"
+
+
+def test_a_client_looks_only_while_it_waits() -> None:
+    hints = hints_at(StillClock(), works=False)
+    pauses = [hints._watch_pause_ms()]
+    hints.watch("a run")
+    pauses.append(hints._watch_pause_ms())
+    hints.unwatch("a run")
+
+    assert [*pauses, hints._watch_pause_ms()] == [None, module.WATCH_MS_MIN, None]
+
+
+# -- the version itself -------------------------------------------------------------------
+async def test_a_commit_moves_the_version_once_and_a_lock_hides_it_only_for_a_while(database_url: str) -> None:
+    store = open_store(database_url)
+    watch = open_version_watch(store)
+    assert watch is not None
+    await watch.open()
+    path = Path(database_url.removeprefix("sqlite:///"))
+    writer = sqlite3.connect(path, isolation_level=None)
+    seen = [watch.moved()]
+    writer.execute("CREATE TABLE further (number INTEGER)")
+    seen += [watch.moved(), watch.moved()]
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("INSERT INTO further VALUES (1)")
+    seen.append(watch.moved())
+    writer.execute("COMMIT")
+    seen += [watch.moved(), watch.moved()]
+    watch.close()
+    watch.close()
+    writer.close()
+
+    assert seen == [False, True, False, False, True, False]
+
+
+def test_only_a_file_is_watched(postgres_url: str) -> None:
+    assert open_version_watch(open_store(postgres_url, pooled=False)) is None
+
+
+# -- engines of one process ---------------------------------------------------------------
+async def test_engines_of_one_process_tell_each_other_without_the_database(
+    make_process: MakeProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_waits, "LOOK_MS", NEVER_MS)
+    monkeypatch.setattr(run_waits, "FIRST_LOOK_MS", NEVER_MS)
+    neighbours: dict[str, Any] = {"poll_ms": NEVER_MS, "place": "one database"}
+    worker = await make_process(**neighbours)
+    client, stranger = await make_process(works=False, **neighbours), await make_process(poll_ms=NEVER_MS)
+    waits = RunWaits(client.engine)
+
+    run_id = await client.run(QUICK)
+    async with asyncio.timeout(30):
+        await waits.ended(run_id, tenant_id=TENANT)
+
+    assert [event.type for of, event in worker.log.events if of == run_id][-1] == "INSTANCE_COMPLETED"
+    assert stranger.log.events == []
+    await waits.stop()
+
+
+async def test_neighbours_hear_on_their_own_loops_and_nothing_once_they_have_left() -> None:
+    heard: list[tuple[str, str, list[str]]] = []
+    here = Neighbours("a place", heard=lambda *_: heard.append(("here", *_)), watches=lambda _: False)  # type: ignore[arg-type]
+    joined, leaving = threading.Event(), threading.Event()
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def be_elsewhere() -> None:
+        def note(channel: Channel, ids: Any) -> None:
+            heard.append((threading.current_thread().name, channel, ids))
+            loop.call_soon_threadsafe(told.set)
+
+        elsewhere = Neighbours("a place", heard=note, watches=lambda each: each == "watched")
+        elsewhere.join()
+        joined.set()
+        await asyncio.to_thread(leaving.wait)
+
+    other = threading.Thread(target=lambda: asyncio.run(be_elsewhere()), name="elsewhere")
+    other.start()
+    await asyncio.to_thread(joined.wait)
+    here.join()
+    here.say_to_watchers(Channel.ENDED, ["watched", "other"])
+    await told.wait()
+    leaving.set()
+    await asyncio.to_thread(other.join)
+    here.say(Channel.PENDING, [""])  # its loop is closed: nobody hears it, and nothing fails
+    here.leave()
+    here.leave()
+
+    assert heard == [("elsewhere", Channel.ENDED, ["watched"])]
+    assert not here.present

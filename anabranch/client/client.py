@@ -66,6 +66,17 @@ class RunHandle:
         """Return once CANCELLED is committed. Raises NotFound; RunIsTerminal if it ended otherwise."""
         await self._client.cancel(self.run_id, reason=reason)
 
+    async def pause(self, *, children: bool = True) -> None:
+        """Return once it is SUSPENDED, with the runs that it awaits; what is under way is let end.
+
+        Raises NotFound, RunIsTerminal.
+        """
+        await self._client.pause(self.run_id, children=children)
+
+    async def resume(self, *, children: bool = True) -> None:
+        """Let a SUSPENDED run go on, with the paused ones that it awaits. Raises NotFound, RunIsTerminal."""
+        await self._client.resume(self.run_id, children=children)
+
 
 class Client:
     """A connection for one tenant: to a database (`sqlite:///path`, `postgresql://…`) or a server (`https://…`).
@@ -208,6 +219,14 @@ class Client:
     async def cancel(self, run_id: str, *, reason: str = "cancelled by a client") -> None:
         """Cancel a run; see `RunHandle.cancel`."""
         await self._open_gateway.cancel_run(run_id, reason=reason)
+
+    async def pause(self, run_id: str, *, children: bool = True) -> None:
+        """Suspend a run; see `RunHandle.pause`."""
+        await self._open_gateway.pause_run(run_id, children=children)
+
+    async def resume(self, run_id: str, *, children: bool = True) -> None:
+        """Let a suspended run go on; see `RunHandle.resume`."""
+        await self._open_gateway.resume_run(run_id, children=children)
 
     @property
     def _open_gateway(self) -> Gateway:

@@ -77,6 +77,12 @@ class Gateway(Protocol):
     async def cancel_run(self, instance_id: str, *, reason: str) -> str:
         """Return once CANCELLED is committed. Raises NotFound; RunIsTerminal if it ended otherwise."""
 
+    async def pause_run(self, instance_id: str, *, children: bool = True) -> str:
+        """Return once it is SUSPENDED, and the runs that it awaits with it. Raises NotFound, RunIsTerminal."""
+
+    async def resume_run(self, instance_id: str, *, children: bool = True) -> str:
+        """Return once it is not SUSPENDED any more; its status then. Raises NotFound, RunIsTerminal."""
+
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. A repeated key is delivered once.
 

@@ -25,6 +25,9 @@ from anabranch.settings import Settings
 # 500 workflows a statement: a list is read to its end.
 PAGE_WORKFLOWS = 500
 
+# Who pauses and resumes, as the log has it.
+_US = "a client of the database"
+
 
 class LocalGateway:
     """The workflows and runs of one tenant, in the database that the services stand on."""
@@ -129,6 +132,14 @@ class LocalGateway:
     async def cancel_run(self, instance_id: str, *, reason: str) -> str:
         """Return once CANCELLED is committed. Raises NotFound, RunIsTerminal."""
         return await self._service.cancel_run(instance_id, tenant_id=self._tenant_id, reason=reason)
+
+    async def pause_run(self, instance_id: str, *, children: bool = True) -> str:
+        """Return once it is SUSPENDED. Raises NotFound, RunIsTerminal."""
+        return await self._service.pause_run(instance_id, tenant_id=self._tenant_id, by=_US, children=children)
+
+    async def resume_run(self, instance_id: str, *, children: bool = True) -> str:
+        """Return once it is not SUSPENDED any more; its status then. Raises NotFound, RunIsTerminal."""
+        return await self._service.resume_run(instance_id, tenant_id=self._tenant_id, by=_US, children=children)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises NotFound, RunIsTerminal."""

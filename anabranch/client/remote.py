@@ -175,6 +175,7 @@ class RemoteGateway:
         query: dict[str, str | Sequence[str]] = {
             "limit": str(limit),
             "status": [status.value for status in wanted.statuses],
+            "reason": [reason.value for reason in wanted.reasons],
         }
         if cursor is not None:
             query["cursor"] = cursor
@@ -210,6 +211,19 @@ class RemoteGateway:
         """Return once CANCELLED is committed; a cancelled run stays so. Raises RunIsTerminal if it ended otherwise."""
         path = ("v1", "runs", instance_id, "cancel")
         return str((await self._do(Request("POST", path, body={"reason": reason}, repeatable=True)))["status"])
+
+    async def pause_run(self, instance_id: str, *, children: bool = True) -> str:
+        """Return once it is SUSPENDED. Raises RunIsTerminal."""
+        return await self._pause_or_resume(instance_id, "pause", children=children)
+
+    async def resume_run(self, instance_id: str, *, children: bool = True) -> str:
+        """Return once it is not SUSPENDED any more; its status then. Raises RunIsTerminal."""
+        return await self._pause_or_resume(instance_id, "resume", children=children)
+
+    async def _pause_or_resume(self, instance_id: str, verb: str, *, children: bool) -> str:
+        query = {} if children else {"children": "false"}
+        request = Request("POST", ("v1", "runs", instance_id, verb), query=query, repeatable=True)
+        return str((await self._do(request))["status"])
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises RunIsTerminal, TooManySignals.

@@ -39,6 +39,14 @@ class SyncRunHandle:
         """Return once CANCELLED is committed; see `RunHandle.cancel`."""
         self._client.cancel(self.run_id, reason=reason)
 
+    def pause(self, *, children: bool = True) -> None:
+        """Return once it is SUSPENDED; see `RunHandle.pause`."""
+        self._client.pause(self.run_id, children=children)
+
+    def resume(self, *, children: bool = True) -> None:
+        """Let a SUSPENDED run go on; see `RunHandle.resume`."""
+        self._client.resume(self.run_id, children=children)
+
 
 class SyncClient:
     """A `Client` with an event loop of its own in a thread. `with SyncClient(url) as client:`
@@ -140,6 +148,14 @@ class SyncClient:
     def cancel(self, run_id: str, *, reason: str = "cancelled by a client") -> None:
         """Cancel a run; see `RunHandle.cancel`."""
         self._wait_for(self._client.cancel(run_id, reason=reason))
+
+    def pause(self, run_id: str, *, children: bool = True) -> None:
+        """Suspend a run; see `RunHandle.pause`."""
+        self._wait_for(self._client.pause(run_id, children=children))
+
+    def resume(self, run_id: str, *, children: bool = True) -> None:
+        """Let a suspended run go on; see `RunHandle.resume`."""
+        self._wait_for(self._client.resume(run_id, children=children))
 
     def _wait_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         if self._loop is None:

@@ -230,6 +230,8 @@ class FunctionRun:
             return self._end(None)
         if self._new_rules_since is None:
             self._note_new_rules()
+        if journal.suspension is not None:
+            return self._stand_still()
         self._begin_new()
         if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):
             return self._wait_for_others()
@@ -435,6 +437,21 @@ class FunctionRun:
             if _due(call)[0] <= now and call.wait is not None:
                 self._hand_in(call, self._report_of(call, 1, call.wait))
         self._set_alarm()
+
+    def _stand_still(self) -> bool:
+        """The run is suspended: what is under way is let end, nothing is begun, and then the function is unwound.
+
+        What it has just asked for it asks for again when it is called again, as soon as the run is resumed.
+        """
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):
+            return False
+        left = [call.place for stage in (Stage.WAITING, Stage.ASKED) for call in self._calls.of(stage)]
+        if not left:
+            raise self._stuck()
+        return self._end(FunctionSuspended(left, (), self._called_by))
 
     # -- leaving --------------------------------------------------------------------------
     def _end(self, left: FunctionSuspended | FunctionBlocked | None) -> bool:

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
 from anabranch.engine.ownership.adoption import Adoption
@@ -33,7 +33,10 @@ from anabranch.engine.rules.stimuli import (
     ChildEnded,
     Completed,
     LeaseAcquired,
+    LogReloaded,
     NodeResult,
+    PauseRequested,
+    ResumeRequested,
     SignalSent,
     Started,
     StepReport,
@@ -64,6 +67,11 @@ REQUEST_PATIENCE_S = 30.0
 # soon as a frozen process has lost its lock the transition is written, and until then the tries cost next to nothing.
 LOCKED_PAUSE_MS = 100
 LOCKED_PAUSE_MAX_MS = 1_000
+
+Asked: TypeAlias = SignalSent | CancelRequested | PauseRequested | ResumeRequested
+"""What is asked of a run from outside."""
+
+_ASKED = {CancelRequested: "the cancel", PauseRequested: "the pause", ResumeRequested: "the resume"}
 
 NO_OUTCOME = Outcome(won=frozenset(), store_now=0)
 
@@ -295,8 +303,8 @@ class Orchestrator:
             )
         )
 
-    async def ask(self, instance_id: str, stimulus: SignalSent | CancelRequested) -> Answer:
-        """Offer a signal or cancel to a held instance and wait until what follows is committed.
+    async def ask(self, instance_id: str, stimulus: Asked) -> Answer:
+        """Offer what was asked for to a held instance and wait until what follows is committed.
 
         Raises StoreUnavailable if that is not known to have happened in time.
         """
@@ -309,7 +317,7 @@ class Orchestrator:
             async with asyncio.timeout(REQUEST_PATIENCE_S):
                 return await answer
         except TimeoutError:
-            what = "the cancel" if isinstance(stimulus, CancelRequested) else f"signal {stimulus.event!r}"
+            what = f"signal {stimulus.event!r}" if isinstance(stimulus, SignalSent) else _ASKED[type(stimulus)]
             message = f"run {instance_id}: {what} could not be stored within {REQUEST_PATIENCE_S:.0f} s"
             raise StoreUnavailable(message, hint="Send it again; a signal with the same key.") from None
 
@@ -529,7 +537,7 @@ class Orchestrator:
             owned.waiters.answer(pending)
         self._dispatch(owned, dispatches)
         if owned.state.unevaluated:
-            if self._evaluates:
+            if self._evaluates and owned.state.suspension is None:
                 self._owned.offer_evaluation(owned)
         elif owned.evaluates_singly:
             owned.evaluates_singly = False  # what the database had refused has failed by now
@@ -549,6 +557,9 @@ class Orchestrator:
 
     def _dispatch(self, owned: OwnedInstance, dispatches: Sequence[Dispatch]) -> None:
         state = owned.state
+        if state.suspension is not None:
+            self._begin_nothing(owned)
+            return
         if owned.owes_all:
             owned.owes_all = False
             dispatches = owed_dispatches(state)
@@ -558,6 +569,14 @@ class Orchestrator:
                 continue  # pure nodes are evaluated by the next decision
             owned.performing.add(dispatch)
             self._task_worker.execute(state.head, dispatch, activation.node, activation.context)
+
+    def _begin_nothing(self, owned: OwnedInstance) -> None:
+        """The run is suspended: what has begun is let end, and once it is resumed all the rest is owed."""
+        owned.owes_all = True
+        queued = self._task_worker.withdraw(owned.instance_id)
+        if queued:
+            owned.performing.difference_update(queued)
+            self._owned.offer(owned, LogReloaded())  # it may be parked now
 
     def _answer_creation(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
         """The run is not created: tell whoever started it why, or which run stands for it."""

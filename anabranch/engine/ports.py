@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
+from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.transitions import Outcome, Transition
@@ -56,6 +57,8 @@ class InstanceRow:
     completed_at: int | None = None
     log_bytes: int = 0
     """JSON bytes of all payloads in the log; 0 for runs that had ended before this was counted."""
+    suspended_for: SuspendReason | None = None
+    """Why it is SUSPENDED; None: it is not."""
 
     @property
     def log_weight(self) -> int:
@@ -107,6 +110,8 @@ class RunReading:
     note: Event | None
     """What an open coded run says of itself, unless it has come to something since."""
     activations: ActivationPage
+    suspended: Event | None = None
+    """The row that has suspended it, while it is SUSPENDED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +218,8 @@ class ClaimRequest:
     """False: leave instances whose log cannot be read at once (see `Loaded`)."""
 
 
-OpenRuns: TypeAlias = Mapping[tuple[str, str, Status], int]
-"""How many runs are open, by the workflow's name and kind and the run's status."""
+OpenRuns: TypeAlias = Mapping[tuple[str, str, Status, SuspendReason | None], int]
+"""How many runs are open, by the workflow's name and kind, the run's status, and why it is suspended."""
 
 
 # 4 MB: a log up to this is read in one statement together with others; most have some kilobytes.
@@ -316,6 +321,25 @@ class Store(Protocol):
         Its parent is woken and its children are cancelled, as by `append_cancel`.
         """
 
+    async def append_suspension(
+        self,
+        instance_id: str,
+        suspension: RunSuspended,
+        *,
+        tenant_id: str,
+        log_limit: LogLimit = LOG_LIMIT,
+    ) -> ExternalResult:
+        """Append INSTANCE_SUSPENDED to an open instance whoever holds it, unless it is suspended already.
+
+        Who holds it keeps it until what is under way has ended; where nobody does, nobody claims it before its
+        deadline. A log without room ends the run: see `fail_full`.
+        """
+
+    async def append_resumption(
+        self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
+    ) -> ExternalResult:
+        """Append INSTANCE_RESUMED to a suspended instance whoever holds it; where nobody does, it is available now."""
+
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional.
 
@@ -334,6 +358,9 @@ class Store(Protocol):
 
     async def ended_children(self, instance_ids: Sequence[str]) -> list[ChildEnded]:
         """How those of these runs ended that have; one whose rows were removed reads as cancelled."""
+
+    async def awaited_children(self, instance_id: str) -> list[InstanceRow]:
+        """The open runs that an instance has started and awaits, by id."""
 
     async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
         """The runs below a root, however deep, open or ended, by id; none below one that is no root."""

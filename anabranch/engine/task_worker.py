@@ -184,6 +184,13 @@ class TaskWorker:
         """Is a handler of this instance under way? A queued job is not."""
         return any(execution.limit is not None for execution in self._executions.get(instance_id, {}).values())
 
+    def withdraw(self, instance_id: str) -> list[Dispatch]:
+        """Take back the attempts of an instance that have not begun; which they were."""
+        queued = [each for each in self._executions.get(instance_id, {}).values() if each.limit is None]
+        for execution in queued:
+            self._stop(execution)
+        return [execution.dispatch for execution in queued]
+
     def _stop(self, execution: Execution) -> None:
         execution.stopped = True
         execution.cancel()

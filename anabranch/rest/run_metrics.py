@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from anabranch.app_services import AppServices
 from anabranch.engine.ports import OpenRuns
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.telemetry.meters import Histogram
 
 _STARTED = (Status.RUNNING, Status.WAITING)
@@ -71,16 +71,23 @@ class RunMetrics(Collector):
         by_status = GaugeMetricFamily(
             "anabranch_runs_open", "Runs in the database that have not ended.", labels=["workflow", "status"]
         )
+        suspended = GaugeMetricFamily(
+            "anabranch_runs_suspended", "Suspended runs in the database, by why they stand still.", labels=["reason"]
+        )
         counts = self.open_runs
         if counts is not None:
             open_: Counter[tuple[str, Status]] = Counter()
-            for (name, kind, status), runs in counts.items():
+            stand_still: Counter[SuspendReason | None] = Counter()
+            for (name, kind, status, reason), runs in counts.items():
                 open_[self._services.meters.label(name, kind), status] += runs
+                stand_still[reason] += runs
+            for reason in SuspendReason:
+                suspended.add_metric([reason.value], stand_still[reason])
             for label in sorted(workflow.label for workflow in self._services.meters):
                 in_flight.add_metric([label], sum(open_[label, status] for status in _STARTED))
-                for status in (Status.PENDING, *_STARTED):
+                for status in (Status.PENDING, *_STARTED, Status.SUSPENDED):
                     by_status.add_metric([label, status.value.lower()], open_[label, status])
-        yield from (in_flight, by_status)
+        yield from (in_flight, by_status, suspended)
 
     def _of_steps(self) -> Iterator[Metric]:
         labels = ["workflow", "step"]

@@ -25,7 +25,7 @@ from anabranch.engine.rules.history import (
     value_left,
 )
 from anabranch.engine.rules.values import Payload
-from anabranch.service.runs.run_view import SHOWN_BYTES_MAX, node_state, shown
+from anabranch.service.runs.run_view import SHOWN_BYTES_MAX, node_state, shown, suspension
 from anabranch.sockets.messages import NODE_UPDATE, STATUS_UPDATE, UPDATE_BYTES, Update
 
 # 1 MB of context is sent with the end of a run; a larger one is asked for piece by piece.
@@ -131,6 +131,8 @@ class RunProgress:
             "counts": counts,
             "seq": self.seq,
         }
+        if self._history.suspension is not None:
+            known["suspended"] = suspension(self._history.suspension)
         return known if not self._forgotten else {**known, "nodesOmitted": self._forgotten}
 
     # -- within ---------------------------------------------------------------------------
@@ -209,6 +211,8 @@ class RunProgress:
             "error": error,
             "seq": self.seq,
         }
+        if self._history.suspension is not None:
+            data["suspended"] = suspension(self._history.suspension)
         return Update(STATUS_UPDATE, data, is_last=status.is_terminal)
 
     def _end(self, end: RunEnd) -> Iterator[Update]:

@@ -20,7 +20,7 @@ from anabranch.cli.outcome import outcome_of, print_outcome
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.run_requests import SAME_INPUT, StartedRun, StartOptions
 
@@ -30,13 +30,19 @@ if TYPE_CHECKING:
 else:
     run_view = deferred("anabranch.service.runs.run_view")
 
-family = typer.Typer(help="Runs: list, show, log, start, rerun, cancel, signal, watch.", no_args_is_help=True)
+family = typer.Typer(
+    help="Runs: list, show, log, start, rerun, cancel, pause, resume, signal, watch.", no_args_is_help=True
+)
 
 Key = Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")]
 
 # 50 of at most 100, as over HTTP.
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 100
+
+WithChildren = Annotated[
+    bool, typer.Option("--children/--no-children", help="The runs that it awaits, too.", show_default=True)
+]
 
 # Half a second: what another process commits is on the screen within the second that everything takes effect in.
 WATCH_POLL_S = 0.5
@@ -48,6 +54,10 @@ def list_runs(
     workflow: Annotated[str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Only its runs.")] = None,
     status: Annotated[
         list[Status] | None, typer.Option("--status", case_sensitive=False, help="Only these; may be repeated.")
+    ] = None,
+    reason: Annotated[
+        list[SuspendReason] | None,
+        typer.Option("--reason", case_sensitive=False, help="Only suspended for one of these; may be repeated."),
     ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created then or later.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before then.")] = None,
@@ -61,7 +71,14 @@ def list_runs(
     target = open_target(at)
     page = target.ask(
         lambda gateway: gateway.list_runs(
-            RunFilter(workflow=workflow, statuses=status or (), since=first, until=end, version=version),
+            RunFilter(
+                workflow=workflow,
+                statuses=status or (),
+                reasons=reason or (),
+                since=first,
+                until=end,
+                version=version,
+            ),
             limit=limit,
             cursor=cursor,
         )
@@ -192,10 +209,30 @@ def cancel(
     """Cancel a run; returns once that is committed."""
     target = open_target(at)
     status = target.ask(lambda gateway: gateway.cancel_run(instance_id, reason=reason))
+    _print_status(instance_id, status, at)
+
+
+def _print_status(instance_id: str, status: str, at: TargetOptions) -> None:
     if at.as_json:
         print_document({"instanceID": instance_id, "status": status})
     else:
         print_line(f"run {instance_id} is {status}")
+
+
+@family.command("pause")
+def pause(instance_id: RunId, *, children: WithChildren = True, at: TargetOptions) -> None:
+    """Suspend a run until it is resumed; what is under way for it is let end."""
+    target = open_target(at)
+    status = target.ask(lambda gateway: gateway.pause_run(instance_id, children=children))
+    _print_status(instance_id, status, at)
+
+
+@family.command("resume")
+def resume(instance_id: RunId, *, children: WithChildren = True, at: TargetOptions) -> None:
+    """Let a suspended run go on."""
+    target = open_target(at)
+    status = target.ask(lambda gateway: gateway.resume_run(instance_id, children=children))
+    _print_status(instance_id, status, at)
 
 
 @family.command("signal")

@@ -18,7 +18,6 @@ from anabranch.engine.ownership.waiters import Waiters
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan, AnyState
@@ -64,7 +63,6 @@ class OwnedInstance(LeasedState):
     waiters: Waiters = field(default_factory=Waiters)
     is_held: bool = False
     """It was neither let go nor replaced since it was added."""
-    performing: set[Dispatch] = field(default_factory=set)
     owes_all: bool = False
     """After adoption or a re-read: the next settlement performs everything outstanding, not only what is new."""
     settled_seq: int = 0

@@ -204,7 +204,7 @@ class Reconciler:
     def _stop_unawaited(self, held: OwnedInstance) -> None:
         state = held.state
         for dispatch in list(held.performing):
-            if not state.owes(dispatch):
+            if state.awaits(*dispatch) is None:
                 held.performing.discard(dispatch)
                 self._task_worker.stop_job(state.head.instance_id, dispatch)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
-from typing import assert_never
+from typing import Any, assert_never
 
 from anabranch.engine.rules.coded.coded_decide import decide_coded
 from anabranch.engine.rules.decision import NOTHING, Decision, DrawnDecisionBuilder
@@ -42,7 +42,9 @@ from anabranch.engine.rules.shared_decisions import (
     created,
     deadline_passed,
     may_begin,
+    resumed,
     signal_known_or_refused,
+    suspend,
     taken_over,
     taking,
 )
@@ -61,6 +63,8 @@ from anabranch.engine.rules.stimuli import (
     LeaseAcquired,
     LogReloaded,
     NodeResult,
+    PauseRequested,
+    ResumeRequested,
     SignalSent,
     Started,
     StepReport,
@@ -83,6 +87,8 @@ class Readiness(Enum):
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
 _WAIT, _DISPATCH, _SKIP = Readiness
+
+_NOTHING: dict[Any, Activation] = {}
 
 
 def decide(
@@ -120,9 +126,7 @@ def decide(
                     return NOTHING  # a duplicate, or an attempt that was given up
                 _answer(builder, activation, stimulus.outcome)
             case TimersDue():
-                _begin_if_due(builder)
-                _fire_timers(builder)
-                _finish_loops(builder)
+                _catch_up(builder)
             case SignalSent():
                 return _receive(builder, stimulus)
             case ChildEnded():
@@ -135,8 +139,14 @@ def decide(
                 _propagate(builder)
             case CancelRequested():
                 builder.end_instance(EventType.INSTANCE_CANCELLED, RunCancelled(stimulus.reason).payload)
+            case PauseRequested():
+                suspend(builder, stimulus)
+            case ResumeRequested():
+                if resumed(builder, stimulus):
+                    _catch_up(builder)
             case LeaseAcquired():
-                _adopt(builder, stimulus)
+                if taken_over(builder, stimulus):
+                    _catch_up(builder)
             case StepReport():
                 return NOTHING  # nodes have no steps
             case _:
@@ -152,9 +162,9 @@ def _start(builder: DrawnDecisionBuilder, started: Started) -> None:
         builder.dispatch(builder.state.plan.start, "")
 
 
-def _adopt(builder: DrawnDecisionBuilder, acquired: LeaseAcquired) -> None:
-    """A takeover: counted if a worker was lost; then whatever became due or arrived meanwhile."""
-    if taken_over(builder, acquired):
+def _catch_up(builder: DrawnDecisionBuilder) -> None:
+    """Whatever became due or arrived meanwhile; nothing while the run is suspended."""
+    if builder.state.suspension is None:
         _begin_if_due(builder)
         _fire_timers(builder)
         _finish_loops(builder)
@@ -224,9 +234,12 @@ def _propagate(builder: DrawnDecisionBuilder) -> None:
 
     Waits whose signal has arrived are served here too, since ending one activation may hand
     its signal to another: after a decision no signal lies beside a wait that it fits. Pure nodes come last, one
-    by one: what follows from one is decided before the next is evaluated, as if each had been executed.
+    by one: what follows from one is decided before the next is evaluated, as if each had been executed. While the
+    run is suspended no wait is served and no node evaluated.
     """
-    promises, unevaluated = builder.state.promises, builder.state.unevaluated
+    stands_still = builder.state.suspension is not None
+    promises = _NOTHING if stands_still else builder.state.promises
+    unevaluated = _NOTHING if stands_still else builder.state.unevaluated
     while builder.state.terminal is None:
         if builder.todo:
             _follow(builder, *builder.todo.popleft())

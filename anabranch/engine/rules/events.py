@@ -27,6 +27,8 @@ class EventType(StrEnum):
     LOOP_OPENED = "LOOP_OPENED"
     SIGNAL_RECEIVED = "SIGNAL_RECEIVED"
     INSTANCE_RECOVERED = "INSTANCE_RECOVERED"
+    INSTANCE_SUSPENDED = "INSTANCE_SUSPENDED"
+    INSTANCE_RESUMED = "INSTANCE_RESUMED"
     INSTANCE_COMPLETED = "INSTANCE_COMPLETED"
     INSTANCE_FAILED = "INSTANCE_FAILED"
     INSTANCE_CANCELLED = "INSTANCE_CANCELLED"
@@ -45,6 +47,7 @@ class Status(StrEnum):
     PENDING = "PENDING"
     RUNNING = "RUNNING"
     WAITING = "WAITING"
+    SUSPENDED = "SUSPENDED"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -53,6 +56,12 @@ class Status(StrEnum):
     def is_terminal(self) -> bool:
         """True for COMPLETED, FAILED and CANCELLED: final."""
         return self in _TERMINAL_STATUSES
+
+
+class SuspendReason(StrEnum):
+    """Why a run is SUSPENDED, as the column `suspended_for` holds it."""
+
+    PAUSED = "PAUSED"
 
 
 _TERMINAL_STATUSES = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})

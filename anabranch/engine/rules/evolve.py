@@ -33,6 +33,8 @@ from anabranch.engine.rules.shared_events import (
     close_wait,
     instance_ended,
     instance_recovered,
+    instance_resumed,
+    instance_suspended,
     set_timer,
     signal_received,
     wait,
@@ -63,9 +65,14 @@ def fold(plan: AnyPlan, head: InstanceHead, events: Iterable[Event]) -> AnyState
 
 
 def outstanding(state: AnyState) -> set[Command]:
-    """What the log still owes an answer to: unanswered dispatches, due times, children. Empty once terminal."""
+    """What the log still owes an answer to: unanswered dispatches, due times, children. Empty once terminal.
+
+    While the run is suspended nothing is to be performed for it, and only its deadline counts.
+    """
     if state.terminal is not None or state.last_seq == 0:
         return set()
+    if state.suspension is not None:
+        return {Wake("", "", 0, due_at) for due_at in state.own_due_times()}
     owed: set[Command] = {Dispatch(*place, activation.attempt) for place, activation in state.running.items()}
     for due_at, seq, activation in state.timers:
         if activation.due_at is not None and activation.due_seq == seq:
@@ -202,6 +209,8 @@ _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
     EventType.NODE_SKIPPED: _node_skipped,
     EventType.SIGNAL_RECEIVED: signal_received,
     EventType.INSTANCE_RECOVERED: instance_recovered,
+    EventType.INSTANCE_SUSPENDED: instance_suspended,
+    EventType.INSTANCE_RESUMED: instance_resumed,
     EventType.INSTANCE_COMPLETED: instance_ended,
     EventType.INSTANCE_FAILED: instance_ended,
     EventType.INSTANCE_CANCELLED: instance_ended,

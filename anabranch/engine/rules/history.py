@@ -17,6 +17,8 @@ from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, TE
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
+    RunResumed,
+    RunSuspended,
     SignalAwaited,
     SignalReceived,
     SignalTaken,
@@ -26,8 +28,10 @@ from anabranch.engine.rules.payloads import (
     read_error,
     read_input,
     read_recoveries,
+    read_resumed,
     read_retry_time,
     read_signal,
+    read_suspension,
     read_wait,
 )
 from anabranch.engine.rules.values import EMPTY, Payload
@@ -37,6 +41,7 @@ _DISPATCHED, _WAITING, _LOOP_OPENED = EventType.NODE_DISPATCHED, EventType.NODE_
 _ATTEMPT_FAILED, _FAILED = EventType.NODE_ATTEMPT_FAILED, EventType.NODE_FAILED
 _COMPLETED, _SKIPPED = EventType.NODE_COMPLETED, EventType.NODE_SKIPPED
 _INPUT_SET, _SIGNAL, _RECOVERED = EventType.INPUT_SET, EventType.SIGNAL_RECEIVED, EventType.INSTANCE_RECOVERED
+_SUSPENDED, _RESUMED = EventType.INSTANCE_SUSPENDED, EventType.INSTANCE_RESUMED
 _PENDING, _RUNNING = Status.PENDING, Status.RUNNING
 
 
@@ -189,14 +194,14 @@ class RunRecovered:
     recoveries: int
 
 
-Change: TypeAlias = Activation | RunCreated | SignalReceived | RunRecovered | RunEnd
+Change: TypeAlias = Activation | RunCreated | SignalReceived | RunRecovered | RunSuspended | RunResumed | RunEnd
 """What an event changes for a reader of the log."""
 
 
 class History:
     """The activations of one run that are open, and its status, after the events that were taken."""
 
-    __slots__ = ("_iterated", "_latest_scope", "_times", "left_open", "open", "status")
+    __slots__ = ("_has_begun", "_iterated", "_latest_scope", "_times", "left_open", "open", "status", "suspension")
 
     def __init__(
         self, *, times: Mapping[int, int] | None = None, iterated: frozenset[tuple[str, str]] = frozenset()
@@ -205,6 +210,9 @@ class History:
         self.open: dict[tuple[str, str], Activation] = {}
         self.status = _PENDING
         """As the log has it: whether a run is parked, only its row knows."""
+        self.suspension: RunSuspended | None = None
+        """Why it is SUSPENDED; None: it is not."""
+        self._has_begun = False
         self.left_open: list[Activation] = []
         """Those that were open when the run ended."""
         self._times = dict(times or {})
@@ -225,6 +233,12 @@ class History:
             return RunCreated(read_input(event.payload)) if event.payload.value else None
         if type_ is _RECOVERED:
             return RunRecovered(read_recoveries(event.payload)) if event.payload.value else None
+        if type_ is _SUSPENDED:
+            self.status, self.suspension = Status.SUSPENDED, read_suspension(event.payload)
+            return self.suspension
+        if type_ is _RESUMED:
+            self.status, self.suspension = _RUNNING if self._has_begun else _PENDING, None
+            return read_resumed(event.payload)
         end = run_end(event)
         if end is not None:
             self.end(end.status, event.seq, event.created_at)
@@ -232,7 +246,7 @@ class History:
 
     def end(self, status: Status, seq: int, at: int) -> None:
         """The run has ended with the row at `seq`; what was open is cancelled."""
-        self.status = status
+        self.status, self.suspension = status, None
         self.left_open = list(self.open.values())
         self.open.clear()
         for activation in self.left_open:
@@ -242,7 +256,8 @@ class History:
 
     # -- within ---------------------------------------------------------------------------
     def _moved(self, event: Event, type_: EventType) -> Activation | None:
-        if type_ is _DISPATCHED or self.status is _PENDING:
+        self._has_begun = True
+        if self.suspension is None and (type_ is _DISPATCHED or self.status is _PENDING):
             self.status = _RUNNING
         if event.node_id == FUNCTION_NODE_ID:
             if type_ is _DISPATCHED:

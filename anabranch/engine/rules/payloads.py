@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.events import Event, EventType, SuspendReason
 from anabranch.engine.rules.instants import from_iso, to_iso
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan, read_test_run_plan
 from anabranch.engine.rules.values import EMPTY, Payload
@@ -330,6 +330,44 @@ class RunCancelled:
     def payload(self) -> Payload:
         """As it is stored."""
         return Payload.trusted(self.reason)
+
+
+# -- INSTANCE_SUSPENDED, INSTANCE_RESUMED ----------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class RunSuspended:
+    """A run stands still until it is resumed."""
+
+    reason: SuspendReason
+    message: str
+    hint: str
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"reason": self.reason.value, "message": self.message, "hint": self.hint})
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """A suspended run goes on, because somebody asked for it."""
+
+    by: str
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        return Payload.trusted({"by": self.by})
+
+
+def read_suspension(payload: Payload) -> RunSuspended:
+    """What an INSTANCE_SUSPENDED says."""
+    value = payload.value
+    return RunSuspended(SuspendReason(value["reason"]), value["message"], value["hint"])
+
+
+def read_resumed(payload: Payload) -> RunResumed:
+    """What an INSTANCE_RESUMED says."""
+    return RunResumed(payload.value["by"])
 
 
 # -- LOOP_OPENED, SIGNAL_RECEIVED, INSTANCE_RECOVERED ----------------------------------------------

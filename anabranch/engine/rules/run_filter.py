@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.input_filters import InputFilter
 
 
@@ -17,6 +17,8 @@ class RunFilter:
     """Its id; everybody but a store takes its name, too."""
     statuses: Sequence[Status] = ()
     """In one of these; none: in any."""
+    reasons: Sequence[SuspendReason] = ()
+    """Suspended for one of these; none: whether suspended or not."""
     since: int | None = None
     until: int | None = None
     """Created at `since` or later, and before `until`."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
-from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch
+from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT
+from anabranch.engine.rules.payloads import RunSuspended
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import KeptSignal, fits
 
@@ -72,7 +73,7 @@ class Phase(Enum):
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
 _DISPATCHED = Phase.DISPATCHED
-_PENDING, _RUNNING, _WAITING = Status.PENDING, Status.RUNNING, Status.WAITING
+_PENDING, _RUNNING, _WAITING, _SUSPENDED = Status.PENDING, Status.RUNNING, Status.WAITING, Status.SUSPENDED
 
 
 class OpenActivation(ABC):
@@ -122,6 +123,7 @@ class RunState(ABC, Generic[Open, Runs]):
         "running",
         "signal_answers",
         "started",
+        "suspension",
         "terminal",
         "timers",
         "timers_max",
@@ -138,6 +140,8 @@ class RunState(ABC, Generic[Open, Runs]):
         """What the log may hold, as whoever decides about the run was told."""
         self.started = False
         """True from the first NODE_DISPATCHED."""
+        self.suspension: RunSuspended | None = None
+        """Why the run stands still; None: it does not."""
         self.terminal: Status | None = None
         self.outcome: Payload | None = None
         """Output, error or reason, once terminal."""
@@ -173,6 +177,8 @@ class RunState(ABC, Generic[Open, Runs]):
         """The status that the log implies (WAITING where the shell may still say RUNNING for short waits)."""
         if self.terminal is not None:
             return self.terminal
+        if self.suspension is not None:
+            return _SUSPENDED
         if not self.started:
             return _PENDING
         return _RUNNING if self.running else _WAITING
@@ -187,9 +193,11 @@ class RunState(ABC, Generic[Open, Runs]):
         return activation if activation is not None and activation.attempt == attempt else None
 
     def owes(self, command: Command) -> bool:
-        """Is this command still outstanding?"""
+        """Is this command still outstanding? While the run is suspended only its deadline is."""
         if self.terminal is not None:
             return False
+        if self.suspension is not None:
+            return isinstance(command, Wake) and not command.node_id and command.due_at in self.own_due_times()
         if isinstance(command, Dispatch):
             return self.awaits(command.node_id, command.scope, command.attempt) is not None
         if isinstance(command, AwaitChild):
@@ -200,9 +208,12 @@ class RunState(ABC, Generic[Open, Runs]):
         return not command.node_id and command.due_at in self.own_due_times()
 
     def next_due(self) -> int | None:
-        """When the next delay, retry, wait or deadline is due, or the instance may begin; None: never by itself."""
+        """When the next delay, retry, wait or deadline is due, or the instance may begin; None: never by itself.
+
+        A suspended run has only its deadline.
+        """
         times = list(self.own_due_times())
-        timer = self.next_timer()
+        timer = None if self.suspension is not None else self.next_timer()
         if timer is not None and timer.due_at is not None:
             times.append(timer.due_at)
         return min(times, default=None)
@@ -247,8 +258,8 @@ class RunState(ABC, Generic[Open, Runs]):
         return oldest
 
     def own_due_times(self) -> Iterator[int]:
-        """Due times of the instance itself: its deadline, and its beginning while that lies ahead."""
+        """Due times of the instance itself: its deadline, and its beginning while that lies ahead and may come."""
         if self.head.deadline_at is not None:
             yield self.head.deadline_at
-        if not self.started:
+        if not self.started and self.suspension is None:
             yield self.head.available_at

@@ -9,13 +9,16 @@ from typing import Any, TypeAlias
 
 from anabranch.engine.rules.commands import Wake
 from anabranch.engine.rules.decision import Decision, DecisionBuilder
-from anabranch.engine.rules.events import EventType, Status
+from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.evolve import outstanding
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import (
     DefinitionSet,
     InputSet,
     Recovered,
     RetryScheduled,
+    RunResumed,
+    RunSuspended,
     SignalAwaited,
     SignalReceived,
     SignalTaken,
@@ -28,6 +31,8 @@ from anabranch.engine.rules.stimuli import (
     ChildEnded,
     Failed,
     LeaseAcquired,
+    PauseRequested,
+    ResumeRequested,
     SignalSent,
     Started,
 )
@@ -58,7 +63,7 @@ def created(notes: AnyDecisionBuilder, started: Started) -> bool:
 def may_begin(notes: AnyDecisionBuilder) -> bool:
     """True if the run has not begun and its time has come."""
     state = notes.state
-    if state.started or state.head.available_at > notes.now or state.is_terminal:
+    if state.started or state.head.available_at > notes.now or state.is_terminal or state.suspension is not None:
         return False
     notes.fired(state.head.available_at)
     return True
@@ -76,16 +81,41 @@ def deadline_passed(notes: AnyDecisionBuilder) -> bool:
 
 
 def taken_over(notes: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
-    """A takeover, counted if a worker was lost. False if there were too many: the run has failed then."""
+    """A takeover, counted if a worker was lost. False if there were too many: the run has failed then.
+
+    Nor does a suspended run go on: whoever takes it over has its deadline to look after.
+    """
+    state = notes.state
+    if state.suspension is not None:
+        return False
     if not acquired.lapsed:
         return True
-    state = notes.state
     recoveries = state.recoveries + 1 if state.running else state.recoveries
     if recoveries > acquired.recoveries_max:
         message = f"{acquired.recoveries_max} workers in a row were lost while running this, without any progress"
         notes.fail_instance(RunError("RECOVERY_LIMIT", "RecoveryLimit", message))
         return False
     notes.append(EventType.INSTANCE_RECOVERED, "", "", 0, Recovered(recoveries).payload)
+    return True
+
+
+PAUSED_HINT = "Resume it when it is to go on."
+
+
+def suspend(notes: AnyDecisionBuilder, asked: PauseRequested) -> None:
+    """The run stands still from now on, if it does not already."""
+    if notes.state.suspension is None:
+        suspended = RunSuspended(SuspendReason.PAUSED, asked.why, PAUSED_HINT)
+        notes.append(EventType.INSTANCE_SUSPENDED, "", "", 0, suspended.payload)
+
+
+def resumed(notes: AnyDecisionBuilder, asked: ResumeRequested) -> bool:
+    """A suspended run goes on: all that it owes is to be performed again. False: it was not suspended."""
+    if notes.state.suspension is None:
+        return False
+    owed_meanwhile = outstanding(notes.state)
+    notes.append(EventType.INSTANCE_RESUMED, "", "", 0, RunResumed(asked.by).payload)
+    notes.commands += sorted(outstanding(notes.state) - owed_meanwhile, key=repr)
     return True
 
 

@@ -16,6 +16,7 @@ from anabranch.engine.rules.payloads import (
     Waiting,
     read_recoveries,
     read_signal,
+    read_suspension,
     signal_taken,
 )
 from anabranch.engine.rules.run_state import Open, Phase, RunState
@@ -40,6 +41,16 @@ def signal_received(state: AnyRun, event: Event) -> None:
 def instance_recovered(state: AnyRun, event: Event) -> None:
     """Another takeover without progress."""
     state.recoveries = read_recoveries(event.payload)
+
+
+def instance_suspended(state: AnyRun, event: Event) -> None:
+    """Nothing begins any more until it is resumed."""
+    state.suspension = read_suspension(event.payload)
+
+
+def instance_resumed(state: AnyRun, event: Event) -> None:
+    """It goes on."""
+    state.suspension = None
 
 
 def instance_ended(state: AnyRun, event: Event) -> None:

@@ -229,6 +229,20 @@ class CancelRequested:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class PauseRequested:
+    """Somebody asked that the run stands still; `why` is for people. What is being done for it is let end."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """Somebody asked that a suspended run goes on."""
+
+    by: str
+
+
 Stimulus: TypeAlias = (
     Started
     | LeaseAcquired
@@ -240,4 +254,6 @@ Stimulus: TypeAlias = (
     | LogReloaded
     | EvaluationDue
     | CancelRequested
+    | PauseRequested
+    | ResumeRequested
 )

@@ -16,7 +16,7 @@ from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.decision import Decision
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX, LOOP_WORK_MAX
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, NodeResult, Started, Stimulus
@@ -64,6 +64,8 @@ class Transition:
     new_run: InstanceHead | None = None
     only_newest: bool = False
     """Of a creation that was decided without reading whether its version is still its workflow's newest."""
+    suspended_for: SuspendReason | None = None
+    """Why the run is SUSPENDED after it; None: it is not."""
     started_at: int | None = None
     """Set by the transition with the first NODE_DISPATCHED."""
     wakes: str | None = None
@@ -121,11 +123,14 @@ class LeasedState:
     """Awaited children that may have ended before we held this version: not parked until that is known."""
     evaluates_singly: bool = field(init=False)
     """The database refused what was decided together with pure nodes: they are evaluated apart, one by one."""
+    performing: set[Dispatch] = field(init=False)
+    """The attempts that are under way here, or queued."""
 
     def __post_init__(self) -> None:
         self.instance_id = self.state.head.instance_id
         self.unchecked = set(self.state.children)
         self.evaluates_singly = False
+        self.performing = set()
 
 
 @dataclass(slots=True, eq=False)
@@ -321,7 +326,8 @@ def _pending(
     if state.children:
         commands = [command for decision in decisions for command in decision.commands]
         leased.unchecked.update(each.child_id for each in commands if isinstance(each, AwaitChild))
-    if not events and not _is_idle(leased, now):
+    parks = _is_idle(leased, stimuli, now)
+    if not events and not parks:
         return pending
     creates = bool(events) and events[0].seq == 1
     transition = Transition(
@@ -335,27 +341,31 @@ def _pending(
         not_before=not_before,
         new_run=state.head if creates else None,
         only_newest=creates and isinstance(stimuli[0], Started) and stimuli[0].only_newest,
+        suspended_for=None if state.suspension is None or state.is_terminal else state.suspension.reason,
         started_at=now if state.started and not was_started else None,
         cancels=cancels,
     )
-    _set_lease(transition, leased, now=now, lease_ms=lease_ms)
+    _set_lease(transition, leased, parks=parks, now=now, lease_ms=lease_ms)
     pending.transition = transition
     return pending
 
 
-def _is_idle(leased: LeasedState, now: int) -> bool:
+def _is_idle(leased: LeasedState, stimuli: Sequence[Stimulus], now: int) -> bool:
     """Nothing runs and nothing is due soon: the instance is parked, by a transition without events if need be.
 
     (One that was woken by a signal which fits no wait has nothing to say, and shall not stay in memory.)
+    A suspended one stays only until what is under way for it has been answered; that may be by these stimuli.
     """
     state = leased.state
+    if state.suspension is not None:
+        return state.terminal is None and leased.performing <= set(answered(stimuli))
     if state.terminal is not None or state.running or leased.unchecked:
         return False
     due = state.next_due()
     return due is None or due - now > PARK_AFTER_MS
 
 
-def _set_lease(transition: Transition, leased: LeasedState, *, now: int, lease_ms: int) -> None:
+def _set_lease(transition: Transition, leased: LeasedState, *, parks: bool, now: int, lease_ms: int) -> None:
     """Keep, extend, park or give up the instance with this very transition."""
     state = leased.state
     if state.terminal is not None:
@@ -363,7 +373,6 @@ def _set_lease(transition: Transition, leased: LeasedState, *, now: int, lease_m
         if state.head.parent_waits:
             transition.wakes, transition.concerns_family = state.head.parent_id, True
         return
-    parks = _is_idle(leased, now)
     if transition.new_run is not None and (parks or leased.worker_id is None):
         transition.worker_id, transition.available_at = None, state.next_due()
         return

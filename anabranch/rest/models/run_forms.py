@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.graph.document import NODE_ID_LENGTH_MAX
 from anabranch.engine.rules.history import ActivationStatus
 from anabranch.rest.models.base import (
@@ -48,10 +48,21 @@ AnyCaseStatus = Annotated[
 """A status, in capitals or not."""
 
 
+AnyCaseReason = Annotated[
+    SuspendReason,
+    BeforeValidator(_upper),
+    WithJsonSchema({"type": "string", "enum": [*SuspendReason, *(reason.lower() for reason in SuspendReason)]}),
+]
+"""Why a run is suspended, in capitals or not."""
+
+
 class RunPage(Page):
     """A page of runs."""
 
     status: list[AnyCaseStatus] = Field(default_factory=list, description="Only these; may be repeated.")
+    reason: list[AnyCaseReason] = Field(
+        default_factory=list, description="Only runs that are SUSPENDED for one of these; may be repeated."
+    )
     since: DayOrInstant | None = Field(None, description="Created then or later; a date begins in UTC.")
     until: DayOrInstant | None = Field(None, description="Created before then; a date begins in UTC.")
     version: int | None = Field(None, ge=1, le=WHOLE_NUMBER_MAX, description="Only runs of this version.")
@@ -64,6 +75,12 @@ class RunPage(Page):
         description="Only runs that failed with this code, or with this text in the message.",
     )
     test: bool = Field(False, description="The test runs instead of the others.")
+
+
+class WithChildren(Query):
+    """Whether the runs below stand still or go on, too."""
+
+    children: bool = Field(True, description="`false` leaves the runs that it awaits as they are.")
 
 
 class Deletion(Query):
@@ -208,6 +225,7 @@ class RunSummary(Answer):
     kind: Literal["drawn", "coded"]
     test: bool
     status: Status
+    suspendedFor: SuspendReason | None = Field(None, description="Why it is SUSPENDED.")
     parentID: str | None
     rerunOf: str | None = Field(description="The run that this one repeats.")
     startedBy: dict[str, Any] | None = Field(
@@ -365,6 +383,15 @@ class TracedGraph(Answer):
     edges: list[TracedEdge]
 
 
+class Suspended(Answer):
+    """Why a run stands still."""
+
+    reason: SuspendReason
+    message: str
+    hint: str = Field(description="What lets it go on.")
+    since: AwareDatetime
+
+
 class Run(RunSummary):
     """One run."""
 
@@ -372,6 +399,7 @@ class Run(RunSummary):
     output: Any
     error: Any
     note: Any
+    suspended: Suspended | None = Field(None, description="Why it is SUSPENDED, and since when.")
     nodes: list[NodeState]
     graph: TracedGraph | None = Field(None, description="Of coded runs only.")
 

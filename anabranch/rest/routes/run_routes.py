@@ -61,6 +61,7 @@ from anabranch.rest.models.run_forms import (
     WhyNode,
     Widget,
     WidgetQuery,
+    WithChildren,
 )
 from anabranch.rest.routes.route import AnyJson, Call, Checked, Header, Reply, Route
 from anabranch.run_requests import KEY_CHARACTERS_MAX, StartOptions
@@ -143,6 +144,7 @@ async def list_runs(call: Call) -> Reply:
     wanted = RunFilter(
         workflow=call.path.get("workflow"),
         statuses=query.status,
+        reasons=query.reason,
         since=query.since,
         until=query.until,
         version=query.version,
@@ -256,6 +258,26 @@ async def cancel_run(call: Call) -> Reply:
     asked: CancelRun = call.body or CancelRun.model_validate({})
     instance_id = await _run_id(call)
     status = await call.services.workflows.cancel_run(instance_id, tenant_id=call.tenant_id, reason=asked.reason)
+    return Reply({"instanceID": instance_id, "status": status.value})
+
+
+async def pause_run(call: Call) -> Reply:
+    """Returns once SUSPENDED is committed; what is under way for it is let end, and nothing else begins."""
+    query: WithChildren = call.query
+    instance_id = await _run_id(call)
+    status = await call.services.workflows.pause_run(
+        instance_id, tenant_id=call.tenant_id, by=call.actor, children=query.children
+    )
+    return Reply({"instanceID": instance_id, "status": status.value})
+
+
+async def resume_run(call: Call) -> Reply:
+    """A run that is not SUSPENDED stays as it is."""
+    query: WithChildren = call.query
+    instance_id = await _run_id(call)
+    status = await call.services.workflows.resume_run(
+        instance_id, tenant_id=call.tenant_id, by=call.actor, children=query.children
+    )
     return Reply({"instanceID": instance_id, "status": status.value})
 
 
@@ -479,6 +501,26 @@ ROUTES = (
         query=Waiting,
         headers=(_START_KEY,),
         errors=(InvalidInput, TooManyPending, ShuttingDown),
+    ),
+    _about_run(
+        "POST",
+        "/pause",
+        pause_run,
+        "Suspend a run until it is resumed.",
+        Role.OPERATOR,
+        {200: RunState},
+        query=WithChildren,
+        errors=(RunIsTerminal,),
+    ),
+    _about_run(
+        "POST",
+        "/resume",
+        resume_run,
+        "Let a suspended run go on.",
+        Role.OPERATOR,
+        {200: RunState},
+        query=WithChildren,
+        errors=(RunIsTerminal,),
     ),
     _about_run(
         "DELETE",

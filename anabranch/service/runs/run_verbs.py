@@ -1,4 +1,4 @@
-"""Commands on runs: start, signal, cancel.
+"""Commands on runs: start, signal, cancel, pause, resume.
 
 A mixin of `WorkflowService`, above `read_verbs`. Each command returns once its effect is durable. Runs that the
 engine of this process owns go through that engine, all others through the store.
@@ -14,13 +14,14 @@ from typing import Any
 
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.graph.node_types import NodeTypes
-from anabranch.engine.rules.payloads import read_input
+from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared_decisions import PAUSED_HINT
 from anabranch.engine.rules.states import AnyPlan
-from anabranch.engine.rules.stimuli import CancelRequested, SignalSent, Started
+from anabranch.engine.rules.stimuli import CancelRequested, PauseRequested, ResumeRequested, SignalSent, Started
 from anabranch.errors import (
     InvalidInput,
     InvalidRequest,
@@ -225,6 +226,22 @@ class RunVerbs(ReadVerbs):
             raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
         return row.status
 
+    async def pause_run(self, instance_id: str, *, tenant_id: str, by: str, children: bool = True) -> Status:
+        """Return once it is SUSPENDED, or was already; what is under way for it is let end.
+
+        With `children` the runs that it awaits stand still too. Raises NotFound, RunIsTerminal.
+        """
+        pause = partial(self._pause_one, tenant_id=tenant_id, why=f"paused by {by}")
+        return await self._with_children(instance_id, pause, tenant_id=tenant_id, children=children)
+
+    async def resume_run(self, instance_id: str, *, tenant_id: str, by: str, children: bool = True) -> Status:
+        """Return once it is not SUSPENDED any more; one that is not stays as it is.
+
+        With `children` paused runs that it awaits go on too. Raises NotFound, RunIsTerminal.
+        """
+        resume = partial(self._resume_one, tenant_id=tenant_id, by=by)
+        return await self._with_children(instance_id, resume, tenant_id=tenant_id, children=children)
+
     async def delete_run(self, instance_id: str, *, tenant_id: str, actor: str | None = None) -> None:
         """Delete an ended run with its log before its retention is over; its children stay.
 
@@ -282,6 +299,44 @@ class RunVerbs(ReadVerbs):
         return await self._arrivals.was_delivered(row, result.seq)
 
     # -- within ---------------------------------------------------------------------------
+    async def _with_children(
+        self, instance_id: str, act: Callable[[InstanceRow], Awaitable[None]], *, tenant_id: str, children: bool
+    ) -> Status:
+        """Act upon a run, then upon those that it awaits, from generation to generation."""
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.status.is_terminal:
+            raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
+        suspended_for = row.suspended_for
+        todo = [row]
+        for each in todo:  # grows while it is walked
+            if each is row or each.suspended_for in (None, SuspendReason.PAUSED):
+                await act(each)
+            if children:
+                todo += await self._store.awaited_children(each.head.instance_id)
+        row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+        if row.status.is_terminal and suspended_for is None:
+            raise RunIsTerminal(f"run {instance_id} is {row.status.value} already")
+        return row.status
+
+    async def _pause_one(self, row: InstanceRow, *, tenant_id: str, why: str) -> None:
+        instance_id = row.head.instance_id
+        answer = await self._engine.orchestrator.ask(instance_id, PauseRequested(why))
+        if not answer.held:
+            await self._store.append_suspension(
+                instance_id,
+                RunSuspended(SuspendReason.PAUSED, why, PAUSED_HINT),
+                tenant_id=tenant_id,
+                log_limit=self._engine.options.log_limit,
+            )
+
+    async def _resume_one(self, row: InstanceRow, *, tenant_id: str, by: str) -> None:
+        instance_id = row.head.instance_id
+        answer = await self._engine.orchestrator.ask(instance_id, ResumeRequested(by))
+        if not answer.held:
+            await self._store.append_resumption(
+                instance_id, RunResumed(by), tenant_id=tenant_id, log_limit=self._engine.options.log_limit
+            )
+
     async def _first_answer(self, row: InstanceRow, key: str | None) -> bool:
         """The answer of the first signal with this key, now that the run has ended. Raises RunIsTerminal."""
         answer = None if key is None else await self._arrivals.first_answer(row, key)

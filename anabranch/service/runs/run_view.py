@@ -19,8 +19,10 @@ from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
     FunctionPostponed,
+    RunSuspended,
     SignalAwaited,
     read_input,
+    read_suspension,
     read_system,
 )
 from anabranch.engine.rules.run_state import InstanceHead
@@ -47,6 +49,7 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
         "kind": head.kind,
         "test": head.test,
         "status": row.status.value,
+        "suspendedFor": None if row.suspended_for is None else row.suspended_for.value,
         "parentID": head.parent_id,
         "rerunOf": head.rerun_of,
         "startedBy": started_by(head),
@@ -106,9 +109,20 @@ def run_details(run: RunReading) -> dict[str, Any]:
         "output": None if end.output is None else end.output.value,
         "error": end.error,
         "note": end.reason if run.note is None else _note(run.note),
+        "suspended": None if run.suspended is None else suspended(run.suspended),
         "nodes": [node_state(activation) for activation in found],
         **traced,
     }
+
+
+def suspended(row: Event) -> dict[str, Any]:
+    """Why a run stands still, and since when, from the row that has suspended it."""
+    return {**suspension(read_suspension(row.payload)), "since": to_iso(row.created_at)}
+
+
+def suspension(why: RunSuspended) -> dict[str, Any]:
+    """Why a run stands still, and what lets it go on."""
+    return {"reason": why.reason.value, "message": why.message, "hint": why.hint}
 
 
 def activations_in(page: ActivationPage, row: InstanceRow) -> list[Activation]:

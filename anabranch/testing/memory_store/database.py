@@ -25,9 +25,16 @@ from anabranch.engine.ports import (
     Transition,
 )
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.payloads import RunCancelled, RunFailed, SignalReceived
+from anabranch.engine.rules.payloads import (
+    RunCancelled,
+    RunFailed,
+    RunResumed,
+    RunSuspended,
+    SignalReceived,
+    read_suspension,
+)
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
@@ -182,6 +189,18 @@ class MemoryDatabase:
             return ExternalResult(ended.row, None)
         return self._append_external(record, EventType.SIGNAL_RECEIVED, note, row.status)
 
+    def append_suspension(
+        self, instance_id: str, suspension: RunSuspended, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
+    ) -> ExternalResult:
+        """Append INSTANCE_SUSPENDED whoever holds the instance, unless it is suspended."""
+        return self._suspend_or_resume(instance_id, tenant_id, suspension, log_limit)
+
+    def append_resumption(
+        self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
+    ) -> ExternalResult:
+        """Append INSTANCE_RESUMED whoever holds the instance, if it is suspended."""
+        return self._suspend_or_resume(instance_id, tenant_id, resumed, log_limit)
+
     def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED whoever holds the instance, and close it."""
         record = self._of_tenant(instance_id, tenant_id)
@@ -255,6 +274,23 @@ class MemoryDatabase:
             del self._open[transition.instance_id]
         return Change(before, row, transition.events)
 
+    def _suspend_or_resume(
+        self, instance_id: str, tenant_id: str, change: RunSuspended | RunResumed, log_limit: LogLimit
+    ) -> ExternalResult:
+        record = self._of_tenant(instance_id, tenant_id)
+        if record is None:
+            return ExternalResult(None, None)
+        row, suspends = record.row, isinstance(change, RunSuspended)
+        if row.status.is_terminal or suspends == (row.status is Status.SUSPENDED):
+            return ExternalResult(row, None)
+        if log_limit.is_passed(log_bytes=row.log_bytes + len(change.payload.raw), rows=row.last_seq + 1):
+            ended = self.fail_full(tenant_id=tenant_id, instance_id=instance_id, log_limit=log_limit)
+            return ExternalResult(ended.row, None)
+        if suspends:
+            return self._append_external(record, EventType.INSTANCE_SUSPENDED, change.payload, Status.SUSPENDED)
+        status = Status.PENDING if row.started_at is None else Status.RUNNING
+        return self._append_external(record, EventType.INSTANCE_RESUMED, change.payload, status)
+
     def _append_external(
         self, record: InstanceRecord, type_: EventType, payload: Payload, status: Status, message: str | None = None
     ) -> ExternalResult:
@@ -283,7 +319,9 @@ class MemoryDatabase:
         if status.is_terminal:
             worker_id = available_at = None
             del self._open[before.head.instance_id]
-        elif worker_id is None:
+        elif worker_id is None and type_ is EventType.INSTANCE_SUSPENDED:
+            available_at = before.head.deadline_at
+        elif worker_id is None and status is not Status.SUSPENDED:
             available_at = now if available_at is None else min(now, available_at)
         record.row = InstanceRow(
             before.head,
@@ -295,6 +333,7 @@ class MemoryDatabase:
             before.started_at,
             now if status.is_terminal else None,
             before.log_bytes + len(payload.raw),
+            _suspended_for(before, status, payload),
         )
         record.append([event])
         return Change(before, record.row, [event])
@@ -311,7 +350,7 @@ class MemoryDatabase:
         woken: dict[str, int] = {}
         for record in (self._open[parent] for parent in parents if parent in self._open):
             row, available_at = record.row, record.row.available_at
-            if row.worker_id is None:
+            if row.worker_id is None and row.status is not Status.SUSPENDED:
                 available_at = now if available_at is None else min(now, available_at)
             record.row = _replaced(row, version=row.version + 1, worker_id=row.worker_id, available_at=available_at)
             woken[row.head.instance_id] = record.row.version
@@ -393,14 +432,31 @@ def _row_after(transition: Transition, before: InstanceRow | None, now: int) -> 
         transition.started_at if started_at is None else started_at,
         now if transition.status.is_terminal else None,
         log_bytes + transition.payload_bytes,
+        transition.suspended_for,
     )
 
 
 def _replaced(row: InstanceRow, *, version: int, worker_id: str | None, available_at: int | None) -> InstanceRow:
     # Spelled out because dataclasses.replace is several times slower, and claims are frequent.
     return InstanceRow(
-        row.head, row.status, version, row.last_seq, worker_id, available_at, row.started_at, None, row.log_bytes
+        row.head,
+        row.status,
+        version,
+        row.last_seq,
+        worker_id,
+        available_at,
+        row.started_at,
+        None,
+        row.log_bytes,
+        row.suspended_for,
     )
+
+
+def _suspended_for(before: InstanceRow, status: Status, payload: Payload) -> SuspendReason | None:
+    """Why a row with this status is SUSPENDED: still for the same reason, or for the one that its new event names."""
+    if status is not Status.SUSPENDED:
+        return None
+    return before.suspended_for or read_suspension(payload).reason
 
 
 def _is_due(row: InstanceRow, now: int) -> bool:

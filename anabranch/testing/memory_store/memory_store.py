@@ -33,7 +33,7 @@ from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
 from anabranch.engine.rules.input_filters import matches, read_filters
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.payloads import read_input
+from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.errors import NotFound, RunIsOpen
@@ -162,6 +162,27 @@ class MemoryStore:
         await self.faults.after("append_signal")
         return result
 
+    async def append_suspension(
+        self,
+        instance_id: str,
+        suspension: RunSuspended,
+        *,
+        tenant_id: str,
+        log_limit: LogLimit = LOG_LIMIT,
+    ) -> ExternalResult:
+        await self.faults.before("append_suspension")
+        result = self.database.append_suspension(instance_id, suspension, tenant_id=tenant_id, log_limit=log_limit)
+        await self.faults.after("append_suspension")
+        return result
+
+    async def append_resumption(
+        self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
+    ) -> ExternalResult:
+        await self.faults.before("append_resumption")
+        result = self.database.append_resumption(instance_id, resumed, tenant_id=tenant_id, log_limit=log_limit)
+        await self.faults.after("append_resumption")
+        return result
+
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         await self.faults.before("append_cancel")
         result = self.database.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
@@ -198,6 +219,13 @@ class MemoryStore:
         ended = self.database.ended_children(instance_ids)
         await self.faults.after("ended_children")
         return ended
+
+    async def awaited_children(self, instance_id: str) -> list[InstanceRow]:
+        await self.faults.before("awaited_children")
+        awaited = [
+            row for row in self.database.open_rows() if row.head.parent_id == instance_id and row.head.parent_waits
+        ]
+        return sorted(awaited, key=lambda row: row.head.instance_id)
 
     async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
         await self.faults.before("descendants")
@@ -263,6 +291,7 @@ class MemoryStore:
             and (before is None or _listing_order(row) < before)
             and wanted.workflow in (None, row.head.workflow_id)
             and (not wanted.statuses or row.status in wanted.statuses)
+            and (not wanted.reasons or row.suspended_for in wanted.reasons)
             and (wanted.since is None or wanted.since <= row.head.created_at)
             and (wanted.until is None or row.head.created_at < wanted.until)
             and wanted.version in (None, row.head.workflow_version)
@@ -299,7 +328,7 @@ class MemoryStore:
     async def count_open(self) -> OpenRuns:
         await self.faults.before("count_open")
         counted = (row for row in self.database.open_rows() if not row.head.test)
-        return Counter((row.head.workflow_name, row.head.kind, row.status) for row in counted)
+        return Counter((row.head.workflow_name, row.head.kind, row.status, row.suspended_for) for row in counted)
 
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
         await self.faults.before("count_runs")

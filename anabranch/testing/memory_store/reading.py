@@ -23,7 +23,9 @@ def run_of(record: InstanceRecord, *, activations_max: int) -> RunReading:
     page = NO_ACTIVATIONS
     if activations_max:
         page = activations_of(record, after_seq=0, limit=activations_max, bytes_max=2**62)
-    return RunReading(row, events[0], end, None if end is not None else _note(row, events), page)
+    return RunReading(
+        row, events[0], end, None if end is not None else _note(row, events), page, _suspended(row, events)
+    )
 
 
 def activations_of(
@@ -78,6 +80,12 @@ def signal_rows(events: Sequence[Event], *, after_seq: int, open_waits: Sequence
         if is_wait or event.type is EventType.SIGNAL_RECEIVED or (event.type in ENDINGS and place in waits):
             found.append(event)
     return found
+
+
+def _suspended(row: InstanceRow, events: Sequence[Event]) -> Event | None:
+    if row.suspended_for is None:
+        return None
+    return next(event for event in reversed(events) if event.type is EventType.INSTANCE_SUSPENDED)
 
 
 def _note(row: InstanceRow, events: Sequence[Event]) -> Event | None:

@@ -34,8 +34,10 @@ from anabranch.engine.rules.shared_decisions import (
     deadline_passed,
     may_begin,
     next_try,
+    resumed,
     signal_known_or_refused,
     signal_wait,
+    suspend,
     taken_over,
     taking,
 )
@@ -58,6 +60,8 @@ from anabranch.engine.rules.stimuli import (
     LegacyReplayed,
     LogReloaded,
     NodeResult,
+    PauseRequested,
+    ResumeRequested,
     SignalSent,
     Started,
     StepCancelled,
@@ -133,6 +137,11 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
             return NOTHING  # functions are called
         case CancelRequested():
             notes.end_instance(EventType.INSTANCE_CANCELLED, RunCancelled(stimulus.reason).payload)
+        case PauseRequested():
+            suspend(notes, stimulus)
+        case ResumeRequested():
+            if resumed(notes, stimulus):
+                _catch_up(notes)
         case LeaseAcquired():
             if taken_over(notes, stimulus):
                 _catch_up(notes)
@@ -251,8 +260,11 @@ def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | N
 
 
 def _open_timer(notes: CodedDecisionBuilder, report: StepReport, due_at: int) -> None:
-    """A timer outlives what the function can do now, or has come: then its row is its end."""
-    if due_at > notes.now:
+    """A timer outlives what the function can do now, or has come: then its row is its end.
+
+    While the run is suspended none comes.
+    """
+    if due_at > notes.now or notes.state.suspension is not None:
         _wait(notes, report, DelayStarted(due_at).payload)
         return
     notes.fired(due_at)
@@ -329,7 +341,12 @@ def _append(
 
 # -- what arrives by itself ----------------------------------------------------------------------
 def _catch_up(notes: CodedDecisionBuilder) -> None:
-    """Begin if it is time, then fire whatever is due, oldest due time first; a signal in the log beats its timeout."""
+    """Begin if it is time, then fire whatever is due, oldest due time first; a signal in the log beats its timeout.
+
+    Nothing while the run is suspended.
+    """
+    if notes.state.suspension is not None:
+        return
     if may_begin(notes):
         _dispatch_body(notes, 1)
     _serve_promises(notes)
@@ -361,9 +378,9 @@ def _step_due(notes: CodedDecisionBuilder, step: Step) -> None:
 
 
 def _serve_promises(notes: CodedDecisionBuilder) -> None:
-    """Waits whose signal has arrived take it."""
+    """Waits whose signal has arrived take it, unless the run is suspended."""
     promises = notes.state.promises
-    while promises and not notes.state.is_terminal:
+    while promises and notes.state.suspension is None and not notes.state.is_terminal:
         wait = next(iter(promises.values()))
         assert isinstance(wait, Step), "a body asks for no signal"
         note, output = taking(wait)

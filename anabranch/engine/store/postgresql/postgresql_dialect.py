@@ -350,23 +350,18 @@ class PostgresqlDialect:
         return [Taken(*row) for row in rows]
 
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
-        parameters: dict[str, Any] = {
-            "instance_id": event.instance_id,
-            "tenant_id": event.tenant_id,
+        parameters = {
+            **event.parameters,
             "event_type": event.event_type,
             "payload": event.payload,
             "message": event.message,
-            "bytes": len(event.payload.encode()),
         }
         if event.ends is not None:
             return self._end_by_stranger(connection, parameters, event.ends)
-        parameters |= {
-            "key": event.key,
-            "signals_max": signals_max,
-            "bytes_max": event.log_limit.bytes_max,
-            "rows_max": event.log_limit.rows_max,
-        }
-        values = connection.execute(statements.append_external(ends=None), parameters).one_or_none()
+        if event.is_signal:
+            parameters |= {"key": event.key, "signals_max": signals_max}
+        append = statements.append_external(ends=None, suspends=event.suspends is not None, resumes=event.resumes)
+        values = connection.execute(append, parameters).one_or_none()
         return None if values is None else instance_row(tuple(values))
 
     def _end_by_stranger(self, connection: Connection, parameters: dict[str, Any], ends: Status) -> InstanceRow | None:

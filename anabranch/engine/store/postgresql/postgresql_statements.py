@@ -19,7 +19,15 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.store.schema import IS_ENDING, IS_OPEN, IS_SIGNAL
 from anabranch.engine.store.sql.families import REASON_BEGINS, REASON_BYTES, REASON_ENDS
 from anabranch.engine.store.sql.rows import EVENT_NOTE_COLUMNS, INSTANCE_COLUMNS, PAYLOAD_SEPARATOR
-from anabranch.engine.store.sql.statements import IS_WHOLE, LOG_WEIGHT, SIGNALS_KEPT
+from anabranch.engine.store.sql.statements import (
+    HAS_ROOM,
+    IS_AWAKE,
+    IS_WHOLE,
+    LOG_WEIGHT,
+    RESUMES,
+    SIGNALS_KEPT,
+    SUSPENDS,
+)
 
 # floor, not round: a timer must not fire in the half millisecond before it is due.
 NOW_MS = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)"
@@ -53,7 +61,7 @@ COMMIT = text(f"""
         SELECT * FROM json_to_recordset(CAST(:transitions AS json)) AS t(
             instance_id uuid, expected_version integer, held_by text, first_seq integer, events integer,
             bytes bigint, status text, ends boolean, releases boolean, available_at bigint, not_before bigint,
-            started_at bigint)
+            started_at bigint, suspended_for text)
     ), locked AS (
         SELECT transition.* FROM transition CROSS JOIN LATERAL (
             SELECT 1 FROM workflow_instances AS i
@@ -72,7 +80,8 @@ COMMIT = text(f"""
             available_at = CASE WHEN locked.releases THEN locked.available_at
                                 ELSE coalesce(locked.available_at, i.available_at) END,
             started_at = coalesce(i.started_at, locked.started_at),
-            completed_at = CASE WHEN locked.ends THEN {NOW_MS} END
+            completed_at = CASE WHEN locked.ends THEN {NOW_MS} END,
+            suspended_for = locked.suspended_for
         FROM locked WHERE i.instance_id = locked.instance_id
         RETURNING i.instance_id
     ), new_run AS (
@@ -82,7 +91,7 @@ COMMIT = text(f"""
             available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
             parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
             parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, rerun_of uuid,
-            started_by text, ends boolean, only_newest boolean)
+            started_by text, suspended_for text, ends boolean, only_newest boolean)
     ), living AS (
         SELECT wanted.workflow_id, guard.newest_version
         FROM (SELECT DISTINCT workflow_id FROM new_run ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
@@ -193,7 +202,7 @@ Uses the primary keys and ux_log_ending.
 
 WAKE = text(f"""
     UPDATE workflow_instances SET version = version + 1,
-        available_at = CASE WHEN worker_id IS NULL THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS})
+        available_at = CASE WHEN worker_id IS NULL AND {IS_AWAKE} THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS})
                             ELSE available_at END
     WHERE instance_id = ANY(CAST(:ids AS uuid[])) AND {IS_OPEN}
     RETURNING instance_id, version
@@ -296,7 +305,7 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> 
 
 
 @cache
-def append_external(*, ends: Status | None) -> TextClause:
+def append_external(*, ends: Status | None, suspends: bool = False, resumes: bool = False) -> TextClause:
     """Append an event to an open instance whoever holds it; returns its row, or nothing.
 
     Waits for the row's lock, so it cannot starve. A signal (it does not end the run) whose key is in the
@@ -305,17 +314,24 @@ def append_external(*, ends: Status | None) -> TextClause:
     ux_log_signal_key. Uses the primary keys.
     """
     if ends:
-        change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}"
+        change = f"""
+            status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = {NOW_MS}, suspended_for = NULL"""
         condition = ""
+    elif suspends:
+        change = SUSPENDS
+        condition = f"AND {IS_AWAKE} AND {HAS_ROOM}"
+    elif resumes:
+        change = f"{RESUMES}, available_at = CASE WHEN worker_id IS NULL THEN {NOW_MS} ELSE available_at END"
+        condition = f"AND NOT {IS_AWAKE} AND {HAS_ROOM}"
     else:
         change = f"""
-            available_at = CASE WHEN worker_id IS NULL THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS})
-                                ELSE available_at END"""
+            available_at = CASE WHEN worker_id IS NULL AND {IS_AWAKE}
+                                THEN least(coalesce(available_at, {NOW_MS}), {NOW_MS}) ELSE available_at END"""
         condition = f"""
             AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                             WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
             AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)
-            AND log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"""
+            AND {HAS_ROOM}"""
     return text(f"""
         WITH moved AS (
             UPDATE workflow_instances
@@ -346,7 +362,7 @@ def cancel_children(by: str) -> TextClause:
         ), moved AS (
             UPDATE workflow_instances AS i SET version = i.version + 1, last_seq = i.last_seq + 1,
                 log_bytes = i.log_bytes + {REASON_BYTES}, status = 'CANCELLED', worker_id = NULL,
-                available_at = NULL, completed_at = {NOW_MS}
+                available_at = NULL, completed_at = {NOW_MS}, suspended_for = NULL
             FROM to_cancel WHERE i.instance_id = to_cancel.instance_id
             RETURNING i.instance_id, i.last_seq, i.parent_id
         ), logged AS (

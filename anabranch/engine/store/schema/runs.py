@@ -88,6 +88,7 @@ workflow_instances = Table(
     Column("log_bytes", BigInteger, nullable=False, server_default="0"),
     Column("rerun_of", Identifier),
     Column("started_by", Text),
+    Column("suspended_for", Text),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
     postgresql_with={
         # Most updates change no indexed column; with room in the page they stay heap-only (HOT).

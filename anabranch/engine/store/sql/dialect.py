@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, TextClause
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
-from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.input_filters import WantedInput
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.store.sql.faults import Fault
@@ -59,10 +59,33 @@ class ExternalEvent:
     payload: str
     key: str | None = None
     ends: Status | None = None
+    suspends: SuspendReason | None = None
+    """Suspends an instance that is not suspended, for this reason."""
+    resumes: bool = False
+    """Lets a suspended instance go on."""
     message: str | None = None
     """The error's, where it ends with one."""
     awaited: bool = False
     log_limit: LogLimit = LOG_LIMIT
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What every statement that appends one takes, and what its condition asks for."""
+        parameters: dict[str, Any] = {
+            "instance_id": self.instance_id,
+            "tenant_id": self.tenant_id,
+            "bytes": len(self.payload.encode()),
+        }
+        if self.ends is None:
+            parameters |= {"bytes_max": self.log_limit.bytes_max, "rows_max": self.log_limit.rows_max}
+        if self.suspends is not None:
+            parameters["suspended_for"] = self.suspends.value
+        return parameters
+
+    @property
+    def is_signal(self) -> bool:
+        """Is it neither an end nor about a suspension?"""
+        return self.ends is None and self.suspends is None and not self.resumes
 
 
 class Dialect(Protocol):

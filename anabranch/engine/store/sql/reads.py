@@ -70,6 +70,14 @@ class Reads(SqlComponent):
             for child_id, status, payload in rows
         ]
 
+    async def awaited_children(self, instance_id: str) -> list[InstanceRow]:
+        """The open runs that an instance has started and awaits, by id."""
+        if not is_uuid(instance_id):
+            return []
+        parameters = {"instance_id": instance_id}
+        rows = await self.read(lambda connection: connection.execute(statements.AWAITED_CHILDREN, parameters).all())
+        return [instance_row(tuple(row)) for row in rows]
+
     async def descendants(self, root_id: str, *, limit: int) -> list[InstanceRow]:
         """The runs below a root, however deep, open or ended, by id; none below one that is no root."""
         if not is_uuid(root_id):

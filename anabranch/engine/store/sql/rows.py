@@ -16,7 +16,7 @@ import orjson
 
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.names import variable_and_mark
-from anabranch.engine.rules.events import NODE_STATUS, Event, EventType, Status
+from anabranch.engine.rules.events import NODE_STATUS, Event, EventType, Status, SuspendReason
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 from anabranch.engine.store.sql.faults import DataRefused
@@ -68,6 +68,7 @@ def encode_transitions(transitions: Iterable[Transition]) -> str:
                 "available_at": None if transition.status.is_terminal else transition.available_at,
                 "not_before": transition.not_before,
                 "started_at": transition.started_at,
+                "suspended_for": transition.suspended_for,
             }
             for transition in transitions
         ]
@@ -137,6 +138,7 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         log_bytes,
         rerun_of,
         started_by,
+        suspended_for,
     ) = values
     head = InstanceHead(
         instance_id,
@@ -161,7 +163,16 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         started_by,
     )
     return InstanceRow(
-        head, _STATUS[status], version, last_seq, worker_id, available_at, started_at, completed_at, log_bytes
+        head,
+        _STATUS[status],
+        version,
+        last_seq,
+        worker_id,
+        available_at,
+        started_at,
+        completed_at,
+        log_bytes,
+        None if suspended_for is None else SuspendReason(suspended_for),
     )
 
 
@@ -212,6 +223,7 @@ def values_of_transitions(transitions: Iterable[Transition], *, now: int) -> lis
             ends or transition.release,
             None if ends else transition.available_at,
             transition.started_at,
+            transition.suspended_for,
             now,
         )
     return values
@@ -289,6 +301,7 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
         "rerun_of": head.rerun_of,
         "started_by": head.started_by,
         "log_bytes": transition.payload_bytes,
+        "suspended_for": transition.suspended_for,
         "ends": ends,
         "only_newest": transition.only_newest,
     }

@@ -36,6 +36,8 @@ def list_instances(
         query = query.where(c.workflow_id == wanted.workflow)
     if wanted.statuses:
         query = query.where(c.status.in_([status.value for status in wanted.statuses]))
+    if wanted.reasons:
+        query = query.where(c.suspended_for.in_([reason.value for reason in wanted.reasons]))
     if wanted.since is not None:
         query = query.where(c.created_at >= wanted.since)
     if wanted.until is not None:

@@ -95,6 +95,10 @@ NOTES_OF_FUNCTION = f"""
     ORDER BY l.seq DESC LIMIT 1"""
 """The latest row of a coded run that is a note or about a step. Uses the primary key, from the end."""
 
+LATEST_SUSPENSION = f"""
+    {_FROM_LOG} AND l.event_type = 'INSTANCE_SUSPENDED' ORDER BY l.seq DESC LIMIT 1"""
+"""Why a run is suspended. Uses the primary key, from the end: hardly anything is written after it."""
+
 SIGNALS_AND_WAITS = f"""
     {_FROM_LOG} AND l.seq > :after_seq
       AND (l.event_type = 'SIGNAL_RECEIVED'
@@ -206,6 +210,11 @@ class _Reader:
         found = self.select(NOTES_OF_FUNCTION, Payloads.ALL) if self._is_coded else []
         return found[0] if found and found[0].type is EventType.SYSTEM_SET else None
 
+    def suspended(self) -> Event | None:
+        """The row that has suspended the run, while it is."""
+        found = self.select(LATEST_SUSPENSION, Payloads.ALL) if self._row.suspended_for is not None else []
+        return found[0] if found else None
+
     def activations(
         self, *, after_seq: int, limit: int, bytes_max: int = 0, only: ActivationFilter = ALL_ACTIVATIONS
     ) -> ActivationPage:
@@ -284,7 +293,7 @@ def _run(dialect: Dialect, connection: Connection, row: InstanceRow, activations
     rows = {event.seq: event for event in reader.at(*sorted({1, row.last_seq} if row.status.is_terminal else {1}))}
     page = reader.activations(after_seq=0, limit=activations_max) if activations_max else NO_ACTIVATIONS
     end = rows[row.last_seq] if row.status.is_terminal else None
-    return RunReading(row, rows[1], end, None if end is not None else reader.note(), page)
+    return RunReading(row, rows[1], end, None if end is not None else reader.note(), page, reader.suspended())
 
 
 def _events(

@@ -16,7 +16,7 @@ from sqlalchemy.sql.dml import Insert, Update
 
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
-from anabranch.engine.rules.events import EventType
+from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.log_limit import ROW_WEIGHT
 from anabranch.engine.store.schema import (
     IS_OPEN,
@@ -42,6 +42,22 @@ LOG_WEIGHT = f"(log_bytes + {ROW_WEIGHT} * CAST(last_seq AS bigint))"
 
 IS_WHOLE = f"{LOG_WEIGHT} <= {WHOLE_LOG_WEIGHT_MAX}"
 """The log can be read at once, together with others."""
+
+
+IS_AWAKE = f"status <> '{Status.SUSPENDED}'"
+"""Of an open run: it is not suspended."""
+
+HAS_ROOM = "log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"
+"""The log has room for one more row."""
+
+SUSPENDS = f"""
+    status = '{Status.SUSPENDED}', suspended_for = :suspended_for,
+    available_at = CASE WHEN worker_id IS NULL THEN deadline_at ELSE available_at END"""
+"""A run that nobody holds is claimed at its deadline and not before."""
+
+RESUMES = f"""
+    status = CASE WHEN started_at IS NULL THEN '{Status.PENDING}' ELSE '{Status.RUNNING}' END, suspended_for = NULL"""
+"""Whether it waits, only who folds its log knows."""
 
 
 # -- leases ------------------------------------------------------------------------------------
@@ -106,6 +122,12 @@ COUNT_PENDING = text(f"""
     GROUP BY tenant_id
 """)
 """PENDING instances by tenant, up to a limit in all. Uses ix_instance_pending."""
+
+AWAITED_CHILDREN = text(f"""
+    SELECT {_COLUMNS} FROM workflow_instances
+    WHERE parent_id = :instance_id AND parent_waits AND {IS_OPEN} ORDER BY instance_id
+""")
+"""The open children of a run that it awaits. Uses ix_instance_parent."""
 
 DESCENDANTS = text(f"""
     SELECT {_COLUMNS} FROM workflow_instances WHERE root_id = :root_id ORDER BY instance_id LIMIT :limit

@@ -28,7 +28,7 @@ from anabranch.engine.ports import (
 )
 from anabranch.engine.rules.events import EventType, Status
 from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.payloads import RunCancelled, RunFailed, SignalReceived
+from anabranch.engine.rules.payloads import RunCancelled, RunFailed, RunResumed, RunSuspended, SignalReceived
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.store.sql import statements
@@ -267,10 +267,40 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
             return ExternalResult(row, row.last_seq)
         return await self._explain_refusal(event)
 
+    async def append_suspension(
+        self,
+        instance_id: str,
+        suspension: RunSuspended,
+        *,
+        tenant_id: str,
+        log_limit: LogLimit = LOG_LIMIT,
+    ) -> ExternalResult:
+        """Append INSTANCE_SUSPENDED to an open instance whoever holds it, unless it is suspended already."""
+        raw = suspension.payload.raw.decode()
+        return await self._append_or_explain(
+            ExternalEvent(
+                tenant_id,
+                instance_id,
+                EventType.INSTANCE_SUSPENDED,
+                raw,
+                suspends=suspension.reason,
+                log_limit=log_limit,
+            )
+        )
+
+    async def append_resumption(
+        self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
+    ) -> ExternalResult:
+        """Append INSTANCE_RESUMED to a suspended instance whoever holds it."""
+        raw = resumed.payload.raw.decode()
+        return await self._append_or_explain(
+            ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_RESUMED, raw, resumes=True, log_limit=log_limit)
+        )
+
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""
         raw = RunCancelled(reason).payload.raw.decode()
-        return await self._end(
+        return await self._append_or_explain(
             ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, raw, ends=Status.CANCELLED)
         )
 
@@ -278,7 +308,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance whoever holds it and close it; unconditional."""
         error = log_limit.error()
         raw = RunFailed(error).payload.raw.decode()
-        return await self._end(
+        return await self._append_or_explain(
             ExternalEvent(
                 tenant_id,
                 instance_id,
@@ -289,7 +319,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
             )
         )
 
-    async def _end(self, event: ExternalEvent) -> ExternalResult:
+    async def _append_or_explain(self, event: ExternalEvent) -> ExternalResult:
         row = await self._append(event)
         if row is not None:
             return ExternalResult(row, row.last_seq)
@@ -308,7 +338,10 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         return row
 
     async def _explain_refusal(self, event: ExternalEvent) -> ExternalResult:
-        """What it means that nothing was appended: no such run, it has ended, the key is taken, too many, no room."""
+        """What it means that nothing was appended.
+
+        No such run, it has ended, it is (or is not) suspended already, the key is taken, too many signals, no room.
+        """
         if not is_uuid(event.instance_id):
             return ExternalResult(None, None)
 
@@ -326,6 +359,8 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         if limit.is_passed(log_bytes=row.log_bytes + size, rows=row.last_seq + 1):
             ended = await self.fail_full(tenant_id=event.tenant_id, instance_id=event.instance_id, log_limit=limit)
             return ExternalResult(ended.row, None)
+        if not event.is_signal:
+            return ExternalResult(row, None)
         raise TooManySignals(f"run {event.instance_id} keeps {SIGNALS_KEPT_MAX} signals that nothing has taken")
 
     # -- test runs ------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from anabranch.audit.audit_recording import record_audit_event, trim_trail
 from anabranch.engine.ports import OpenRuns
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.store.sql import upkeep_statements as statements
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.reads import is_uuid
@@ -48,7 +48,10 @@ class Upkeep(SqlComponent):
     async def count_open(self) -> OpenRuns:
         """The open runs of all tenants, without test runs."""
         found = await self.read(lambda connection: connection.execute(statements.OPEN_OF_ALL).all())
-        return {(name, kind, Status(status)): runs for name, kind, status, runs in found}
+        return {
+            (name, kind, Status(status), None if reason is None else SuspendReason(reason)): runs
+            for name, kind, status, reason, runs in found
+        }
 
     async def count_runs(self, *, tenant_id: str) -> dict[str, dict[Status, int]]:
         """How many runs of each workflow are in each status; all from one snapshot."""

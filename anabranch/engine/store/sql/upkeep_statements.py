@@ -74,8 +74,8 @@ ENDED_RUNS = text(f"""
 """What has ended in a stretch of time and is in no counter yet."""
 
 OPEN_OF_ALL = text(f"""
-    SELECT workflow_name, kind, status, count(*) FROM workflow_instances
-    WHERE {IS_OPEN} AND NOT test GROUP BY workflow_name, kind, status
+    SELECT workflow_name, kind, status, suspended_for, count(*) FROM workflow_instances
+    WHERE {IS_OPEN} AND NOT test GROUP BY workflow_name, kind, status, suspended_for
 """)
 """The open runs of all tenants by workflow and status: a scan of the open instances."""
 

@@ -209,20 +209,14 @@ class SqliteDialect:
     def append_external(self, connection: Connection, event: ExternalEvent, *, signals_max: int) -> InstanceRow | None:
         with self.transaction(connection):
             now = self.now(connection)
-            move = statements.advance_external(ends=event.ends)
-            parameters: dict[str, Any] = {
-                "instance_id": event.instance_id,
-                "tenant_id": event.tenant_id,
-                "now": now,
-                "bytes": len(event.payload.encode()),
-            }
-            if event.ends is None:
-                parameters |= {
-                    "key": event.key,
-                    "signals_max": signals_max,
-                    "bytes_max": event.log_limit.bytes_max,
-                    "rows_max": event.log_limit.rows_max,
-                }
+            move = statements.advance_external(
+                ends=event.ends, suspends=event.suspends is not None, resumes=event.resumes
+            )
+            parameters = event.parameters
+            if event.suspends is None:
+                parameters["now"] = now
+            if event.is_signal:
+                parameters |= {"key": event.key, "signals_max": signals_max}
             values = connection.execute(move, parameters).one_or_none()
             if values is None:
                 return None

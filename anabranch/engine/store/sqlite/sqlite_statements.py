@@ -26,7 +26,15 @@ from anabranch.engine.store.sql.rows import (
     LOG_SEPARATOR,
     PAYLOAD_SEPARATOR,
 )
-from anabranch.engine.store.sql.statements import IS_WHOLE, LOG_WEIGHT, SIGNALS_KEPT
+from anabranch.engine.store.sql.statements import (
+    HAS_ROOM,
+    IS_AWAKE,
+    IS_WHOLE,
+    LOG_WEIGHT,
+    RESUMES,
+    SIGNALS_KEPT,
+    SUSPENDS,
+)
 
 _COLUMNS = ", ".join(INSTANCE_COLUMNS)
 _NOTE = ", ".join(EVENT_NOTE_COLUMNS)
@@ -45,6 +53,7 @@ TRANSITION_COLUMNS = (
     "releases",
     "new_available_at",
     "new_started_at",
+    "new_suspended_for",
     "now",
 )
 """A transition as `advance` and `guards_held` take it."""
@@ -73,7 +82,8 @@ def advance(rows: int) -> str:
             worker_id = CASE WHEN releases THEN NULL ELSE worker_id END,
             available_at = CASE WHEN releases THEN new_available_at ELSE coalesce(new_available_at, available_at) END,
             started_at = coalesce(started_at, new_started_at),
-            completed_at = CASE WHEN ends THEN now END
+            completed_at = CASE WHEN ends THEN now END,
+            suspended_for = new_suspended_for
         FROM ({_transitions(rows)}) WHERE {_GUARD}"""
 
 
@@ -143,7 +153,8 @@ ux_log_ending and the primary keys.
 
 WAKE = text(f"""
     UPDATE workflow_instances SET version = version + 1,
-        available_at = CASE WHEN worker_id IS NULL THEN min(coalesce(available_at, :now), :now) ELSE available_at END
+        available_at = CASE WHEN worker_id IS NULL AND {IS_AWAKE} THEN min(coalesce(available_at, :now), :now)
+                            ELSE available_at END
     WHERE instance_id IN (SELECT value FROM json_each(:ids)) AND {IS_OPEN}
     RETURNING instance_id, version
 """)
@@ -160,7 +171,7 @@ CANCEL_LOG = text(f"""
 CANCEL_ROWS = text(f"""
     UPDATE workflow_instances SET version = version + 1, last_seq = last_seq + 1,
         log_bytes = log_bytes + {REASON_BYTES},
-        status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = :now
+        status = 'CANCELLED', worker_id = NULL, available_at = NULL, completed_at = :now, suspended_for = NULL
     WHERE instance_id IN (SELECT value FROM json_each(:ids))
 """)
 """Close them, after that."""
@@ -280,7 +291,7 @@ def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool)
 
 
 @cache
-def advance_external(*, ends: Status | None) -> TextClause:
+def advance_external(*, ends: Status | None, suspends: bool, resumes: bool) -> TextClause:
     """Take the next seq of an open instance whoever holds it; returns its row, or nothing.
 
     A signal (it does not end the run) whose key is in the log already, that meets too many kept ones, or
@@ -289,17 +300,23 @@ def advance_external(*, ends: Status | None) -> TextClause:
     Uses the primary keys and ux_log_signal_key.
     """
     if ends:
-        change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = :now"
+        change = f"status = '{ends}', worker_id = NULL, available_at = NULL, completed_at = :now, suspended_for = NULL"
         condition = ""
+    elif suspends:
+        change = SUSPENDS
+        condition = f"AND {IS_AWAKE} AND {HAS_ROOM}"
+    elif resumes:
+        change = f"{RESUMES}, available_at = CASE WHEN worker_id IS NULL THEN :now ELSE available_at END"
+        condition = f"AND NOT {IS_AWAKE} AND {HAS_ROOM}"
     else:
-        change = """
-            available_at = CASE WHEN worker_id IS NULL THEN min(coalesce(available_at, :now), :now)
+        change = f"""
+            available_at = CASE WHEN worker_id IS NULL AND {IS_AWAKE} THEN min(coalesce(available_at, :now), :now)
                                 ELSE available_at END"""
         condition = f"""
             AND NOT EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                             WHERE l.instance_id = :instance_id AND {IS_SIGNAL} AND payload ->> 'key' = :key)
             AND (last_seq < :signals_max OR ({SIGNALS_KEPT}) < :signals_max)
-            AND log_bytes + :bytes <= :bytes_max AND last_seq < :rows_max"""
+            AND {HAS_ROOM}"""
     return text(f"""
         UPDATE workflow_instances
         SET version = version + 1, last_seq = last_seq + 1, log_bytes = log_bytes + :bytes, {change}

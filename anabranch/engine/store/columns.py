@@ -6,7 +6,7 @@ from sqlalchemy import MetaData, Text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import UserDefinedType
 
-SCHEMA_REVISION = "0012"
+SCHEMA_REVISION = "0013"
 """The newest migration; a store refuses a database of any other revision."""
 
 metadata = MetaData()

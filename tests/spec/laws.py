@@ -28,12 +28,15 @@ class Before:
     contexts: dict[tuple[str, str], dict[str, Any]]
     terminal: bool
     started: bool
+    running: set[Command]
+    """Also what a suspended run is not owed."""
 
     @classmethod
     def of(cls, state: InstanceState) -> Before:
         """Note what is owed and seen now."""
         contexts = {key: dict(activation.context) for key, activation in _open_activations(state).items()}
-        return cls(outstanding(state), contexts, state.is_terminal, state.started)
+        running = {Dispatch(*place, activation.attempt) for place, activation in state.running.items()}
+        return cls(outstanding(state), contexts, state.is_terminal, state.started, running)
 
 
 def check_decision(state: InstanceState, log: Sequence[Event], before: Before, decision: Decision, *, now: int) -> None:
@@ -42,7 +45,7 @@ def check_decision(state: InstanceState, log: Sequence[Event], before: Before, d
     assert not (before.terminal and decision.events), "an ended instance was changed"
     assert not before.started or state.status is not Status.PENDING, "an instance never goes back to PENDING"
     _check_commands(state, before, decision)
-    if decision.events and not state.is_terminal:
+    if decision.events and not state.is_terminal and state.suspension is None:
         assert not state.promises, "a signal lies beside the wait that it was promised to"
     for key, seen in before.contexts.items():
         activation = _open_activations(state).get(key)
@@ -61,7 +64,7 @@ def check_log(state: InstanceState, log: Sequence[Event]) -> None:
         assert log[-1].type in TERMINALS, "the terminal event is the last one"
         assert not owed, f"an ended instance owes {owed}"
     else:
-        assert owed or state.waits, "nothing would ever move this instance again"
+        assert owed or state.waits or state.suspension, "nothing would ever move this instance again"
         assert state.next_due() == min((c.due_at for c in owed if isinstance(c, Wake)), default=None)
 
 
@@ -81,6 +84,7 @@ def picture(state: InstanceState) -> dict[str, Any]:
         "last_seq": state.last_seq,
         "started": state.started,
         "status": state.status,
+        "suspension": state.suspension,
         "outcome": None if state.outcome is None else state.outcome.raw,
         "recoveries": state.recoveries,
         "ends": state.ends,
@@ -174,7 +178,7 @@ def _check_commands(state: InstanceState, before: Before, decision: Decision) ->
     dispatched = [command for command in decision.commands if isinstance(command, Dispatch)]
     assert len(dispatched) == len(set(dispatched)), f"dispatched twice in one decision: {dispatched}"
     for stop in decision.stops:
-        assert stop in before.owed, f"{stop} was told to stop though it was not running"
+        assert stop in before.running, f"{stop} was told to stop though it was not running"
         assert not state.owes(stop), f"{stop} was told to stop and is still awaited"
 
 

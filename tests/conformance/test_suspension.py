@@ -1,0 +1,113 @@
+"""Suspending and resuming from a process that does not hold the instance: unconditional, once, in order."""
+
+from __future__ import annotations
+
+from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store
+from anabranch.engine.rules.events import EventType, Status, SuspendReason
+from anabranch.engine.rules.payloads import RunResumed, RunSuspended
+from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.stimuli import SignalSent
+from anabranch.engine.rules.values import Payload
+from tests.conformance.building import HOUR_MS, LEASE_MS, TENANT, WORKER, created, log_of, new_id, parked, row_of
+
+PAUSED = RunSuspended(SuspendReason.PAUSED, "paused by Ada", "Resume it.")
+
+
+async def suspend(store: Store, row: InstanceRow, *, tenant_id: str = TENANT) -> ExternalResult:
+    return await store.append_suspension(row.head.instance_id, PAUSED, tenant_id=tenant_id)
+
+
+async def resume(store: Store, row: InstanceRow) -> ExternalResult:
+    return await store.append_resumption(row.head.instance_id, RunResumed("Ada"), tenant_id=TENANT)
+
+
+async def claimed(store: Store) -> list[str]:
+    taken = await store.claim(ClaimRequest(worker_id=WORKER, limit=9, lease_ms=LEASE_MS))
+    return [each.loaded.row.head.instance_id for each in taken]
+
+
+async def test_a_suspension_is_one_row_one_version_and_the_reason(store: Store, other_store: Store) -> None:
+    row = await created(store)
+    result = await suspend(other_store, row)
+    after = await row_of(store, row.head.instance_id)
+    assert (result.row, result.seq) == (after, row.last_seq + 1)
+    assert (after.status, after.suspended_for) == (Status.SUSPENDED, SuspendReason.PAUSED)
+    assert (after.version, after.worker_id, after.available_at) == (row.version + 1, row.worker_id, row.available_at)
+    assert (await log_of(store, row.head.instance_id))[-1][1] is EventType.INSTANCE_SUSPENDED
+
+
+async def test_a_second_suspension_and_a_resumption_of_what_runs_write_nothing(store: Store) -> None:
+    row = await created(store)
+    assert (await resume(store, row)).seq is None
+    first = await suspend(store, row)
+    again = await suspend(store, row)
+    assert (again.row, again.seq) == (first.row, None)
+
+
+async def test_nobody_claims_a_suspended_run_before_its_deadline(store: Store) -> None:
+    row = await parked(store, available_at=await store.now() - 1)
+    limited = await parked(store, available_at=await store.now() - 1, deadline_at=await store.now() + HOUR_MS)
+    assert (await suspend(store, row)).row.available_at is None  # type: ignore[union-attr]
+    assert (await suspend(store, limited)).row.available_at == limited.head.deadline_at  # type: ignore[union-attr]
+    assert await claimed(store) == []
+
+
+async def test_a_signal_to_a_suspended_run_is_kept_and_wakes_nobody(store: Store) -> None:
+    row = await parked(store, available_at=None)
+    await suspend(store, row)
+    sent = SignalSent("paid", Payload.of(1), None)
+    result = await store.append_signal(row.head.instance_id, sent, tenant_id=TENANT)
+    assert result.seq == row.last_seq + 2
+    assert result.row is not None and (result.row.status, result.row.available_at) == (Status.SUSPENDED, None)
+    assert await claimed(store) == []
+
+
+async def test_a_resumed_run_is_available_at_once(store: Store) -> None:
+    row = await parked(store, available_at=None)
+    await suspend(store, row)
+    after = (await resume(store, row)).row
+    assert after is not None and after.suspended_for is None
+    assert after.status is (Status.PENDING if after.started_at is None else Status.RUNNING)
+    assert await claimed(store) == [row.head.instance_id]
+
+
+async def test_an_end_takes_the_reason_away(store: Store) -> None:
+    row = await parked(store, available_at=None)
+    await suspend(store, row)
+    result = await store.append_cancel(tenant_id=TENANT, instance_id=row.head.instance_id, reason="enough")
+    assert result.row is not None
+    assert (result.row.status, result.row.suspended_for) == (Status.CANCELLED, None)
+    assert (await suspend(store, row)).seq is None, "what has ended is not suspended"
+
+
+async def test_other_tenants_and_what_is_not_there_are_left_alone(store: Store) -> None:
+    row = await created(store)
+    assert await suspend(store, row, tenant_id="somebody-else") == ExternalResult(None, None)
+    assert await store.append_suspension("no id", PAUSED, tenant_id=TENANT) == ExternalResult(None, None)
+    assert await store.append_resumption(new_id(), RunResumed("Ada"), tenant_id=TENANT) == ExternalResult(None, None)
+
+
+async def test_suspended_runs_are_listed_counted_and_read_with_the_reason(store: Store) -> None:
+    row, _ = await created(store), await created(store)
+    await suspend(store, row)
+    wanted = RunFilter(statuses=[Status.SUSPENDED], reasons=[SuspendReason.PAUSED])
+    assert [each.head.instance_id for each in await store.list_instances(wanted, tenant_id=TENANT, limit=9)] == [
+        row.head.instance_id
+    ]
+    counts = await store.count_open()
+    assert [runs for (_, _, status, _), runs in counts.items() if status is Status.SUSPENDED] == [1]
+    reading = await store.read_run(row.head.instance_id, activations_max=9)
+    assert reading is not None and reading.suspended is not None
+    assert reading.suspended.payload.value["message"] == "paused by Ada"
+    assert (await store.count_runs(tenant_id=TENANT)) is not None
+
+
+async def test_the_open_children_that_a_run_awaits_are_found(store: Store) -> None:
+    parent = await created(store)
+    child = await created(store, parent_id=parent.head.instance_id, parent_waits=True, parent_node_id="a",
+                          parent_scope="", root_id=parent.head.instance_id)  # fmt: skip
+    assert [each.head.instance_id for each in await store.awaited_children(parent.head.instance_id)] == [
+        child.head.instance_id
+    ]
+    assert await store.awaited_children(child.head.instance_id) == []
+    assert await store.awaited_children("no id") == []

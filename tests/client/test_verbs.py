@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.client.remote import RemoteGateway
-from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest, NotPermitted, RunIsTerminal, VersionMismatch, WorkflowHasRuns
 from anabranch.run_requests import StartOptions
@@ -109,6 +109,24 @@ async def test_waiting_has_a_limit_and_the_run_goes_on(service: RemoteGateway) -
     assert [await service.cancel_run(run.instance_id, reason="enough") for _ in range(2)] == ["CANCELLED"] * 2
     assert (await service.get_run(run.instance_id))["note"] == "enough"
     await service.delete_workflow("waiting")
+
+
+async def test_a_run_is_paused_and_resumed_twice_is_once(service: RemoteGateway) -> None:
+    await service.save_workflow(WAITING)
+    run = await service.start_run("waiting", {})
+
+    assert [await service.pause_run(run.instance_id) for _ in range(2)] == ["SUSPENDED"] * 2
+    shown = await service.get_run(run.instance_id)
+    assert (shown["suspendedFor"], shown["suspended"]["reason"]) == ("PAUSED", "PAUSED")
+    paused = RunFilter(statuses=[Status.SUSPENDED], reasons=[SuspendReason.PAUSED])
+    assert [each["instanceID"] for each in (await service.list_runs(paused, limit=9))["items"]] == [run.instance_id]
+
+    assert await service.resume_run(run.instance_id, children=False) != "SUSPENDED"
+    assert await service.resume_run(run.instance_id) != "SUSPENDED"
+    assert (await service.get_run(run.instance_id))["suspended"] is None
+    await service.cancel_run(run.instance_id, reason="enough")
+    with pytest.raises(RunIsTerminal):
+        await service.pause_run(run.instance_id)
 
 
 async def test_a_start_may_be_put_off_and_bounded(service: RemoteGateway) -> None:

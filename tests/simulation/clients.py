@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,6 +127,35 @@ class Client:
             return
         cancelled = self._status(run) is Status.CANCELLED
         self._expect(cancelled, f"an acknowledged cancel is committed: the run is {self._status(run)}", run)
+
+    async def pause_now_and_then(self, dice: random.Random) -> None:
+        """Let runs stand still for a while; some are forgotten."""
+        while not self.stopped:
+            await asyncio.sleep(dice.random() * 2)
+            if not self._known.runs:
+                continue
+            run = dice.choice(self._known.runs[-8:])
+            await self.pause(run, children=dice.random() < 0.5)
+            await asyncio.sleep(dice.choice(PAUSES_S) * dice.random() * 4)
+            if dice.random() < 0.8:
+                await self.resume(run)
+
+    async def pause(self, run: str, *, children: bool) -> None:
+        """Pause a run that may have ended."""
+        with suppress(RunIsTerminal):
+            await self._call(lambda s: s.pause_run(run, tenant_id=self.tenant_id, by="a client", children=children))
+            status = self._status(run)
+            settled = status.is_terminal or EventType.INSTANCE_SUSPENDED in self._types(run)
+            self._expect(settled, f"an acknowledged pause is committed: the run is {status}", run)
+
+    async def resume(self, run: str) -> None:
+        """Let a run that may have ended go on."""
+        with suppress(RunIsTerminal):
+            await self._call(lambda s: s.resume_run(run, tenant_id=self.tenant_id, by="a client"))
+            self._judge.rarities["suspended run resumed"] += EventType.INSTANCE_RESUMED in self._types(run)
+
+    def _types(self, run: str) -> list[EventType]:
+        return [row.type for row in self._database.instances[run].events]
 
     # -- calls ----------------------------------------------------------------------------
     async def _start(self) -> None:

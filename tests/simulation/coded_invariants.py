@@ -155,6 +155,7 @@ def _failed_so(run: CodedFacts, row: Event, failure: Failure) -> Iterator[str]:
 CODED_ROW_LAWS: tuple[Callable[[CodedFacts, Event, Commit], Iterator[str]], ...] = (
     invariants.seq_counts_without_gaps,
     invariants.terminal_is_final,
+    invariants.nothing_fires_while_suspended,
     invariants.one_ending_per_activation,
     invariants.a_signal_is_consumed_once,
     invariants.a_signal_key_is_delivered_once,

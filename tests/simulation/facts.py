@@ -62,6 +62,7 @@ class RunFacts:
     waits: dict[Place, Event] = field(default_factory=dict)
     """Open waits for a signal."""
     ended: Event | None = None
+    is_suspended: bool = False
 
     def due_at(self, place: Place) -> int | None:
         """When the latest row of an activation says that it is due."""
@@ -79,6 +80,8 @@ class RunFacts:
         self.writers.append(writer)
         if event.type in TERMINALS:
             self.ended = event
+        elif event.type in (EventType.INSTANCE_SUSPENDED, EventType.INSTANCE_RESUMED):
+            self.is_suspended = event.type is EventType.INSTANCE_SUSPENDED
         elif event.type is EventType.SIGNAL_RECEIVED:
             note = event.payload.value
             self.signals[event.seq] = Signal(event.seq, note["event"], note["payload"], event.created_at)

@@ -87,6 +87,21 @@ def terminal_is_final(run: RunFacts, row: Event, commit: Commit) -> Iterator[str
         yield f"{row.type} is written after {run.ended.type}"
 
 
+def nothing_fires_while_suspended(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
+    """While a run is suspended no delay, retry or timeout fires, and no wait takes the signal promised to it."""
+    if not run.is_suspended:
+        return
+    if row.type is EventType.NODE_DISPATCHED and row.attempt > 1:
+        yield f"attempt {row.attempt} of {row.node_id or 'the function'} is dispatched while the run is suspended"
+    place = (row.node_id, row.scope)
+    if row.type is EventType.NODE_WAITING and "signalSeq" in row.payload.value and place in run.waits:
+        yield f"the wait of {row.node_id} takes a signal while the run is suspended"
+    last = run.last.get(place)
+    is_timed = last is not None and last.type is EventType.NODE_WAITING and "dueAt" in last.payload.value
+    if is_timed and row.type is EventType.NODE_COMPLETED and last is not None and last.seq < row.seq - 1:
+        yield f"what {row.node_id} waits for comes while the run is suspended"
+
+
 def one_ending_per_activation(run: RunFacts, row: Event, commit: Commit) -> Iterator[str]:
     """Every activation is recorded as ended at most once."""
     if row.type in ENDINGS and (row.node_id, row.scope) in run.endings:
@@ -382,12 +397,12 @@ def an_ended_run_owes_nothing(run: RunFacts, commit: Commit) -> Iterator[str]:
 
 
 def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
-    """An open instance is owed something, and somebody will look at it when that is due."""
+    """An open instance is owed something, and somebody will look at it when that is due; or it waits for a resume."""
     folded, after = commit.folded, commit.after
     if folded.is_terminal:
         return
     owed = outstanding(folded)
-    if not (owed or folded.waits or folded.promises):
+    if not (owed or folded.waits or folded.promises or folded.suspension):
         yield "it is open, and nothing would ever move it again"
     if after.worker_id is not None:
         if after.available_at is None:
@@ -403,8 +418,8 @@ def an_open_run_will_go_on(run: RunFacts, commit: Commit) -> Iterator[str]:
 
 
 def no_signal_lies_beside_a_wait_that_it_fits(run: RunFacts, commit: Commit) -> Iterator[str]:
-    """A wait takes a fitting kept signal in the holder's very next transition."""
-    if commit.operation != "commit" or run.ended is not None or not run.waits:
+    """A wait takes a fitting kept signal in the holder's very next transition, unless the run is suspended."""
+    if commit.operation != "commit" or run.is_suspended or run.ended is not None or not run.waits:
         return
     for signal in run.untaken():
         for place, waiting in run.waits.items():
@@ -432,6 +447,7 @@ def a_completed_run_has_walked_every_path(run: Facts, commit: Commit) -> Iterato
 ROW_LAWS: tuple[Callable[[Facts, Event, Commit], Iterator[str]], ...] = (
     seq_counts_without_gaps,
     terminal_is_final,
+    nothing_fires_while_suspended,
     one_ending_per_activation,
     one_dispatch_per_attempt,
     an_outcome_answers_the_open_attempt,

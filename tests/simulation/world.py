@@ -47,6 +47,9 @@ AFTERWARDS_S = 2.0
 ON_ITS_WAY_S = 7.0
 
 # While calm, whoever waits for a signal is sent one so often.
+# In every third world somebody pauses runs: the others stay as they were before there were pauses.
+WORLDS_PER_PAUSING = 3
+
 SIGNAL_EVERY_S = 0.8
 
 # The other waits see their timeouts.
@@ -186,6 +189,9 @@ class _World:
             )
             self._clients.append(client)
             self._client_tasks.append(self._loop.create_task(client.act(self._character.runs_per_client)))
+        if self._seed % WORLDS_PER_PAUSING == 0:
+            dice = random.Random(f"pauses {self._seed}")
+            self._client_tasks += [self._loop.create_task(client.pause_now_and_then(dice)) for client in self._clients]
 
     def _chaos(self) -> None:
         loop, plan, violations = self._loop, self._plan, self._judge.violations
@@ -265,12 +271,18 @@ class _World:
         self._judge.accuse("every call is answered", f"{len(waiting)} clients wait in vain: {waiting[0]}")
 
     async def _signal_whoever_waits(self) -> None:
-        """While calm: people answer the runs that wait for them; of those that wait only for a while, some."""
+        """While calm: people answer the runs that wait for them; of those that wait only for a while, some.
+
+        What somebody has paused and forgotten goes on.
+        """
         dice = random.Random(f"helpful {self._seed}")
         helpers = {client.tenant_id: client for client in self._clients}
         while True:
             await asyncio.sleep(SIGNAL_EVERY_S)
             for instance_id, run in list(self._judge.runs.items()):
+                if run.ended is None and self._database.instances[instance_id].row.suspended_for is not None:
+                    tenant_id = self._database.instances[instance_id].row.head.tenant_id
+                    await helpers[tenant_id].resume(instance_id)
                 for waiting in list(run.waits.values()):
                     note = waiting.payload.value
                     if run.ended is None and ("dueAt" not in note or dice.random() < ANSWERED_IN_TIME):

@@ -1,0 +1,77 @@
+"""Coded runs that are paused: the function is unwound at its next question, and goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from anabranch.durable.definition import workflow
+from tests.durable.conftest import PATIENCE_S, TENANT, MakePlace
+
+calls: Counter[str] = Counter()
+begun: list[asyncio.Event] = []
+gate: list[asyncio.Event] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_yet() -> None:
+    calls.clear()
+    begun[:] = [asyncio.Event()]
+    gate[:] = [asyncio.Event()]
+
+
+async def held_step() -> str:
+    calls["held"] += 1
+    begun[0].set()
+    await gate[0].wait()
+    return "held"
+
+
+async def second_step() -> str:
+    calls["second"] += 1
+    return "second"
+
+
+@workflow(name="two-steps")
+async def two_steps(ctx: Any, input: Any) -> Any:
+    return [await ctx.step.run("held", held_step), await ctx.step.run("second", second_step)]
+
+
+async def test_the_step_under_way_ends_and_the_next_is_not_begun_before_the_resume(make_place: MakePlace) -> None:
+    place = await make_place(two_steps)
+    verbs = place.services.workflows
+    run_id = await place.start("two-steps")
+    await asyncio.wait_for(begun[0].wait(), PATIENCE_S)
+
+    await verbs.pause_run(run_id, tenant_id=TENANT, by="Ada")
+    gate[0].set()
+    stood_still = await place.until(run_id, lambda run: run["worker"] is None)
+    assert (stood_still["status"], [node["nodeID"] for node in stood_still["nodes"]]) == ("SUSPENDED", ["held"])
+    assert calls == {"held": 1}
+
+    await verbs.resume_run(run_id, tenant_id=TENANT, by="Ada")
+    assert (await place.ended(run_id))["output"] == ["held", "second"]
+    assert calls == {"held": 1, "second": 1}
+
+
+@workflow(name="sleeps-and-ends")
+async def sleeps_and_ends(ctx: Any, input: Any) -> Any:
+    await ctx.step.wait_for_event("go")
+    return "gone"
+
+
+async def test_a_function_that_only_waits_stays_so_and_hears_the_signal_on_resume(make_place: MakePlace) -> None:
+    place = await make_place(sleeps_and_ends)
+    verbs = place.services.workflows
+    run_id = await place.start("sleeps-and-ends")
+    await place.waiting(run_id)
+
+    await verbs.pause_run(run_id, tenant_id=TENANT, by="Ada")
+    assert await verbs.send_signal(run_id, "go", None, tenant_id=TENANT) is True
+    assert (await place.run_of(run_id))["status"] == "SUSPENDED"
+    await verbs.resume_run(run_id, tenant_id=TENANT, by="Ada")
+
+    assert (await place.ended(run_id))["output"] == "gone"

@@ -97,7 +97,10 @@ def a_run_is_given_up_in_time(run: CodedFacts, row: Event, commit: Commit) -> It
 
 
 def a_suspended_body_has_nothing_to_do(run: CodedFacts, commit: Commit) -> Iterator[str]:
-    """A body is suspended when it only waits: nothing of it runs, and all that it waits for is in the log."""
+    """A body is suspended when it only waits: nothing of it runs, and all that it waits for is in the log.
+
+    One whose run was paused is unwound at its next question, which is in no log, and is called again.
+    """
     if not any(row.type is EventType.NODE_WAITING and (row.node_id, row.scope) == BODY for row in commit.rows):
         return
     body = commit.steps.bodies.get((commit.run_id, commit.sender.worker_id))
@@ -107,6 +110,8 @@ def a_suspended_body_has_nothing_to_do(run: CodedFacts, commit: Commit) -> Itera
         is_open = done.place not in run.endings and run.open_try(done.place) == done.attempt
         if done.body is body and is_open:
             yield f"it is suspended while {done.place} was executed"
+    if any(row.type is EventType.INSTANCE_SUSPENDED for row in run.log):
+        return
     for call in body.open:
         if run.place_of(call, body.attempt) not in run.last:
             yield f"it is suspended, and the log knows nothing of {call}, which a branch waits for"

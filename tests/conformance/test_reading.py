@@ -232,9 +232,9 @@ async def test_open_instances_of_all_tenants_are_counted_by_workflow_and_status(
     cancelled = await created(store)
     await store.append_cancel(tenant_id=TENANT, instance_id=cancelled.head.instance_id, reason="")
     assert await store.count_open() == {
-        ("orders", "drawn", Status.RUNNING): 2,
-        ("orders", "drawn", Status.PENDING): 1,
-        ("others", CODED_KIND, Status.WAITING): 1,
+        ("orders", "drawn", Status.RUNNING, None): 2,
+        ("orders", "drawn", Status.PENDING, None): 1,
+        ("others", CODED_KIND, Status.WAITING, None): 1,
     }
 
 

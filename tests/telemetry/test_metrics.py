@@ -149,11 +149,11 @@ async def test_runs_in_flight_have_started_and_not_ended_whoever_holds_them(open
         assert numbers["workflow_runs_in_flight", "long"] == 1, (
             "one that waits has not ended, one that is due later not begun"
         )
-        assert await place.open_runs("long") == {"waiting": 1, "pending": 1, "running": 0}
+        assert await place.open_runs("long") == {"waiting": 1, "pending": 1, "running": 0, "suspended": 0}
     for run in (waiting, later):
         await front.services.workflows.cancel_run(run, tenant_id="default", reason="enough")
     await front.shows(("workflow_runs_in_flight", "long"), 0)
-    assert await front.open_runs("long") == {"waiting": 0, "pending": 0, "running": 0}
+    assert await front.open_runs("long") == {"waiting": 0, "pending": 0, "running": 0, "suspended": 0}
 
 
 async def test_while_the_database_is_away_nothing_is_said_of_open_runs(

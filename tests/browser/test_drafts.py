@@ -18,6 +18,8 @@ pytestmark = [IN_THE_BROWSER, pytest.mark.timeout(300)]
 
 expect.set_options(timeout=PATIENCE_MS)
 
+GRAPHS = Path(__file__).parents[1] / "corpus" / "real_graphs.jsonl"
+
 # Integers of 64 bits, numbers and names in every spelling, fields that nobody knows, an order of its own.
 PECULIAR = """{
   "x-tool": {"b": 1.0, "a": 9007199254740993, "10": 1.50, "2": 1E2},
@@ -345,3 +347,21 @@ async def test_imports_2000(page: Page, server: Server, tmp_path: Path) -> None:
     await title_of(page).fill("Imported")
     await save(page)
     assert draft_text(server, draft_id) == text.replace('"Two thousand"', '"Imported"')
+
+
+@pytest.mark.timeout(1_200)
+async def test_opens_each_of_367(page: Page, server: Server, tmp_path: Path) -> None:
+    await page.goto(server.entrance)
+    lines = GRAPHS.read_text().splitlines()
+    assert len(lines) == 367
+    for line in lines:
+        graph = json.loads(line)
+        text = json.dumps({**graph["workflow"], "title": graph["id"]})
+        draft_id = new_draft(server, text)
+        await page.evaluate("(hash) => { location.hash = hash; }", f"/drafts/{draft_id}")
+        await expect(title_of(page)).to_have_value(graph["id"])
+        await page.wait_for_function(LAID_OUT)
+        await title_of(page).fill(f"{graph['id']} saved")
+        await save(page)
+        assert draft_text(server, draft_id) == json.dumps({**graph["workflow"], "title": f"{graph['id']} saved"})
+        server.call("DELETE", f"/drafts/{draft_id}")

@@ -31,7 +31,7 @@ _DATABASE = "testing.memory_store.database:MemoryDatabase"
 _ORCHESTRATOR = "orchestrator:Orchestrator"
 
 # Once a decision is settled, a run with pure nodes that are left is offered their evaluation.
-_OFFERED = "if self._evaluates:"
+_OFFERED = "if self._evaluates and owned.state.suspension is None:"
 
 MUTANTS = (
     mutant(
@@ -140,7 +140,7 @@ MUTANTS = (
     mutant(
         "parked-while-it-runs",
         "a run is parked although a handler's answer is outstanding",
-        ("rules.transitions:_set_lease", "parks = _is_idle(leased, now)", "parks = True"),
+        ("rules.transitions:_pending", "parks = _is_idle(leased, stimuli, now)", "parks = True"),
     ),
     mutant(
         "retry-never-woken",

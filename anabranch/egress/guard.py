@@ -1,4 +1,4 @@
-"""The guard on everything that leaves the machine: from a host to the addresses that may be reached.
+"""The egress guard: resolves a host to the addresses that may be reached.
 
 Called by `client` for HTTP and by the query engine for database hosts. A name is resolved once;
 if any of its addresses is neither public nor allowed the whole name is refused, and who connects

@@ -1,4 +1,4 @@
-"""The HTTP client of everything that tenants can aim: guarded, bounded, forgetful.
+"""The HTTP client for requests of tenants: guarded, bounded, stateless.
 
 Called through ports by `httpRequest` and by the `fetch` of code nodes. Every hop of a redirect is
 judged as the first was. Nothing is shared between two requests: no cookies, no connections, no

@@ -1,4 +1,4 @@
-"""Processes that stay: how a server or worker begins to listen, lives, and ends when it is told to.
+"""Long-running processes (serve, worker, dev): listen, run, stop.
 
 Called by the commands `serve`, `worker` and `dev`; stands on the composition root and joins the APIs to it.
 """

@@ -1,1 +1,1 @@
-"""SQL of people, run on databases of people, within limits; what they have saved is in `saved`."""
+"""Run SQL of users on their databases, within limits; saved queries are in `saved`."""

@@ -1,4 +1,4 @@
-"""What this package needs from others: a guard on hosts, a box for secrets, their reader.
+"""What this package needs from others: a guard on hosts, a cipher for secrets, their reader.
 
 Implemented in `anabranch.egress` and `anabranch.secrets`, or by a test; handed in by the app.
 """

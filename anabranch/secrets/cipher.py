@@ -1,4 +1,4 @@
-"""The box: texts sealed with AES-256-GCM, each bound to its tenant and its place.
+"""The cipher: encrypts texts with AES-256-GCM, each bound to its tenant and place.
 
 Called by `secret_store`, and by other modules that store a text with a password in it. A sealed text opens only
 with the key, the tenant and the place that it was sealed with: copied to another row it stays shut.

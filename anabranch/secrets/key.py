@@ -1,4 +1,4 @@
-"""Where the key comes from: the setting, or for the embedded database a file beside it.
+"""Find the key for secrets: the setting, or a file beside the embedded database.
 
 Called by the composition root. A key is made only for a person at work on the default database;
 everywhere else losing or mixing keys would lose secrets, so it has to be given.

@@ -1,7 +1,7 @@
 """Telemetry: what operators watch of runs, as numbers (for Prometheus) and as spans (for OpenTelemetry).
 
 Made by the composition root, fed by the engine (`engine.telemetry`), read by `/metrics`. One fold
-(`finished`) transitions what was written into what has finished; `meters` adds that up, `spans` says what
+(`finished`) derives what has finished from what was written; `meters` adds that up, `spans` says what
 it looks like in a trace. `otlp` sends spans, needs the extra `anabranch[otel]`, and is imported
 only where somebody wants them.
 """

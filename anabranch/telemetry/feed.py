@@ -1,4 +1,4 @@
-"""The feed: what the engine tells of its runs, counted by the meters and handed on as spans.
+"""The feed: counts events of runs in the meters and exports them as spans.
 
 An implementation of `engine.telemetry`. What it knows of a run goes with the run: the engine keeps
 it as long as it holds the run, and here is no list of them.

@@ -1,4 +1,4 @@
-"""Who is next: a bounded number of executions at once, fair among tenants.
+"""Limit concurrent executions, fairly among tenants.
 
 Called by the sandbox. Tenants take turns however many jobs each has waiting, and no tenant may fill every place,
 so that the next one never waits for another's timeout. The engine's queue asks `has_room` and `admits` beforehand,

@@ -21,11 +21,13 @@ import { useSession } from "../session";
 
 export interface RunGraphProps {
   run: Answer<"get_run">;
+  /** Null: the run as it is now. */
+  asOf: Answer<"get_run_at"> | null;
   selected: { nodeID: string; scope: string } | null;
   onSelect: (chosen: { nodeID: string; scope: string } | null) => void;
 }
 
-export default function RunGraph({ run, selected, onSelect }: RunGraphProps): ReactElement | null {
+export default function RunGraph({ run, asOf, selected, onSelect }: RunGraphProps): ReactElement | null {
   const { instanceID } = run;
   const graph = useQuery({
     queryKey: ["run-graph", instanceID],
@@ -41,7 +43,9 @@ export default function RunGraph({ run, selected, onSelect }: RunGraphProps): Re
     if (graph.data === undefined) return null;
     return new CanvasModel(new EditStore(readDocument(graph.data.text), () => 0), graph.data.types, true);
   }, [graph.data]);
-  const shown = useShownRun(instanceID);
+  const now = useShownRun(instanceID);
+  const earlier = useMemo(() => (asOf === null ? null : runAsOf(asOf)), [asOf]);
+  const shown = earlier ?? now;
   useJudged(model);
   useSameSelection(model, shown, selected, onSelect);
   if (graph.error instanceof ApiError && graph.error.status === 404) return null;
@@ -53,6 +57,13 @@ export default function RunGraph({ run, selected, onSelect }: RunGraphProps): Re
       </RunContext.Provider>
     </div>
   );
+}
+
+/** The run as it was: nothing more is told of it. */
+function runAsOf({ instanceID, status, seq, nodes }: Answer<"get_run_at">): ShownRun {
+  const store = new RunStore((flush) => flush());
+  store.takeSnapshot({ instanceID, status: status as never, seq, nodes: nodes as never });
+  return { instanceID, store };
 }
 
 /** The run as it is told, from the totals of all its activations on. */

@@ -1,7 +1,7 @@
 /** One run: how it stands, what it came to, its nodes, and its log; with the verbs that fit its state. */
 
-import { Bell, ChevronLeft, OctagonX, RotateCw, Workflow } from "lucide-react";
-import { lazy, Suspense, useMemo, useState, type ReactElement } from "react";
+import { Bell, ChevronLeft, CircleHelp, OctagonX, RotateCw, Workflow } from "lucide-react";
+import { lazy, Suspense, useEffect, useMemo, useState, type ReactElement } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import { ApiError, call } from "../../api/client";
@@ -12,18 +12,24 @@ import { Status } from "../../ui/Status";
 import { Ago, Took, absolute } from "../../ui/time";
 import { toast } from "../../ui/toasts";
 import { ValueViewer } from "../../ui/ValueViewer";
+import { useAsk } from "../data";
 import { useMay } from "../session";
 import { useTitle } from "../title";
 import { NodeDetail } from "./NodeDetail";
 import { RerunDialog } from "./RerunDialog";
 import { RunLog } from "./RunLog";
 import { SignalDialog } from "./SignalDialog";
+import { AsOfCard, TimeSlider, useAsOf } from "./TimeSlider";
 import { Timeline } from "./Timeline";
 import { activationKey, ENDED, useRun, type RunState } from "./useRun";
+import { WhyRun } from "./WhyText";
 import "./run.css";
 
 /** The canvas is loaded beside the rest: the result is there before it. */
 const RunGraph = lazy(() => import("./RunGraph"));
+
+/** How far the time slider reaches while a run is open. */
+const TOTALS_EVERY_MS = 2_000;
 
 const TABS = ["timeline", "log", "input"] as const;
 type Tab = (typeof TABS)[number];
@@ -37,6 +43,7 @@ export default function RunPage(): ReactElement {
 function OneRun({ instanceID }: { instanceID: string }): ReactElement {
   const state = useRun(instanceID);
   const [params, setParams] = useSearchParams();
+  const [isWhyShown, setWhyShown] = useState(false);
   const name = state.data?.run.name;
   useTitle(name === undefined ? "Run" : `${name} ${state.status.toLowerCase()}`);
 
@@ -70,16 +77,35 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
     return state.activations.find((each) => activationKey(each) === key) ?? null;
   }, [selected, state.activations]);
 
+  const at = params.get("at") === null ? null : Math.max(1, Math.trunc(Number(params.get("at"))) || 1);
+  const asOf = useAsOf(instanceID, at, scope);
+  const totals = useAsk("get_totals", { path: { instanceID } }, { everyMs: ENDED.has(state.status) ? false : TOTALS_EVERY_MS });
+  const { refetch: countAgain } = totals;
+  useEffect(() => void countAgain(), [state.status, countAgain]);
+  const last = totals.data?.seq ?? 0;
+  const slide = (seq: number | null) =>
+    setParams(
+      (before) => {
+        const next = new URLSearchParams(before);
+        if (seq === null) next.delete("at");
+        else next.set("at", String(seq));
+        return next;
+      },
+      { replace: true },
+    );
+
   if (state.data === null) return state.failure ? <Lost failure={state.failure} onRetry={state.refetch} /> : <Skeleton lines={8} />;
   const { run } = state.data;
   return (
     <div className="run-page">
-      <Head state={state} />
+      <Head state={state} isWhyShown={isWhyShown} onWhy={() => setWhyShown(!isWhyShown)} />
+      {isWhyShown && <WhyRun instanceID={run.instanceID} status={state.status} />}
       {run.error != null && <Failure error={run.error as RunError} onSelect={select} />}
       {run.note != null && <Notice kind="info">{typeof run.note === "string" ? run.note : JSON.stringify(run.note)}</Notice>}
       <Suspense fallback={<div className="run-graph card" />}>
-        <RunGraph run={run} selected={selected} onSelect={select} />
+        <RunGraph run={run} asOf={at === null ? null : (asOf.data?.run ?? null)} selected={selected} onSelect={select} />
       </Suspense>
+      {last > 0 && <TimeSlider last={last} seq={at} onChange={slide} />}
       <div className="run-columns">
         <section className="card run-tabs" aria-label="Details of the run">
           <div className="tabs-list" role="tablist" aria-label="Views of the run">
@@ -100,7 +126,9 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
           </div>
         </section>
         <section className="run-side" aria-label="Result and selection">
-          {selected ? (
+          {at !== null ? (
+            <AsOfCard asked={asOf} seq={at} />
+          ) : selected ? (
             <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onClose={() => select(null)} />
           ) : (
             <div className="card run-result">
@@ -119,7 +147,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
   );
 }
 
-function Head({ state }: { state: RunState }): ReactElement {
+function Head({ state, isWhyShown, onWhy }: { state: RunState; isWhyShown: boolean; onWhy: () => void }): ReactElement {
   const { run } = state.data!;
   const mayOperate = useMay("operator");
   const isOpen = !ENDED.has(state.status);
@@ -146,6 +174,9 @@ function Head({ state }: { state: RunState }): ReactElement {
           <Workflow size={14} aria-hidden /> Workflow
         </Link>
       )}
+      <Button aria-pressed={isWhyShown} onClick={onWhy}>
+        <CircleHelp size={14} aria-hidden /> Why?
+      </Button>
       {mayOperate && isOpen && (
         <>
           <Button onClick={() => setSignalling(true)}>

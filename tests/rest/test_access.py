@@ -68,6 +68,7 @@ NEEDS: Mapping[tuple[str, str], str] = {
     ("DELETE", "/v1/secrets/{secret}"): "admin",
     ("POST", "/v1/test-runs"): "editor",
     ("DELETE", "/v1/test-runs/{instanceID}"): "editor",
+    ("GET", "/v1/subscriptions"): "viewer",
     ("GET", "/v1/topics/{pattern}/subscriptions"): "viewer",
     ("POST", "/v1/topics/{pattern}/subscriptions"): "editor",
     ("DELETE", "/v1/topics/{pattern}/subscriptions/{subscription}"): "editor",

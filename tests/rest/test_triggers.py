@@ -80,6 +80,8 @@ async def test_a_message_starts_one_run_per_subscription_and_key(served: Served)
     assert first.status == repeated.status == 202
     assert len(first.json["runs"]) == 1 and repeated.json == first.json
     assert (await served.ended(first.json["runs"][0]))["output"] == {"got": {"id": 7}}
+    everywhere = (await served.ask("GET", "/v1/subscriptions")).json
+    assert made.json in everywhere["items"]
     path = f"/v1/topics/orders.%23/subscriptions/{made.json['subscriptionID']}"
     assert (await served.ask("DELETE", path, role="other")).status == 404
     assert (await served.ask("DELETE", path)).status == 204

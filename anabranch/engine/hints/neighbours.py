@@ -23,28 +23,22 @@ class Neighbours:
         self._heard = heard
         self._watches = watches
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.present = False
+        """Are there any others? Kept, not computed: it is read for every commit."""
 
     def join(self) -> None:
         """Hear the others from now on, on the loop that runs, and be heard."""
         if self._place is not None:
             self._loop = asyncio.get_running_loop()
             with _changing:
-                _of_place[self._place] = (*_of_place.get(self._place, ()), self)
+                _change(self._place, (*_of_place.get(self._place, ()), self))
 
     def leave(self) -> None:
         """Hear nothing more; may be called twice, or before `join`."""
         if self._place is not None:
             with _changing:
-                left = tuple(each for each in _of_place.get(self._place, ()) if each is not self)
-                if left:
-                    _of_place[self._place] = left
-                else:
-                    _of_place.pop(self._place, None)
-
-    @property
-    def present(self) -> bool:
-        """Are there any others?"""
-        return bool(self._others())
+                _change(self._place, tuple(each for each in _of_place.get(self._place, ()) if each is not self))
+                self.present = False
 
     def say(self, channel: Channel, instance_ids: Collection[str]) -> None:
         """Tell all others."""
@@ -70,3 +64,13 @@ class Neighbours:
 _of_place: dict[str, tuple[Neighbours, ...]] = {}
 """By store. Replaced as a whole, so that it can be read without waiting."""
 _changing = threading.Lock()
+
+
+def _change(place: str, members: tuple[Neighbours, ...]) -> None:
+    """Replace the engines of a store; under the lock."""
+    if members:
+        _of_place[place] = members
+    else:
+        _of_place.pop(place, None)
+    for each in members:
+        each.present = len(members) > 1

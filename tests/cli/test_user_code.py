@@ -97,7 +97,7 @@ def test_what_breaks_in_a_file_is_told_with_its_place(
 
 @pytest.mark.parametrize(
     ("imported", "message"),
-    [("absent.py", "no such file"), ("absent", "no module named 'absent'"), ("absent.x", "no module 'absent'")],
+    [("absent.py", "no such file"), ("absent", "no module named 'absent'"), ("absent.x", "no module named 'absent'")],
 )
 def test_what_is_not_there_is_said_to_be_absent(anabranch: Command, imported: str, message: str) -> None:
     Path("flow.json").write_text("{}")

@@ -242,7 +242,7 @@ function Board({ model, actions = NO_ACTIONS, label, children, onMenu }: CanvasP
         }}
         snapToGrid
         snapGrid={[8, 8]}
-        minZoom={0.05}
+        minZoom={0.01}
         maxZoom={2}
         panOnScroll
         zoomOnDoubleClick={false}

@@ -427,7 +427,7 @@ describe("renaming", () => {
         let [value, expected] = ["", ""];
         const found: Reference[] = [];
         for (const [filler, isReference] of parts) {
-          if (isReference) found.push(at("/config/t", [...(value + filler)].length, "old"));
+          if (isReference) found.push(at("/config/t", (value + filler).length, "old"));
           value += filler + (isReference ? "old" : "old ");
           expected += filler + (isReference ? "new" : "old ");
         }

@@ -196,7 +196,7 @@ function without(text: string, spans: readonly Span[], index: number, open: numb
   return text.slice(0, open + 1) + text.slice(close);
 }
 
-/** A stretch of a string and what to write in its place; places count characters (code points), as the server does. */
+/** A stretch of a string and what to write in its place; places count UTF-16 units, as the server and JavaScript do. */
 export interface StringChange {
   readonly start: number;
   readonly end: number;
@@ -215,22 +215,13 @@ export function replaceInString(text: string, changes: readonly StringChange[]):
     }, text);
 }
 
-/** Where each character of a JSON string begins in its text, and where the last one ends. */
+/** Where each UTF-16 unit of a JSON string begins in its text, and where the last one ends. */
 function characterPlaces(text: string): readonly number[] {
   const places: number[] = [];
-  const unitAt = (at: number): [code: number, end: number] => {
-    if (text[at] !== "\\") return [text.charCodeAt(at), at + 1];
-    return text[at + 1] === "u" ? [Number.parseInt(text.slice(at + 2, at + 6), 16), at + 6] : [0, at + 2];
-  };
   let at = 1;
   while (at < text.length - 1) {
     places.push(at);
-    const [code, end] = unitAt(at);
-    at = end;
-    if (code >= 0xd800 && code < 0xdc00 && at < text.length - 1) {
-      const [second, secondEnd] = unitAt(at);
-      if (second >= 0xdc00 && second < 0xe000) at = secondEnd;
-    }
+    at += text[at] !== "\\" ? 1 : text[at + 1] === "u" ? 6 : 2;
   }
   places.push(at);
   return places;

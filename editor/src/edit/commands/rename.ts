@@ -57,9 +57,9 @@ function renameReferences(transaction: Transaction, from: string, to: string, re
       const source = textAt(text, path);
       // The answer is about an older document where the place holds something else by now.
       if (source === undefined || kindOf(source) !== "string") throw stale();
-      const characters = [...(valueOf(source) as string)];
+      const written = valueOf(source) as string;
       const changes = wanted.filter((reference) => reference.pointer === pointer).map(({ start, end }) => {
-        if (characters.slice(start, end).join("") !== from) throw stale();
+        if (written.slice(start, end) !== from) throw stale();
         return { start, end, value: to };
       });
       text = setAt(text, path, replaceInString(source, changes));

@@ -24,6 +24,8 @@ NEEDS_A_DATABASE: dict[str, tuple[str, ...]] = {
     "runs log": ("an-id",),
     "runs start": ("greeting",),
     "runs rerun": ("an-id",),
+    "runs pause": ("an-id",),
+    "runs resume": ("an-id",),
     "runs cancel": ("an-id",),
     "runs signal": ("an-id", "approve"),
     "runs watch": ("an-id",),

@@ -96,11 +96,6 @@ CODED_MUTANTS = (
         ("rules.coded.coded_evolve:_end_step", "    _resume(state)\n", "    pass\n"),
     ),
     _coded(
-        "woken-while-it-falls-asleep",
-        "what ends while a body is being suspended does not make it run again",
-        (f"{_DECIDE}:_body_suspended", "ready = not all(", "ready = False and not all("),
-    ),
-    _coded(
         "children-left-behind-by-code",
         "what a run has invoked runs on when the run has ended",
         (
@@ -117,6 +112,6 @@ CODED_MUTANTS = (
     _coded(
         "clock-of-the-moment",
         "`ctx.now()` is the time of the call, not that of the log",
-        ("durable.context:Context.now", "self._body.now_ms", "self._body._clock.now()"),
+        ("durable.context:Context.now", "self._function_run.now_ms", "self._function_run._clock.now()"),
     ),
 )

@@ -235,9 +235,14 @@ class _World:
         last_look(self._judge, self._machines, self._database, self._rarities)
         if not self._judge.violations:
             replay = self._loop.create_task(replay_completed(self._judge, self._database, self._rarities))
-            while not replay.done():
+            until = self._loop.time() + QUIET_MS_MAX / 1000
+            while not replay.done() and not self._judge.violations:
                 self._step()
-            replay.result()
+                if self._loop.time() > until:
+                    self._judge.accuse("a finished run is replayed to its end", f"the replay waits in vain: {replay}")
+            if replay.done():
+                replay.result()
+            replay.cancel()
 
     def _end(self) -> None:
         """Unwind whatever still stands, while there is a loop to do it in."""

@@ -42,7 +42,9 @@ const FAR_STEP = 5;
 export function focusNode(model: CanvasModel, flow: Flow | null, key: NodeKey): void {
   model.select(selected(key));
   reveal(model, flow, key);
-  afterMount(() => document.querySelector<HTMLElement>(`[data-node="${key}"]`)?.focus({ preventScroll: true }));
+  const focus = () => document.querySelector<HTMLElement>(`[data-node="${key}"]`)?.focus({ preventScroll: true });
+  focus(); // now, where it is mounted: the next key must not be lost
+  afterMount(focus);
 }
 
 /** Room that is left between a revealed node and the border. */

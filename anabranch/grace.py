@@ -24,8 +24,8 @@ CLOSING_SHARE = 0.3
 # 0.2 s for the interpreter and the operating system to end a process, its memory and its threads.
 EXIT_S = 0.2
 
-# 10 s for commands, which give executions no grace: the last commits and the handover take milliseconds, and whoever
-# waits longer waits for a database that does not answer.
+# 10 s for commands, which give executions no grace: the last commits and the handover take milliseconds, and a
+# longer wait means a database that does not answer.
 COMMAND_S = 10.0
 
 

@@ -1,7 +1,7 @@
 """Requests about runs: the options of a start and its answer, and checks before anything is sent or written.
 
 Used by clients, which check alike whether they talk to a database or to a server, and by the service
-for whoever else calls it. Types are looked at too: programs are not all checked.
+for other callers. Types are looked at too: programs are not all checked.
 """
 
 from __future__ import annotations

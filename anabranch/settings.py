@@ -1,6 +1,6 @@
 """Settings: one object, read once at the start, from flags, environment, `.env` and `anabranch.toml`.
 
-Called by the command line and by whoever embeds the engine; the app hands single values on to the
+Called by the command line and by programs that embed the engine; the app hands single values on to the
 packages below, which never see this one. A new setting is a field here: its sentence is its
 documentation, its bounds are its check, and its names follow from the field's name.
 """

@@ -69,7 +69,7 @@ def _locked_head(connection: Connection) -> AuditHead:
     query = select(audit_head.c.position, audit_head.c.hash).where(THE_HEAD).with_for_update()
     found = connection.execute(query).one_or_none()
     if found is None:
-        # The first row of all. Whoever else writes a first row now is waited for, and its head is found.
+        # The first row of all. Another writer of a first row is waited for, and its head is found.
         connection.execute(_FIRST_HEAD)
         found = connection.execute(query).one()
     return AuditHead(*found)

@@ -15,7 +15,7 @@ else:
     key_files = deferred("anabranch.secrets.key_files")
     access = deferred("anabranch.keys.access")
 
-# Not hashed, because it is printed again. Whoever can read it can read the database beside it.
+# Not hashed, because it is printed again. Anyone who can read it can read the database beside it.
 DEV_KEY_FILE = Path(".anabranch/dev.key")
 
 

@@ -58,7 +58,7 @@ WorkflowName = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Name or i
 
 DEFAULT_TENANT = "default"
 
-# Who did it, in the audit trail: whoever may run commands on the database.
+# Who did it, in the audit trail: anyone who can run commands on the database.
 CLI_ACTOR = COMMAND_LINE
 
 

@@ -29,7 +29,7 @@ CONNECT_PATIENCE_S = 5.0
 # 60 s for an answer: a start or a cancel waits for the database, which is given 30 s to come back.
 ANSWER_PATIENCE_S = 60.0
 
-# 5 tries within some 3 s: a server that is started anew is back by then; whoever waits longer asks again.
+# 5 tries within some 3 s: a server that is started anew is back by then; callers that wait longer try again.
 TRIES_MAX = 5
 FIRST_PAUSE_S = 0.2
 

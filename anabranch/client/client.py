@@ -38,7 +38,7 @@ _DATABASES, _SERVERS = ("sqlite", "postgresql"), ("http", "https")
 
 
 class RunHandle:
-    """One run, for whoever started it or knows its id."""
+    """One run, for its caller, or anyone who knows its id."""
 
     def __init__(self, client: Client, run_id: str) -> None:
         self._client = client

@@ -58,7 +58,7 @@ class StepError(Exception):
 class Suspended(BaseException):
     """Unwinds a workflow function that only waits: it is called again when a wait is over.
 
-    A BaseException on purpose: `except Exception` lets it pass. Whoever catches everything may go on as they like:
+    A BaseException on purpose: `except Exception` lets it pass. Code that catches everything may continue:
     nothing that they ask for is answered, and nothing of it is recorded.
     """
 

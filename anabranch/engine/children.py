@@ -1,7 +1,7 @@
 """Awaited children: find out which of them ended before their parent was looking.
 
 Called by the orchestrator after each settlement. A child that ends raises its parent's version in
-the same transaction. So whoever holds the parent needs to ask only once about each child, after
+the same transaction. So the parent's owner needs to ask only once about each child, after
 that no end can escape it; and who has not asked yet must not park it (`LeasedState.unchecked`).
 """
 

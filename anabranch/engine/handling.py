@@ -141,7 +141,7 @@ class Helpers:
             self._cancelled.set()
 
     def _began_at_ms(self) -> int:
-        raise NotImplementedError("whoever makes helpers says when the attempt began")
+        raise NotImplementedError("subclasses say when the attempt began")
 
     @property
     def idempotency_key(self) -> str:

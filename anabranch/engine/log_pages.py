@@ -1,6 +1,6 @@
 """Reading a log page by page, so that no more of it than a page is in memory at once.
 
-Called by whoever needs a whole log: recovery and re-reads to fold it, sockets and people to be shown it.
+Called where a whole log is needed: recovery and re-reads to fold it, sockets and people to be shown it.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _frames(innermost: FrameType | None) -> Iterator[FrameType]:
 def _culprit(frames: list[FrameType]) -> tuple[Helpers | None, str | None, int]:
     """Whose attempt the innermost frames belong to, the step's name if it is one of a coded run, and how many they are.
 
-    Whoever executes something has its helpers at hand: looking for them costs the executions nothing.
+    Every execution has its helpers at hand, so finding them costs the executions nothing.
     """
     for calls, frame in enumerate(frames, start=1):
         names = frame.f_locals

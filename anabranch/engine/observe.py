@@ -55,7 +55,7 @@ class StoreNews:
         """A commit of transitions was answered."""
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """A signal of that name, or else the end of a run, was appended to it whoever holds it."""
+        """A signal of that name, or else the end of a run, was appended to it, held or not."""
         self._hints.appended(row, signal=signal)
         if self._telemetry is None:
             return
@@ -66,5 +66,5 @@ class StoreNews:
             self._telemetry.ended(row.head, row.status, code=code, at_ms=row.completed_at)
 
     def released(self) -> None:
-        """Runs were handed over to whoever claims them."""
+        """Runs were handed over to the worker that claims them."""
         self._hints.released()

@@ -59,7 +59,7 @@ from anabranch.errors import AnabranchError, StoreUnavailable, ValueNotStorable
 
 logger = logging.getLogger("anabranch.engine")
 
-# 30 s: as long as an absent database is waited for at start. Then whoever starts, signals or
+# 30 s: as long as an absent database is waited for at start. Then a caller that starts, signals or
 # cancels a run hears that it is not known to be stored, instead of waiting for the database with it.
 REQUEST_PATIENCE_S = 30.0
 
@@ -219,7 +219,7 @@ class Orchestrator:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Let go of everything: what is not committed by now is decided again by whoever takes it up."""
+        """Let go of everything: what is not committed by now is decided again by the next owner."""
         for task in self._locked:
             task.cancel()
         for owned in filter(None, map(self._owned.get, self._owned.ids)):
@@ -228,7 +228,7 @@ class Orchestrator:
     # -- what is held ---------------------------------------------------------------------
     @property
     def held(self) -> OwnedInstances:
-        """The held instances, for whoever looks after their leases."""
+        """The held instances, for the module that extends their leases."""
         return self._owned
 
     @property
@@ -579,7 +579,7 @@ class Orchestrator:
             self._owned.offer(owned, LogReloaded())  # it may be parked now
 
     def _answer_creation(self, pending: PendingTransition, answer: StartResult | AnabranchError) -> None:
-        """The run is not created: tell whoever started it why, or which run stands for it."""
+        """The run is not created: tell its caller why, or which run already exists."""
         owned = _owner(pending)
         if owned.is_held and owned.is_new:
             owned.waiters.tell_new_run(answer)

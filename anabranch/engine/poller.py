@@ -14,8 +14,8 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# After a look that was asked for, a pause of four times what it took, 50 ms at most and 1 ms at least: whoever asks is
-# answered at once, and however often somebody asks, looking takes a fifth of the time. A database that is slow to
+# After a look that was asked for, a pause of four times what it took, 50 ms at most and 1 ms at least: the first
+# request is answered at once, and however many follow, looking takes a fifth of the time. A database that is slow to
 # answer is asked at most twenty times a second.
 REST_PER_LOOK = 4.0
 APART_MS = 50

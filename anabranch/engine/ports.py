@@ -71,7 +71,7 @@ class Loaded:
     """A row and its events after some seq, read in one snapshot.
 
     `events[-1].seq == row.last_seq`, but for a log that is too large to be read at once (`WHOLE_LOG_WEIGHT_MAX`): of
-    that there are no events, and whoever needs them reads it page by page.
+    that there are no events, and readers fetch it page by page.
     """
 
     row: InstanceRow
@@ -308,7 +308,7 @@ class Store(Protocol):
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional.
+        """Append SIGNAL_RECEIVED to an open instance, held or not: version + 1, last_seq + 1, unconditional.
 
         An instance that nobody holds becomes available now. A repeated key writes nothing.
         Raises TooManySignals past the limit of unconsumed signals; one that is `awaited` is consumed at once.
@@ -316,7 +316,7 @@ class Store(Protocol):
         """
 
     async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
-        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance whoever holds it and close it; unconditional.
+        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance, held or not and close it; unconditional.
 
         Its parent is woken and its children are cancelled, as by `append_cancel`.
         """
@@ -329,7 +329,7 @@ class Store(Protocol):
         tenant_id: str,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED to an open instance whoever holds it, unless it is suspended already.
+        """Append INSTANCE_SUSPENDED to an open instance, held or not, unless it is suspended already.
 
         Who holds it keeps it until what is under way has ended; where nobody does, nobody claims it before its
         deadline. A log without room ends the run: see `fail_full`.
@@ -338,10 +338,10 @@ class Store(Protocol):
     async def append_resumption(
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_RESUMED to a suspended instance whoever holds it; where nobody does, it is available now."""
+        """Append INSTANCE_RESUMED to a suspended instance, held or not; where nobody does, it is available now."""
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
-        """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional.
+        """Append INSTANCE_CANCELLED to an open instance, held or not and close it; unconditional.
 
         In the same transaction its parent is woken and its children are cancelled, as by `commit`.
         """
@@ -438,7 +438,7 @@ class Store(Protocol):
     async def fold_counts(self, *, limit: int) -> bool:
         """Count about that many ended runs for good; True if more can be counted at once.
 
-        False too if another process is counting. Nothing is counted twice or left out, whoever crashes.
+        False too if another process is counting. Nothing is counted twice or left out, even after a crash.
         """
 
     async def remove_expired(self, *, limit: int) -> int | None:

@@ -40,7 +40,7 @@ class RunAccess:
         return self._held.settled_seq
 
     def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
-        """Be told whenever something is settled; whoever lets the run go may ask which steps are being done."""
+        """Be told whenever something is settled; on release the caller may ask which steps are under way."""
         self._held.listener = settled
         self._held.steps_under_way = steps_under_way
 

@@ -1,4 +1,4 @@
-"""What the engine tells whoever counts and traces runs: each row once, in the process that has written it.
+"""What the engine tells metrics and traces about runs: each row once, in the process that has written it.
 
 Interfaces only; the package `anabranch.telemetry` implements them. Observers hear more: a process that
 holds a run is told of rows that others wrote to it, too. Who counts must not: added up over all
@@ -20,7 +20,7 @@ class RunTelemetry(Protocol):
     """Hears of one run as long as this process holds it, and is forgotten with it. Must not block or raise."""
 
     def read(self, events: Sequence[Event]) -> None:
-        """These events are next in the log; whoever wrote them has counted them."""
+        """These events are next in the log; their writer has counted them."""
 
     def wrote(self, events: Sequence[Event]) -> None:
         """These events are in the log, in its order, and this process has written them."""

@@ -65,7 +65,7 @@ class HandlerThreads:
             returned, raised = None, None
             try:
                 returned = context.run(function, *args)
-            except BaseException as failure:  # noqa: BLE001 -- it belongs to whoever awaits the call
+            except BaseException as failure:  # noqa: BLE001 -- the awaiting caller gets it
                 raised = failure
             with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
                 loop.call_soon_threadsafe(self._ended, key, call, returned, raised)

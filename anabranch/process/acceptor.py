@@ -32,7 +32,7 @@ ACCEPTED_AT_ONCE = 16
 PAUSE_S = 0.5
 
 # 32 clients are told that there is no room, and have 2 s to read it: without that, what they sent meanwhile
-# makes the kernel take the answer back. Whoever comes beyond these is closed without a word.
+# makes the kernel take the answer back. Connections beyond these are closed without an answer.
 REFUSALS_MAX = 32
 REFUSAL_S = 2.0
 
@@ -97,7 +97,7 @@ class Acceptor:
         self._look()
 
     def stop(self) -> None:
-        """Close the port. Connections that are open stay: whoever runs the server ends them in order."""
+        """Close the port. Connections that are open stay: the server's owner closes them in order."""
         self._loop.remove_reader(self._listener)
         self._listener.close()
         for timer in self._timers.values():

@@ -143,7 +143,7 @@ async def _answering(
 
 
 async def _tell(readiness: Readiness, grace: Grace) -> None:
-    """Return when whoever asks whether we are ready knows that we are not, or when the engine's time is up."""
+    """Return when the readiness check has seen that we are not ready, or when the engine's time is up."""
     if not readiness.is_asked:
         return
     await asyncio.sleep(min(TOLD_S_MIN, grace.engine_left_s()))

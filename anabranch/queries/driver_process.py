@@ -114,7 +114,7 @@ class DriverProcess:
             self._process.wait(_GONE_SECONDS_MAX)
 
     def _answer(self, order: bytes, *, timeout_ms: int, rows_max: int, bytes_max: int) -> Answer:
-        # Until it answers to the contrary: whoever leaves this method early leaves a process in the middle of things.
+        # Until it answers to the contrary: leaving this method early leaves a process in an unknown state.
         self._is_reusable = False
         deadline = time.monotonic() + (self._connect_timeout_ms + _CONNECT_GRACE_MS) / 1000
         late = unreachable(f"the database has not let us in within {self._connect_timeout_ms} ms")

@@ -1,8 +1,8 @@
 """Running a query in a thread, with a connection from a pool, and letting go of it in time.
 
 Called by `QueryEngine` alone. A pool belongs to one source of one tenant, so a session's state can
-never reach another tenant; between two queries of one tenant the session is made as new. Whoever
-waits here may be cancelled at any moment: then the query is interrupted and its process killed.
+never reach another tenant; between two queries of one tenant the session is made as new. A
+caller may be cancelled at any moment: then the query is interrupted and its process killed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Executions:
         self._limits = limits
         self._threads = ThreadPoolExecutor(max_workers=THREADS_MAX, thread_name_prefix="anabranch-query")
         self._pools: dict[str, _Pool] = {}
-        # Whoever waits for a thread waits here, where the time of the query does not run yet.
+        # A query waits for a thread here, where the time of the query does not run yet.
         self._free_threads = asyncio.Semaphore(THREADS_MAX)
         self._under_way: dict[_Job, asyncio.Future[Answer]] = {}
 

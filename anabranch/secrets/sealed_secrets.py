@@ -24,7 +24,7 @@ class SealedSecret:
 
 
 class SecretRows(Protocol):
-    """The rows of the secrets; whoever calls it encrypts. What an `actor` does is on record in the same transaction."""
+    """The rows of the secrets; the caller encrypts. What an `actor` does is on record in the same transaction."""
 
     async def put_secret(
         self, *, tenant_id: str, name: str, seal: Callable[[int], tuple[str, bytes]], actor: str | None = None

@@ -190,7 +190,7 @@ class Broadcaster:
     def _opening_done(self, room: Room, task: asyncio.Task[None]) -> None:
         del self._openings[room]
         if not task.cancelled():
-            task.exception()  # whoever still waits for it gets it; if nobody does, it is nobody's
+            task.exception()  # a caller that still waits gets it; otherwise nobody needs it
 
     def _close_if_empty(self, room: Room) -> None:
         if not room.is_empty or self._rooms.get(room.instance_id) is not room:

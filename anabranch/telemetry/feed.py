@@ -158,7 +158,7 @@ class FedRun:
 
 
 async def _export_ended(spans: SpanSink, head: InstanceHead, run: Span, read_log: ReadLog) -> None:
-    """Fold the log: what had ended before was exported by whoever wrote it, what ended with the run is by us."""
+    """Fold the log: what had ended before was exported by its writer, what ended with the run is by us."""
     history = History()
     seq = 0
     try:

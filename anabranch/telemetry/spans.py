@@ -18,7 +18,7 @@ from anabranch.engine.rules.history import Activation, ActivationStatus
 from anabranch.engine.rules.payloads import ChildAwaited
 from anabranch.engine.rules.run_state import InstanceHead
 
-# 1,024 runs: whoever finishes one step of a run soon finishes another.
+# 1,024 runs: a process that finishes one step of a run soon finishes another.
 _REMEMBERED_MAX = 1_024
 
 

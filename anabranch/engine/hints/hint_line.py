@@ -36,7 +36,7 @@ class HintLine(Protocol):
     """Short messages between the processes of one store; says nothing to the process that sent them."""
 
     async def send(self, hints: Mapping[Channel, Collection[str]]) -> None:
-        """Say this to whoever listens; what is said is not kept. Raises StoreUnavailable: some of it may be lost."""
+        """Send this to all listeners; it is not kept. Raises StoreUnavailable: some of it may be lost."""
 
     async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
         """Tell `heard` what others say, from `connected` on, until cancelled.
@@ -71,7 +71,7 @@ class Notices(Protocol):
         """A commit of transitions was answered."""
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """A signal of that name, or else the end of a run, was appended to it whoever holds it; its row after that."""
+        """A signal of that name, or else the end of a run, was appended to it, held or not; its row after that."""
 
     def released(self) -> None:
-        """Runs were handed over to whoever claims them."""
+        """Runs were handed over to the worker that claims them."""

@@ -178,7 +178,7 @@ class Hints:
             self._tell_watchers(Channel.ENDED, [each.instance_id for each in won if each.status.is_terminal])
 
     def appended(self, row: InstanceRow, *, signal: str | None) -> None:
-        """Tell its holder; without one, whoever claims it. An end may free a parent, too."""
+        """Tell its holder; without one, tell a worker to claim it. An end may free a parent, too."""
         parent_id = row.head.parent_id if row.status.is_terminal else None
         self._touch([row.head.instance_id] if parent_id is None else [row.head.instance_id, parent_id])
         if row.worker_id is None:

@@ -1,7 +1,7 @@
 """Handover: what a stopping process does not execute any more is another's at once.
 
 Called by `lifecycle` while it stops. A run of which a handler is under way keeps its lease and its
-grace; all the others, and each of those when its handler has ended, go to whoever claims them.
+grace; all the others, and each of those when its handler has ended, go to the worker that claims them.
 Without this, one slow handler would keep ten thousand runs from going on.
 """
 

@@ -96,7 +96,7 @@ class Reconciler:
         if self.commits_failed > 1:
             if self.stopping:
                 for held, _ in unclear:
-                    self._held.evict(held)  # whoever takes it next goes on from what is committed
+                    self._held.evict(held)  # the next owner continues from the committed state
                 return
             await self._clock.sleep(STORE_RETRY_MS)
         await self.reread(unclear)
@@ -121,7 +121,7 @@ class Reconciler:
                 self.note_failure(failure)
                 if self.stopping:
                     for held, _ in left:
-                        self._held.evict(held)  # whoever takes it next reads what became of it
+                        self._held.evict(held)  # the next owner reads the outcome
                     return
                 await self._clock.sleep(STORE_RETRY_MS)
                 left = deque(pair for pair in left if pair[0].is_held)

@@ -37,7 +37,7 @@ class Answer:
 
 
 def why_rejected(head: InstanceHead) -> NotFound:
-    """What to tell whoever started a run that must not be."""
+    """The answer to the start of a rejected run."""
     if head.parent_id is None:
         return NotFound(f"workflow {head.workflow_id} was deleted before the run could begin")
     return NotFound(f"run {head.instance_id}: its workflow was deleted, or its parent does not ask for it any more")
@@ -50,9 +50,9 @@ class Waiters:
 
     def __init__(self, created: asyncio.Future[StartResult] | None = None) -> None:
         self.created = created
-        """Whoever started it, until the run is known to be stored."""
+        """The caller of the start, until the run is known to be stored."""
         self.asked: list[tuple[Stimulus, asyncio.Future[Answer]]] = []
-        """Whoever sent a signal or a cancel, with it."""
+        """The callers of signals and cancels, each with its request."""
 
     def ask(self, stimulus: Stimulus) -> asyncio.Future[Answer]:
         """What will become of a stimulus that is about to be offered."""
@@ -61,7 +61,7 @@ class Waiters:
         return answer
 
     def tell_new_run(self, new_run: StartResult | AnabranchError) -> None:
-        """Answer whoever started it, unless they have stopped waiting. It is no creation any more."""
+        """Answer the caller of the start, unless it has stopped waiting. The creation is over."""
         created, self.created = self.created, None
         if created is None or created.done():
             return
@@ -88,14 +88,14 @@ class Waiters:
         self.asked = waiting
 
     def refuse(self, stimulus: Stimulus, code: str) -> None:
-        """Tell whoever asked for this that it cannot be."""
+        """Tell the caller that this was refused."""
         for asked, future in self.asked:
             if asked is stimulus and not future.done():
                 future.set_result(Answer(held=True, refused=code))
         self.asked = [(asked, future) for asked, future in self.asked if asked is not stimulus]
 
     def fail(self, instance_id: str) -> None:
-        """Send whoever still waits for an answer to the store."""
+        """Tell callers that still wait to ask the store."""
         for _, future in self.asked:
             if not future.done():
                 future.set_result(Answer(held=False))

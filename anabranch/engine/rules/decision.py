@@ -1,6 +1,6 @@
 """Decisions: what they come to, and one in the making.
 
-`decide` makes a `DrawnDecisionBuilder`, `coded.decide` a builder of its own, and whoever judges writes into it.
+`decide` makes a `DrawnDecisionBuilder`, `coded.decide` a builder of its own, and the deciding rules write into it.
 Whatever is written is folded into the state at once, so the next line sees it. What to write is theirs; that a
 row is numbered, stamped and folded is settled here. `transitions` reads what it came to.
 """

@@ -89,7 +89,7 @@ class Event:
     (Not `frozen`: freezing triples the cost of making one, and two are made for every node.)
     `seq` counts 1, 2, 3… per instance. `node_id` and `scope` are "" where the event is not
     about a node or is at the root; `attempt` is 0 where there is none. `created_at` is in
-    milliseconds since the epoch, by the store-adjusted clock of whoever decided it.
+    milliseconds since the epoch, by the store-adjusted clock of the deciding process.
     """
 
     seq: int

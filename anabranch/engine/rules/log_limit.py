@@ -1,7 +1,7 @@
 """How large the log of one run may become, and how a run ends whose log is full.
 
-Pure. The decisions hold every row of their own to it, the stores every signal from outside, and whoever takes over a
-run looks at its row before reading its log.
+Pure. The decisions hold every row of their own to it, the stores every signal from outside, and recovery
+checks the row of a run before it reads the log.
 """
 
 from __future__ import annotations

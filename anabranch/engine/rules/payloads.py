@@ -1,6 +1,6 @@
 """What the payloads of events say: one class for each form, written and read here only.
 
-Pure. Decisions write these forms; `evolve`, `history` and whoever reads a log read them. Three kinds of rows need none:
+Pure. Decisions write these forms; `evolve`, `history` and readers of logs read them. Three kinds of rows need none:
 the payload of NODE_COMPLETED and INSTANCE_COMPLETED is an output, any JSON; NODE_SKIPPED and the dispatch of a node
 that is executed say nothing. The stored JSON is that of all versions so far: a form may get a field that can be
 missing, and loses none.

@@ -1,6 +1,6 @@
 """What the state of every run has, drawn or coded: its head, what is open, timers, signals, children.
 
-`instance` and `coded.state` build on it; `waiting` folds into it; whoever asks only what is here
+`instance` and `coded.state` build on it; `waiting` folds into it; code that uses only what is here
 need not know which of the two it has. Plain objects that only `evolve` changes.
 """
 
@@ -137,7 +137,7 @@ class RunState(ABC, Generic[Open, Runs]):
         self.log_bytes = 0
         """JSON bytes of all payloads in the log."""
         self.log_limit = LOG_LIMIT
-        """What the log may hold, as whoever decides about the run was told."""
+        """What the log may hold, as the deciding process was configured."""
         self.started = False
         """True from the first NODE_DISPATCHED."""
         self.suspension: RunSuspended | None = None

@@ -83,7 +83,7 @@ def deadline_passed(notes: AnyDecisionBuilder) -> bool:
 def taken_over(notes: AnyDecisionBuilder, acquired: LeaseAcquired) -> bool:
     """A takeover, counted if a worker was lost. False if there were too many: the run has failed then.
 
-    Nor does a suspended run go on: whoever takes it over has its deadline to look after.
+    Nor does a suspended run go on: its next owner has to watch its deadline.
     """
     state = notes.state
     if state.suspension is not None:

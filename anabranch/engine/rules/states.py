@@ -1,6 +1,6 @@
 """Which kind of state a run has: the one place that tells drawn runs from coded ones.
 
-Pure. A plan knows what it is a plan of; whoever has a state asks it only what `run_state` has.
+Pure. A plan knows what it is a plan of; holders of a state use only what `run_state` has.
 """
 
 from __future__ import annotations

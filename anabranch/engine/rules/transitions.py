@@ -279,7 +279,7 @@ def apply_outcome(planned: Planned, outcome: Outcome) -> AppliedOutcome:
 def was_written(transition: Transition, log: Sequence[Event]) -> bool:
     """Is a transition of unknown fate in this log? `log` must reach back to the transition's first event.
 
-    Seqs are given under the version check, so whoever won the version wrote these seqs: if
+    Seqs are given under the version check, so the winner of the version wrote these seqs: if
     the rows there are ours, we did.
     """
     stored = {event.seq: event for event in log}

@@ -1,6 +1,6 @@
 """JSON values as the log keeps them: checked once when they enter, encoded once, never copied.
 
-Called by whoever lets a value in (task worker, start, signals) and by the stores when they
+Called where a value enters (task worker, start, signals) and by the stores when they
 read one back. Everything stored is a `Payload`: the value and its JSON text side by side.
 """
 

@@ -26,7 +26,7 @@ else:
     postgresql = deferred("anabranch.engine.store.postgresql.postgresql_dialect")
     postgresql_hints = deferred("anabranch.engine.store.postgresql.notify_line")
 
-# 30 s, as the setting has it: for whoever opens a store without holding any runs.
+# 30 s, as the setting has it: for opening a store without holding any runs.
 LEASE_MS_DEFAULT = 30_000
 
 # TCP has 16 bits for it. A server there would be waited for, although none can ever appear.

@@ -278,7 +278,7 @@ def _tls(mode: str) -> ssl.SSLContext | None:
     if mode in ("disable", "prefer"):
         return None
     context = ssl.create_default_context()
-    if mode == "require":  # encrypted, whoever it is: as PostgreSQL's mode of this name
+    if mode == "require":  # encrypted, with any server: as PostgreSQL's mode of this name
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

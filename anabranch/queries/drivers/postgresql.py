@@ -60,7 +60,7 @@ _ROLES = (
 )
 _FUNCTIONS = ("pg_read_file", "pg_read_binary_file", "pg_ls_dir", "pg_stat_file", "lo_import", "lo_export")
 
-# Attributes are not inherited, but whoever belongs to a role can become it: so the whole chain is looked at.
+# Attributes are not inherited, but a member of a role can become it: so the whole chain is looked at.
 _IDENTITY = f"""
     WITH RECURSIVE mine(oid) AS (
         SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = session_user

@@ -1,6 +1,6 @@
 """Data sources and saved queries as a store keeps them, and the port to that store.
 
-The interface between whoever saves and runs queries (service, queries) and the module that stores
+The interface between the modules that save and run queries (service, queries) and the module that stores
 them (`store/data_queries`). Everything belongs to a tenant; another tenant's reads as absent.
 """
 

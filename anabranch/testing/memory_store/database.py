@@ -173,7 +173,7 @@ class MemoryDatabase:
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append SIGNAL_RECEIVED whoever holds the instance, once per key."""
+        """Append SIGNAL_RECEIVED, whether the instance is held or not, once per key."""
         record = self._of_tenant(instance_id, tenant_id)
         if record is None:
             return ExternalResult(None, None)
@@ -192,17 +192,17 @@ class MemoryDatabase:
     def append_suspension(
         self, instance_id: str, suspension: RunSuspended, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED whoever holds the instance, unless it is suspended."""
+        """Append INSTANCE_SUSPENDED whether the instance is held or not, unless it is suspended."""
         return self._suspend_or_resume(instance_id, tenant_id, suspension, log_limit)
 
     def append_resumption(
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_RESUMED whoever holds the instance, if it is suspended."""
+        """Append INSTANCE_RESUMED whether the instance is held or not, if it is suspended."""
         return self._suspend_or_resume(instance_id, tenant_id, resumed, log_limit)
 
     def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
-        """Append INSTANCE_CANCELLED whoever holds the instance, and close it."""
+        """Append INSTANCE_CANCELLED whether the instance is held or not, and close it."""
         record = self._of_tenant(instance_id, tenant_id)
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)
@@ -211,7 +211,7 @@ class MemoryDatabase:
         )
 
     def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
-        """Append INSTANCE_FAILED whoever holds the instance, and close it."""
+        """Append INSTANCE_FAILED whether the instance is held or not, and close it."""
         record = self._of_tenant(instance_id, tenant_id)
         if record is None or record.row.status.is_terminal:
             return ExternalResult(None if record is None else record.row, None)

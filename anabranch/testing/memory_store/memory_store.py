@@ -101,7 +101,7 @@ class MemoryStore:
         await self.faults.before("commit")
         writes = self.database.writes
         outcome = self.database.commit(transitions, skip=self.faults.skip)
-        if not (outcome.woken or outcome.cancelled):  # whoever was touched besides is to be looked at
+        if not (outcome.woken or outcome.cancelled):  # other touched runs are checked
             self._own_writes += self.database.writes - writes
         await self.faults.after("commit")
         return outcome

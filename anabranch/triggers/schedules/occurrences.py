@@ -100,7 +100,7 @@ def next_after(timing: Timing, at: int) -> int | None:
 
 
 def due_occurrences(timing: Timing, *, next_at: int, now: int, missed: Missed, awake_since: int) -> Due:
-    """What to start of the occurrences from `next_at` to now, for whoever has been looking since `awake_since`.
+    """What to start of the occurrences from `next_at` to now, for a scheduler that has looked since `awake_since`.
 
     On time is what is at most `ON_TIME_MS` late, and the latest of all if we were awake at its time: that
     one was hindered, and is tried until the next one comes. The others were missed. Raises BadTiming.

@@ -21,7 +21,7 @@ from anabranch.triggers.schedules.saved_schedules import Schedule
 DEFAULT_TIMEZONE = "UTC"
 
 _GIVEN = frozenset({"name", "workflow", "version", "kind", "cron", "timezone", "every", "input", "missed", "enabled"})
-# Whoever reads a schedule, changes it and saves it again need not take these out.
+# A client that reads a schedule, changes it and saves it again may leave these in.
 _TOLD = frozenset({"scheduleID", "nextAt", "lastAt", "lastInstanceID", "lastError", "createdAt", "updatedAt"})
 
 _KINDS = ("cron", "interval")

@@ -116,7 +116,7 @@ class ScheduleService:
         """Start the runs of the occurrences with since ≤ t < until that have none: each with its time and its run.
 
         On record before the first start. They have the keys that the scheduler gives them, so that none has two
-        runs, whoever starts it and however often. Raises InvalidRequest for a range that is empty, reaches into the
+        runs, by whichever process and however often. Raises InvalidRequest for a range that is empty, reaches into the
         future or holds more than `BACKFILL_MAX` occurrences; and what a start raises: the same call then goes on.
         """
         schedule = await self.get_schedule(key, tenant_id=tenant_id)

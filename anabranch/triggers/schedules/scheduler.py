@@ -1,8 +1,8 @@
 """The scheduler: starts the runs of due schedules; every working process has one.
 
 Started and stopped with the engine. Several schedulers need no coordination: an
-occurrence is started under an idempotency key of its own, so it has one run whoever starts it and
-however often, and only then the schedule is moved on, by whoever is first. A crash in between
+occurrence is started under an idempotency key of its own, so it has one run whichever process starts it and
+however often, and only then the schedule is moved on, by the first process. A crash in between
 leaves an occurrence that is due again, and whose start finds the run.
 """
 

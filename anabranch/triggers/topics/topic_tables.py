@@ -119,7 +119,7 @@ class TopicTable:
         values: dict[str, Any] = {"deliveries": _deliveries_text(message.deliveries)}
         if message.is_finished:
             values["due_at"] = None
-        # A message that is finished stays so, whoever comes late with less.
+        # A finished message stays finished, even if a late writer knows less.
         statement = (
             update(topic_messages)
             .where(topic_messages.c.message_id == message.message_id, topic_messages.c.due_at.is_not(None))

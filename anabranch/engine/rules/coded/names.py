@@ -65,7 +65,7 @@ def scope_of_attempt(scope: str, attempt: int) -> str:
 
 
 def scope_of_first_attempt(scope: str) -> str:
-    """The scope without the attempt of the workflow: that of the call, whoever asks for it again."""
+    """The scope without the attempt of the workflow: that of the call, in every attempt."""
     return scope.partition("@")[0]
 
 

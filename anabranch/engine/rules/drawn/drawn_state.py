@@ -292,7 +292,7 @@ class LoopRun:
     def pass_through(self, owner: Activation, outer: Context, work: Work) -> None:
         """Run the next iteration of a loop without body nodes: nothing in it can wait, so it leaves no rows.
 
-        Without rows there is nothing to fold: whoever takes the instance over runs them all again.
+        Without rows there is nothing to fold: the next owner runs them all again.
         """
         spec, index = owner.node.loop, self.next_index
         assert spec is not None

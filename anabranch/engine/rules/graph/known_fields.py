@@ -32,7 +32,7 @@ IDENTITY_FIELDS = frozenset({"workflowID", "kind"})
 """Given by the server with a workflow; a document that is sent back with another value means another workflow."""
 
 SERVER_FIELDS = IDENTITY_FIELDS | {"version", "runCounts", "createdAt", "updatedAt"}
-"""Fields of answers that are no part of a document: whoever reads a workflow and saves it need not remove them."""
+"""Fields of answers that are no part of a document: clients need not remove them before a save."""
 
 NODE_FIELDS_WITHOUT_EFFECT = frozenset(
     {

@@ -1,6 +1,6 @@
 """JSON Schema: problems of a schema, and of a value under one, without leaving the machine.
 
-Pure. The validator checks configs and `inputSchema` with it; whoever starts a run checks the
+Pure. The validator checks configs and `inputSchema` with it; the start of a run checks the
 input with it. A schema comes from a tenant, so references to other documents are refused:
 following one would be a request in the tenant's name from inside our network. What a check
 may cost is bounded (`schema_keywords`, `schema_patterns`).

@@ -1,7 +1,7 @@
 """The id of the run that an activation of a `workflow` node starts: one per activation, for ever.
 
-Pure. Whoever starts the child, in whatever attempt and after whatever crash, asks for the same id,
-and so does whoever cancels it without knowing whether it was started.
+Pure. Every attempt to start the child, also after a crash, uses the same id,
+and so does a cancel that does not know whether it was started.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The waits for signals of one run, and which signal is promised to which: folded from the rows about these alone.
 
-Pure. For whoever must say whether a signal met an open wait and has no state of the run: what else is in its log need
-not be read. Folds with the functions that the state of a run is folded with.
+Pure. For callers without the state of a run: did a signal meet an open wait? The rest of its
+log need not be read. Folds with the same functions as the state of a run.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class BoundedConnection(psycopg.Connection[Any]):
             raise NoAnswer(f"a statement had no answer within {limit_s:.1f} s") from None
 
     def sever(self) -> None:
-        """Shut the socket down, from any thread: whoever waits on it is woken by an error. Waits for nothing itself."""
+        """Shut the socket down, from any thread: the waiting thread is woken by an error. Waits for nothing itself."""
         with (
             self._closing,
             suppress(OSError, psycopg.Error),

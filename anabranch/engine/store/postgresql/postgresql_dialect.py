@@ -87,7 +87,7 @@ _COMMITTING = {
 }
 
 _TRY_AGAIN_CLASS = "40"  # transaction rollback: deadlock, serialisation
-_LOCK_NOT_AVAILABLE = "55P03"  # our lock_timeout: whoever has the lock may be gone by the next try
+_LOCK_NOT_AVAILABLE = "55P03"  # our lock_timeout: the holder may be gone by the next try
 _CANCELLED = "57014"  # a statement_timeout, ours or one that an administrator has set, or somebody cancelled it
 # A prepared statement that is not there, is there already, or whose result has another form now: the first two mean
 # that somebody between us and the server lends one session to many.

@@ -123,7 +123,7 @@ COMMIT = text(f"""
     )
     SELECT CAST(array_agg(instance_id) AS text[]), {NOW_MS} FROM winner
 """)
-"""A whole batch: lock whoever still matches, move them, insert the new ones, log the winners' events.
+"""A whole batch: lock the rows that still match, move them, insert the new ones, log the winners' events.
 
 Locks rows in the order in which the transitions are offered (by id) and skips those that are locked,
 so that it never waits for another commit; the lock step repeats no join, its LATERAL keeps
@@ -164,7 +164,7 @@ LOCK_PARENTS = text("""
 """)
 """Wait for the parents that are about to be woken, before anything else of the batch is locked.
 
-Whoever ends a parent locks it first and then its children; so does whoever ends a child, or the
+Ending a parent locks it first and then its children; so does ending a child, or the
 two would wait for each other crosswise.
 """
 
@@ -306,7 +306,7 @@ def claim(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool) -> 
 
 @cache
 def append_external(*, ends: Status | None, suspends: bool = False, resumes: bool = False) -> TextClause:
-    """Append an event to an open instance whoever holds it; returns its row, or nothing.
+    """Append an event to an open instance, held or not; returns its row, or nothing.
 
     Waits for the row's lock, so it cannot starve. A signal (it does not end the run) whose key is in the
     log already, that meets too many kept ones, or that the log has no room for, moves nothing; kept ones are only

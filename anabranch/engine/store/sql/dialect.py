@@ -48,7 +48,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class ExternalEvent:
-    """An event that is appended whoever holds the instance; `ends` closes it in that status.
+    """An event that is appended whether the instance is held or not; `ends` closes it in that status.
 
     A signal that is `awaited` will be consumed at once: the limit of unconsumed ones does not hold it off.
     """
@@ -120,8 +120,8 @@ class Dialect(Protocol):
     """The payload of a log row `l`, an object, without its field `output`."""
 
     row_lock: str
-    """The words that make a SELECT lock what it finds and leave out what others have locked; empty where whoever
-    writes is alone anyway."""
+    """The words that make a SELECT lock what it finds and leave out what others have locked; empty where only
+    one connection writes at a time."""
 
     is_remote: bool
     """True: an absent database may come up by itself, so a start waits for it."""
@@ -145,7 +145,7 @@ class Dialect(Protocol):
         """A transaction for a migration, as long as it may take; keeps other migrators out until it ends."""
 
     def sever(self, connection: Connection) -> None:
-        """Wake whoever waits for the database on this connection, by an error. Any thread may ask; waits for nobody."""
+        """Wake the thread that waits on this connection, with an error. Callable from any thread; does not wait."""
 
     def check_writable(self, connection: Connection) -> None:
         """Return if a commit on this connection would get through; raises DatabaseAway or the driver's error."""
@@ -192,7 +192,7 @@ class Dialect(Protocol):
         """Give some free pages back to the file system, in a short transaction; True if there are more."""
 
     def compact(self, connection: Connection) -> None:
-        """Give all of them back, however long that takes and whoever waits for it."""
+        """Give all of them back, however long that takes, while others wait."""
 
     def disk_bytes(self, connection: Connection) -> int:
         """How much of the disk the database takes."""

@@ -147,7 +147,7 @@ class Purging(Upkeep):
         return await self.write(remove)
 
     async def compact(self) -> None:
-        """Give all free space back to the file system; whoever commits meanwhile may have to wait."""
+        """Give all free space back to the file system; commits may have to wait meanwhile."""
         await self.write(self.dialect.compact)
 
     async def disk_bytes(self) -> int:

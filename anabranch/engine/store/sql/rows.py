@@ -40,7 +40,7 @@ EVENT_NOTE_COLUMNS = (
 """Everything of an event but its payload, in the order that `events_from` expects."""
 
 # JSON never contains a raw control character, neither in strings nor between tokens, so these
-# two cannot be mistaken for a part of a payload, whoever wrote it.
+# two cannot be mistaken for a part of any payload.
 PAYLOAD_SEPARATOR = "\x1e"
 LOG_SEPARATOR = "\x1d"
 

@@ -66,7 +66,7 @@ def extend(among_ids: str, row_lock: str) -> TextClause:
     """Move the end of these leases, where they are still this worker's; which they are.
 
     Leaves out rows that somebody else has locked: one that waited for them would lose all the
-    others' leases. Whoever asks has to look at what is not among the answer.
+    others' leases. The caller has to check what is missing from the answer.
     """
     return text(f"""
         UPDATE workflow_instances SET available_at = :available_at

@@ -249,7 +249,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         awaited: bool = False,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append SIGNAL_RECEIVED to an open instance whoever holds it: version + 1, last_seq + 1, unconditional."""
+        """Append SIGNAL_RECEIVED to an open instance, held or not: version + 1, last_seq + 1, unconditional."""
         raw = SignalReceived(signal.event, signal.payload, signal.key).payload.raw.decode()
         event = ExternalEvent(
             tenant_id,
@@ -275,7 +275,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         tenant_id: str,
         log_limit: LogLimit = LOG_LIMIT,
     ) -> ExternalResult:
-        """Append INSTANCE_SUSPENDED to an open instance whoever holds it, unless it is suspended already."""
+        """Append INSTANCE_SUSPENDED to an open instance, held or not, unless it is suspended already."""
         raw = suspension.payload.raw.decode()
         return await self._append_or_explain(
             ExternalEvent(
@@ -291,21 +291,21 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
     async def append_resumption(
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
-        """Append INSTANCE_RESUMED to a suspended instance whoever holds it."""
+        """Append INSTANCE_RESUMED to a suspended instance, held or not."""
         raw = resumed.payload.raw.decode()
         return await self._append_or_explain(
             ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_RESUMED, raw, resumes=True, log_limit=log_limit)
         )
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
-        """Append INSTANCE_CANCELLED to an open instance whoever holds it and close it; unconditional."""
+        """Append INSTANCE_CANCELLED to an open instance, held or not and close it; unconditional."""
         raw = RunCancelled(reason).payload.raw.decode()
         return await self._append_or_explain(
             ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_CANCELLED, raw, ends=Status.CANCELLED)
         )
 
     async def fail_full(self, *, tenant_id: str, instance_id: str, log_limit: LogLimit) -> ExternalResult:
-        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance whoever holds it and close it; unconditional."""
+        """Append INSTANCE_FAILED (LOG_TOO_LARGE) to an open instance, held or not and close it; unconditional."""
         error = log_limit.error()
         raw = RunFailed(error).payload.raw.decode()
         return await self._append_or_explain(

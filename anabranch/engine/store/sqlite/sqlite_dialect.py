@@ -301,7 +301,7 @@ class SqliteDialect:
         return f"SELECT json_group_array(json_array(seq, number)) FROM ({rows})"  # noqa: S608  # our own statements
 
     def locked_transitions(self, connection: Connection, transitions: Sequence[Transition]) -> set[str]:
-        """Whoever has the write lock waits for no rows."""
+        """The holder of the write lock waits for no rows."""
         return set()
 
     def external_changes_possible(self, connection: Connection) -> bool:

@@ -292,7 +292,7 @@ def claimable(*, only: bool, steal: bool, knows: bool, rooms: bool, large: bool)
 
 @cache
 def advance_external(*, ends: Status | None, suspends: bool, resumes: bool) -> TextClause:
-    """Take the next seq of an open instance whoever holds it; returns its row, or nothing.
+    """Take the next seq of an open instance, held or not; returns its row, or nothing.
 
     A signal (it does not end the run) whose key is in the log already, that meets too many kept ones, or
     that the log has no room for, moves nothing; kept ones are only counted where the log is long enough to hold that

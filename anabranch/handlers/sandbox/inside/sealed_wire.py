@@ -1,7 +1,7 @@
 """The words that service, fork server and child exchange: frames of JSON, and their limits.
 
 Imported on both sides of the border, so it knows nothing of either. A frame is four bytes of
-length, big-endian, and that many bytes of JSON in UTF-8. Whoever reads names the largest frame it
+length, big-endian, and that many bytes of JSON in UTF-8. The reader names the largest frame it
 accepts and looks at the depth of the text before it parses: the other side may be hostile.
 """
 

@@ -33,13 +33,19 @@ async def watch(instance_id):
         for update in updates_of(event, data):
             seen = update["seq"]
             if update["event"] == "workflow_node_update":
-                print(update["nodeID"], update["status"], json.dumps(update["output"]), flush=True)
+                say(update["nodeID"], update["status"], update["output"])
             elif update["status"] in ENDED:
-                print("run", update["status"], json.dumps(update["output"]), flush=True)
+                say("run", update["status"], update["output"])
                 await client.disconnect()
 
     await client.connect(os.environ["ANABRANCH_URL"], auth={"key": os.environ["ANABRANCH_TOKEN"]})
     await client.wait()
+
+
+def say(what, status, output):
+    # In one piece, so that nothing else that is printed to the same terminal stands in the middle of it.
+    sys.stdout.write(f"{what} {status} {json.dumps(output)}\n")
+    sys.stdout.flush()
 
 
 def updates_of(event, data):

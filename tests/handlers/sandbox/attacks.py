@@ -241,7 +241,6 @@ JAVASCRIPT: list[Attack] = [
         "return [1, 2].sort(() => { for (;;); })",
         "return Array(2 ** 32 - 1).indexOf(1)",
         "return Array.from({length: 2 ** 31}, () => 0)",
-        "return new Array(4294967295).fill(0).length",
         "label: while (true) { try { continue label; } finally { continue label; } }",
         "return 'a'.repeat(2 ** 20).split('').map((_, i, a) => a.join('')).length",
         "const o = {}; Object.defineProperty(Object.prototype, 'x', {get() { for (;;); }}); return o.x",
@@ -251,6 +250,7 @@ JAVASCRIPT: list[Attack] = [
     ),
     *_of(
         "memory",
+        "return new Array(4294967295).fill(0).length",
         "const a = []; while (true) a.push(new Array(1000).fill(a.length))",
         "let s = 'x'; while (true) s += s + Math.random()",
         "const b = []; while (true) b.push(new Uint8Array(1e6))",

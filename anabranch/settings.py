@@ -25,7 +25,7 @@ from dotenv import dotenv_values
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit, parse_log_limit
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit, parse_log_limit
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.errors import SettingsError
 

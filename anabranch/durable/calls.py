@@ -13,8 +13,8 @@ from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowTimer
 from anabranch.engine.rules.coded.arguments import shown
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
 from anabranch.engine.rules.coded.names import StepKind
-from anabranch.engine.rules.retry import RetryPolicy
-from anabranch.engine.rules.run_state import Phase
+from anabranch.engine.rules.shared.retry import RetryPolicy
+from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsInstant,

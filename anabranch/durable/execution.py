@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from anabranch.durable.step_error import qualified_name
 from anabranch.engine.handling import ends_us
-from anabranch.engine.rules.failures import failed_by
+from anabranch.engine.rules.shared.failures import failed_by
 from anabranch.engine.rules.stimuli import Failed, StepOutcome
 from anabranch.errors import RunError
 

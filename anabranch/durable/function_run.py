@@ -39,9 +39,9 @@ from anabranch.engine.rules.coded.names import (
     scope_of_timer,
 )
 from anabranch.engine.rules.coded.replaying import seed_of
-from anabranch.engine.rules.failures import failed_by
-from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
-from anabranch.engine.rules.run_state import Phase
+from anabranch.engine.rules.shared.failures import failed_by
+from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
+from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsInstant,

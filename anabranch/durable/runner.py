@@ -24,7 +24,7 @@ from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers, end
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
-from anabranch.engine.rules.failures import failed_by, kept_error, who_is
+from anabranch.engine.rules.shared.failures import failed_by, kept_error, who_is
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.run_access import RunAccess, run_access_of
 from anabranch.engine.telemetry import AroundAttempt, unsurrounded

@@ -21,7 +21,7 @@ from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
 from anabranch.engine.rules.coded.names import StepKind, scope_of_first_attempt
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
+from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,

@@ -31,7 +31,7 @@ from anabranch.engine.ports import Clock, Gate, InstanceHead, Store
 from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX
-from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.engine.rules.transitions import BATCH_TRANSITIONS_MAX
 from anabranch.engine.task_worker import Execution, TaskWorker

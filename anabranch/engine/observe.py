@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from anabranch.engine.hints.hint_line import Notices
 from anabranch.engine.ports import Clock, InstanceRow, Observer
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.log_limit import LOG_TOO_LARGE
+from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
 from anabranch.engine.telemetry import Telemetry
 
 logger = logging.getLogger("anabranch.engine")

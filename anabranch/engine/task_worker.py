@@ -22,9 +22,9 @@ from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
-from anabranch.engine.rules.failures import failed_by, who_is
 from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.failures import failed_by, who_is
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,

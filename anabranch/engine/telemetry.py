@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeAlias
 
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
 
 

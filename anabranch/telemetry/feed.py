@@ -15,7 +15,7 @@ from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.history import Activation, ActivationStatus, Change, History, RunCreated, RunEnd
 from anabranch.engine.rules.payloads import SignalReceived
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.states import AnyPlan
 from anabranch.telemetry.meters import Meters
 from anabranch.telemetry.spans import Span, SpanSink, attempt_span, began_at, run_span, signal_span

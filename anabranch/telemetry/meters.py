@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 
 # 500 workflows, 1,000 pairs of a workflow and a step, as many of a workflow and an event: 1,000 histograms are some
 # 15,000 lines. What comes new after that counts under `OTHER`.

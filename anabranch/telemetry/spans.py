@@ -16,7 +16,7 @@ from uuid import UUID
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.history import Activation, ActivationStatus
 from anabranch.engine.rules.payloads import ChildAwaited
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 
 # 1,024 runs: a process that finishes one step of a run soon finishes another.
 _REMEMBERED_MAX = 1_024

@@ -11,7 +11,7 @@ from typing import Any
 
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerReturn, Helpers
 from anabranch.engine.rules.graph.node_types import NodeType
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.telemetry import AroundAttempt
 from anabranch.telemetry.spans import SpanSink, attempt_span_id, trace_id_of
 

@@ -18,16 +18,15 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.history",
     f"{RULES}.payloads",
     f"{RULES}.evolve",
-    f"{RULES}.shared_events",
+    f"{RULES}.shared.shared_events",
     f"{RULES}.coded.coded_evolve",
-    f"{RULES}.waits.signal_waits",
+    f"{RULES}.shared.signal_waits",
     # decisions write rows
     f"{RULES}.decide",
-    f"{RULES}.decision",
-    f"{RULES}.shared_decisions",
+    f"{RULES}.shared.decision",
+    f"{RULES}.shared.shared_decisions",
     f"{RULES}.coded.coded_decide",
     f"{RULES}.drawn.outcomes",
-    f"{RULES}.waits.child_endings",
     # the number of committed events by type
     "anabranch.rest.metrics",
 }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
-from anabranch.engine.rules.waits.child_ids import child_id
+from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.store.opening import open_store
 from anabranch.errors import AnabranchError, NotFound, RunIsTerminal, StoreUnavailable
 from anabranch.handlers.registry import load_types

@@ -8,8 +8,7 @@ import pytest
 
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.input_filters import matches, read_filters
-from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.run_filter import RunFilter, matches, read_filters
 from tests.conformance.building import TENANT, created, ending, input_set, new_head, new_run, row_of
 
 LARGE = 2**63 - 1

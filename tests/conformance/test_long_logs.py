@@ -17,7 +17,7 @@ from sqlalchemy import event as engine_events
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.ports import ClaimRequest, ExternalResult, InstanceRow, Store
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.engine.store.sql.reads import LOG_PAGE_EVENTS

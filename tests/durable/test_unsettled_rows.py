@@ -11,7 +11,7 @@ from anabranch.engine.clock import SystemClock
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.coded.names import StepKind
-from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome, StepReport
 from anabranch.engine.rules.values import NULL
 from anabranch.engine.run_access import RunAccess

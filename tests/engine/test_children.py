@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.waits.child_ids import child_id
+from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.errors import StoreUnavailable
 from anabranch.service.runs.child_runs import DEPTH_MAX
 from tests.engine import nodes

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.engine.rules.failures import failed_by, who_did
+from anabranch.engine.rules.shared.failures import failed_by, who_did
 from anabranch.engine.rules.stimuli import Completed, NodeResult, StepReport
 from tests.engine import nodes
 from tests.engine.conftest import MakeProcess, until

@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.log_limit import LogLimit
+from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import NULL
 from anabranch.errors import RunIsTerminal

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.engine.ownership import recovery
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.log_limit import LOG_LIMIT
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT
 from tests.engine import nodes
 from tests.engine.conftest import MakeProcess, Process, until
 from tests.engine.drawing import drawn, node

@@ -14,7 +14,7 @@ from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivation, Step
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState
 from anabranch.engine.rules.evolve import fold, outstanding
-from anabranch.engine.rules.run_state import OpenActivation
+from anabranch.engine.rules.shared.run_state import OpenActivation
 from anabranch.engine.store.opening import open_store
 from anabranch.handlers.registry import load_types
 

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from anabranch import Worker
-from anabranch.engine.rules.waits.child_ids import child_id
+from anabranch.engine.rules.shared.child_ids import child_id
 from tests.hardening.drawing import chain, effect
 from tests.processes.conftest import Launch, Place
 from tests.processes.launching import Staying, until

@@ -10,9 +10,9 @@ import pytest
 
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
 from anabranch.errors import TooManySignals
 from anabranch.handlers.registry import builtin_types
 from anabranch.service import WorkflowService

@@ -69,7 +69,11 @@ CODED_MUTANTS = (
     _coded(
         "signal-fed-to-two-waits",
         "a kept signal that a wait has taken stays where it is",
-        ("rules.shared_events:wait", "if taken is not None:", "if taken is not None and taken.seq in state.promises:"),
+        (
+            "rules.shared.shared_events:wait",
+            "if taken is not None:",
+            "if taken is not None and taken.seq in state.promises:",
+        ),
     ),
     _coded(
         "version-pin-ignored",

@@ -18,7 +18,7 @@ from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, Ev
 from anabranch.engine.rules.evolve import outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
-from anabranch.engine.rules.log_limit import LOG_TOO_LARGE, LogLimit
+from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE, LogLimit
 from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.values import Payload

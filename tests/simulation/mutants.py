@@ -72,7 +72,7 @@ MUTANTS = (
     mutant(
         "attempt-ignored",
         "a late result of attempt 1 is taken for attempt 2's",
-        ("rules.run_state:RunState.awaits", " and activation.attempt == attempt", ""),
+        ("rules.shared.run_state:RunState.awaits", " and activation.attempt == attempt", ""),
     ),
     mutant(
         "version-ignored",
@@ -102,7 +102,7 @@ MUTANTS = (
     mutant(
         "skip-stays-where-it-is",
         "a skipped node does not kill its edges",
-        ("rules.decision:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
+        ("rules.shared.decision:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
     ),
     mutant(
         "all-join-runs-early",
@@ -160,7 +160,7 @@ MUTANTS = (
     mutant(
         "given-up-at-the-first-takeover",
         "whoever takes over somebody's run at a start-up fails it",
-        ("rules.shared_decisions:taken_over", "recoveries > acquired.recoveries_max", "recoveries"),
+        ("rules.shared.shared_decisions:taken_over", "recoveries > acquired.recoveries_max", "recoveries"),
     ),
     mutant(
         "given-up-for-its-troubles",
@@ -216,13 +216,13 @@ MUTANTS = (
     mutant(
         "signal-consumed-twice",
         "a signal that a wait has taken stays where it is",
-        ("rules.shared_events:take_signal", "    del signals[taken.seq]\n", ""),
+        ("rules.shared.shared_events:take_signal", "    del signals[taken.seq]\n", ""),
     ),
     mutant(
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
         (
-            "rules.shared_decisions:signal_known_or_refused",
+            "rules.shared.shared_decisions:signal_known_or_refused",
             "signal.key is not None and signal.key in state.signal_answers",
             "False",
         ),
@@ -264,7 +264,7 @@ MUTANTS = (
     mutant(
         "log-beyond-its-limit",
         "a row is written for which the log has no room",
-        ("rules.decision:DecisionBuilder.append", "seq > limit.rows_max)", "seq > limit.rows_max + 1)"),
+        ("rules.shared.decision:DecisionBuilder.append", "seq > limit.rows_max)", "seq > limit.rows_max + 1)"),
     ),
     mutant(
         "children-left-behind",

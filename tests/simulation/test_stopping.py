@@ -11,7 +11,7 @@ from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.queues import TaskQueue
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.drawn.drawn_state import Context
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import NodeResult
 from anabranch.engine.task_worker import TaskWorker
 from tests.simulation.cases import probe_case

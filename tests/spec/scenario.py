@@ -24,6 +24,7 @@ from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
 from anabranch.engine.rules.payloads import SignalReceived
+from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
@@ -41,7 +42,6 @@ from anabranch.engine.rules.stimuli import (
     TimersDue,
 )
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.rules.waits.child_ids import child_id
 from anabranch.errors import RunError
 from tests.spec.drawings import TYPES
 from tests.spec.laws import Before, check_decision, check_log

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from anabranch.engine.rules.events import Status
+from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.stimuli import ChildEnded, LogReloaded, Stimulus
 from anabranch.engine.rules.transitions import LeasedState, Planned, plan_transitions
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
-from anabranch.engine.rules.waits.child_ids import child_id
 from tests.spec.drawings import drawn
 from tests.spec.scenario import (
     HANDED_OVER,

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.plan import Body, Plan, PlanNode
-from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.errors import InvalidWorkflow
 from tests.spec.drawings import TYPES, TypesWith, broken, condition, drawn, loop, raises
 

@@ -13,8 +13,8 @@ import pytest
 
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.graph.plan import Body, Plan, PlanEdge, PlanNode
-from anabranch.engine.rules.retry import DEFAULT_RETRY
-from anabranch.engine.rules.run_state import TIMERS_KEPT_MIN
+from anabranch.engine.rules.shared.retry import DEFAULT_RETRY
+from anabranch.engine.rules.shared.run_state import TIMERS_KEPT_MIN
 from tests.spec.drawings import condition, drawn, loop
 from tests.spec.scenario import Scenario, asks_for, begun, cancel, completed, failed, given, signal
 from tests.spec.work import assert_linear

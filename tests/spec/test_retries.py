@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.engine.rules.retry import RETRY_AFTER_MS_MAX, RetryPolicy
+from anabranch.engine.rules.shared.retry import RETRY_AFTER_MS_MAX, RetryPolicy
 from tests.spec.drawings import drawn, loop, reads
 from tests.spec.scenario import LAPSED, begun, completed, failed
 

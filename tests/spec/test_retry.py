@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.engine.rules.retry import ATTEMPTS_MAX, DEFAULT_RETRY, DEFAULT_STEP_RETRY, KINDS, RetryPolicy
+from anabranch.engine.rules.shared.retry import ATTEMPTS_MAX, DEFAULT_RETRY, DEFAULT_STEP_RETRY, KINDS, RetryPolicy
 
 
 def _waits(policy: RetryPolicy, count: int) -> list[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX, fits
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
-from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, fits
 from tests.spec.drawings import drawn, loop
 from tests.spec.scenario import LAPSED, TAIL, Scenario, asks_for, begun, cancel, completed, failed, signal
 

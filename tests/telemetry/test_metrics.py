@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.errors import StoreUnavailable
 from anabranch.run_requests import StartOptions
 from anabranch.telemetry import meters

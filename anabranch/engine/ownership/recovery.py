@@ -19,7 +19,7 @@ from anabranch.engine.ownership.adoption import Adoption
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, ClaimRequest, Clock, Store, TenantRooms
-from anabranch.engine.rules.log_limit import LogLimit
+from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")

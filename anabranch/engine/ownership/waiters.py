@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import Stimulus
 from anabranch.engine.rules.transitions import PendingTransition
 from anabranch.errors import AnabranchError, NotFound, StoreUnavailable

@@ -20,24 +20,26 @@ from enum import Enum
 from typing import Any, assert_never
 
 from anabranch.engine.rules.coded.coded_decide import decide_coded
-from anabranch.engine.rules.decision import NOTHING, Decision, DrawnDecisionBuilder
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, Phase, Scope
 from anabranch.engine.rules.drawn.outcomes import (
     EVALUATIONS_MAX,
     LOOP_WORK_MAX,
     attempt_failed,
+    close_child_wait,
     complete,
     evaluate,
     go_on,
     may_evaluate,
+    open_child_wait,
     open_wait,
     returned,
 )
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
 from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.log_limit import LogFull
 from anabranch.engine.rules.payloads import RunCancelled
-from anabranch.engine.rules.shared_decisions import (
+from anabranch.engine.rules.shared.decision import NOTHING, Decision, DrawnDecisionBuilder
+from anabranch.engine.rules.shared.log_limit import LogFull
+from anabranch.engine.rules.shared.shared_decisions import (
     accept_signal,
     created,
     deadline_passed,
@@ -72,7 +74,6 @@ from anabranch.engine.rules.stimuli import (
     TimersDue,
 )
 from anabranch.engine.rules.values import NULL, Payload
-from anabranch.engine.rules.waits.child_endings import close_child_wait, open_child_wait
 
 __all__ = ["NOTHING", "Decision", "decide"]
 

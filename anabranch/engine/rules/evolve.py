@@ -29,7 +29,7 @@ from anabranch.engine.rules.payloads import (
     read_retry_time,
     read_wait,
 )
-from anabranch.engine.rules.shared_events import (
+from anabranch.engine.rules.shared.shared_events import (
     close_wait,
     instance_ended,
     instance_recovered,

@@ -1,12 +1,28 @@
-"""Which runs are listed: one filter for the command line, clients, the service and stores alike."""
+"""Which runs are listed: one filter for the command line, clients, the service and stores alike.
+
+Pure. SQL stores put the filters on the input that are read here into a condition, the memory store asks `matches`. A
+new kind of comparison is added here and in the conditions of both databases.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import orjson
 
 from anabranch.engine.rules.events import Status, SuspendReason
-from anabranch.engine.rules.input_filters import InputFilter
+from anabranch.engine.rules.shared.signals import json_equal
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import ValueNotStorable, ValueTooLarge
+
+InputFilter: TypeAlias = tuple[tuple[str, ...], str]
+"""A path into the input (keys of objects, indexes of lists as text), and the text that the value there must equal."""
+
+# 9 digits: no list that may be stored is longer, and every database takes such a number.
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +50,65 @@ class RunFilter:
 
 
 ALL_RUNS = RunFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class WantedInput:
+    """A filter as it was read: a run matches if the value at the path equals one of these."""
+
+    path: tuple[str, ...]
+    values: tuple[Payload, ...]
+    """The text itself, and what it says as JSON. Empty: nothing that is stored can be equal."""
+
+
+def read_filters(filters: Iterable[InputFilter]) -> list[WantedInput]:
+    """What the filters ask for. Text that no log can hold is no value of any run."""
+    return [WantedInput(path, tuple(_readings(text)) if _is_storable(list(path)) else ()) for path, text in filters]
+
+
+def matches(input_: Any, wanted: Sequence[WantedInput]) -> bool:
+    """True if the input has, at each path, one of the values: numbers by value, objects in any key order."""
+    return all(_is_one_of(_found(input_, one.path), one.values) for one in wanted)
+
+
+def index_of(step: str) -> int | None:
+    """The index that a step of a path means in a list; None if it can only be a key."""
+    return int(step) if _INDEX.fullmatch(step) else None
+
+
+def _readings(text: str) -> Iterable[Payload]:
+    if (as_text := _payload(text)) is not None:
+        yield as_text
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return
+    if (as_json := _payload(value)) is not None:
+        yield as_json
+
+
+def _payload(value: Any) -> Payload | None:
+    try:
+        return Payload.of(value)
+    except (ValueNotStorable, ValueTooLarge):
+        return None
+
+
+def _is_storable(value: Any) -> bool:
+    return _payload(value) is not None
+
+
+def _found(value: Any, path: Sequence[str]) -> list[Any]:
+    """The value at a path, alone in a list; an empty list if there is none."""
+    for step in path:
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and (index := index_of(step)) is not None and index < len(value):
+            value = value[index]
+        else:
+            return []
+    return [value]
+
+
+def _is_one_of(found: Sequence[Any], values: Sequence[Payload]) -> bool:
+    return any(json_equal(value, wanted.value) for value in found for wanted in values)

@@ -11,8 +11,8 @@ from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.shared.run_state import InstanceHead
 
 AnyPlan: TypeAlias = Plan | CodedPlan
 AnyState: TypeAlias = InstanceState | CodedState

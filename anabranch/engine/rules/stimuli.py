@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from anabranch.engine.rules.coded.names import Mark
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
+from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from pydantic import Field
 
 from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.stimuli import AwaitsChild
-from anabranch.engine.rules.waits.child_ids import WORKFLOW_TYPE
 from anabranch.handlers.config_fields import x_ui
 from anabranch.handlers.spec import HandlerSpec, NodeConfig
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from anabranch.engine.ports import Store
 from anabranch.engine.rules.graph.problems import Problem, pointer_to, quoted
 from anabranch.engine.rules.graph.validate import Report
-from anabranch.engine.rules.waits.child_ids import WORKFLOW_TYPE
+from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.queries.saved.saved_queries import SavedQueries
 from anabranch.secrets.sealed_secrets import SecretRows
 

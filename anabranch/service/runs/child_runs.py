@@ -10,8 +10,8 @@ from typing import Any
 
 from anabranch.engine.handling import Helpers
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.stimuli import Started
-from anabranch.engine.rules.waits.child_ids import child_id
 from anabranch.errors import InvalidInput, NonRetryable, NotFound
 from anabranch.service.runs.input_checks import input_payload
 from anabranch.service.runs.run_heads import child_head

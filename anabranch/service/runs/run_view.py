@@ -25,7 +25,7 @@ from anabranch.engine.rules.payloads import (
     read_suspension,
     read_system,
 )
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.values import Payload
 from anabranch.run_requests import COMMAND_LINE
 

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import InstanceRow, Store
+from anabranch.engine.rules.shared.signal_waits import SignalWaits
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.rules.waits.signal_waits import SignalWaits
 
 # 16 runs: many signals usually go to few runs at a time.
 RUNS_MAX = 16

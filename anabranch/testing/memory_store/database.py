@@ -26,7 +26,6 @@ from anabranch.engine.ports import (
 )
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Event, EventType, Status, SuspendReason
-from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.payloads import (
     RunCancelled,
     RunFailed,
@@ -35,9 +34,10 @@ from anabranch.engine.rules.payloads import (
     SignalReceived,
     read_suspension,
 )
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.store.sql.families import cancel_reason, cancelled_children, woken_parents
 from anabranch.errors import TooManySignals
 from anabranch.testing.memory_store.memory_definitions import MemoryDefinitions

@@ -31,10 +31,9 @@ from anabranch.engine.ports import (
 )
 from anabranch.engine.rules.events import Event, EventType, Status
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
-from anabranch.engine.rules.input_filters import matches, read_filters
-from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
-from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
+from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, matches, read_filters
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.errors import NotFound, RunIsOpen
 from anabranch.testing.memory_store import memory_upkeep as memory_upkeep

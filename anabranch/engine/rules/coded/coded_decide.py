@@ -13,10 +13,8 @@ from anabranch.engine.rules.coded.coded_state import CodedState, FunctionActivat
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, FUNCTION_SCOPE, StepKind
 from anabranch.engine.rules.coded.replaying import replay_rules
 from anabranch.engine.rules.commands import AwaitChild, Dispatch
-from anabranch.engine.rules.decision import NOTHING, Decision, DecisionBuilder
 from anabranch.engine.rules.drawn.outcomes import CONTEXT_BYTES_MAX
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
-from anabranch.engine.rules.log_limit import LogFull
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -25,9 +23,12 @@ from anabranch.engine.rules.payloads import (
     NodeFailed,
     RunCancelled,
 )
-from anabranch.engine.rules.retry import RetryPolicy
-from anabranch.engine.rules.run_state import Phase
-from anabranch.engine.rules.shared_decisions import (
+from anabranch.engine.rules.shared.child_ids import child_id
+from anabranch.engine.rules.shared.decision import NOTHING, Decision, DecisionBuilder
+from anabranch.engine.rules.shared.log_limit import LogFull
+from anabranch.engine.rules.shared.retry import RetryPolicy
+from anabranch.engine.rules.shared.run_state import Phase
+from anabranch.engine.rules.shared.shared_decisions import (
     accept_signal,
     child_result,
     created,
@@ -41,6 +42,7 @@ from anabranch.engine.rules.shared_decisions import (
     taken_over,
     taking,
 )
+from anabranch.engine.rules.shared.signals import output_of
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,
@@ -70,8 +72,6 @@ from anabranch.engine.rules.stimuli import (
     TimersDue,
 )
 from anabranch.engine.rules.values import EMPTY, NULL, Payload
-from anabranch.engine.rules.waits.child_ids import child_id
-from anabranch.engine.rules.waits.signals import output_of
 from anabranch.errors import RunError
 
 # 10,000 steps: every one of them is read again whenever the body is called again; longer histories

@@ -17,8 +17,8 @@ from anabranch.engine.rules.payloads import (
     read_system,
     read_wait,
 )
-from anabranch.engine.rules.run_state import Phase
-from anabranch.engine.rules.shared_events import (
+from anabranch.engine.rules.shared.run_state import Phase
+from anabranch.engine.rules.shared.shared_events import (
     close_wait,
     instance_ended,
     instance_recovered,

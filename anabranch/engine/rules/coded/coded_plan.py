@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.graph.plan import Body, PlanNode
-from anabranch.engine.rules.retry import DEFAULT_STEP_RETRY, RetryPolicy
+from anabranch.engine.rules.shared.retry import DEFAULT_STEP_RETRY, RetryPolicy
 
 CODED_KIND = "coded"
 CODED_TENANT_ID = ""

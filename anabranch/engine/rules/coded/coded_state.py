@@ -11,7 +11,7 @@ from typing import TypeAlias
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, Mark, scope_of_attempt
 from anabranch.engine.rules.drawn.drawn_state import Context
-from anabranch.engine.rules.run_state import InstanceHead, OpenActivation, RunState
+from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, RunState
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
 

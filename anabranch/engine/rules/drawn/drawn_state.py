@@ -21,7 +21,7 @@ from typing import Any
 from immutables import Map
 
 from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
-from anabranch.engine.rules.run_state import InstanceHead, OpenActivation, Phase, RunState
+from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase, RunState
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
 from anabranch.errors import AnabranchError, RunError, ValueTooLarge

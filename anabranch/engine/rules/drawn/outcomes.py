@@ -7,15 +7,15 @@ activation is left in the decision's `todo`; what its verdicts decide is drawn f
 
 from __future__ import annotations
 
-from anabranch.engine.rules.commands import Dispatch
-from anabranch.engine.rules.decision import DrawnDecisionBuilder, error_about
+from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.drawn.drawn_state import Activation, LoopRun, Scope, error_of
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
-from anabranch.engine.rules.failures import failed_by, who_is
-from anabranch.engine.rules.payloads import DelayStarted, LoopOpened, NodeFailed
-from anabranch.engine.rules.shared_decisions import next_try, signal_wait
-from anabranch.engine.rules.stimuli import AwaitsSignal, Completed, Failed
+from anabranch.engine.rules.payloads import ChildAwaited, DelayStarted, LoopOpened, NodeFailed
+from anabranch.engine.rules.shared.decision import DrawnDecisionBuilder, error_about
+from anabranch.engine.rules.shared.failures import failed_by, who_is
+from anabranch.engine.rules.shared.shared_decisions import child_result, next_try, signal_wait
+from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Completed, Failed
 from anabranch.engine.rules.templates.budget import WORK_MAX, Work
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, RunError
@@ -108,6 +108,25 @@ def open_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: Awai
         builder.wake(activation)
     else:
         complete(builder, activation, signal.payload, DEFAULT_HANDLE)
+
+
+def open_child_wait(builder: DrawnDecisionBuilder, activation: Activation, asked: AwaitsChild) -> None:
+    """A node has started its child and waits for its end, which may have come already.
+
+    The shell finds out that it has ended; cancelling it when nobody waits any more is the store's share of a
+    transition (`Transition.cancels`).
+    """
+    builder.emit(EventType.NODE_WAITING, activation, payload=ChildAwaited(asked.child_id).payload)
+    builder.commands.append(AwaitChild(activation.node.id, activation.scope.path, asked.child_id))
+
+
+def close_child_wait(builder: DrawnDecisionBuilder, activation: Activation, ended: ChildEnded) -> None:
+    """The child's output is the node's; a bad end is the node's failure, and no other try is made."""
+    worth = child_result(ended)
+    if isinstance(worth, Payload):
+        complete(builder, activation, worth, DEFAULT_HANDLE)
+    else:
+        fail(builder, activation, error_about(activation, *worth))
 
 
 def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed: Failed) -> None:

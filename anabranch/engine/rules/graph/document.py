@@ -27,7 +27,7 @@ from anabranch.engine.rules.graph.known_fields import (
 from anabranch.engine.rules.graph.node_types import NodeTypes, config_fields
 from anabranch.engine.rules.graph.problems import Problem, kind_of, pointer_to, quoted
 from anabranch.engine.rules.graph.source_texts import plain, refuse_large_texts
-from anabranch.engine.rules.retry import DEFAULT_RETRY, RetryPolicy
+from anabranch.engine.rules.shared.retry import DEFAULT_RETRY, RetryPolicy
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, ValueTooLarge
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, ELSE_HANDLE
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
-from anabranch.engine.rules.retry import RetryPolicy
+from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.templates.template import Template
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload

@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.input_filters import WantedInput
+from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.postgresql import postgresql_statements as statements
 from anabranch.engine.store.postgresql.password_file import usable_password_file
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedConnection

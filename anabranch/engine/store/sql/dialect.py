@@ -17,8 +17,8 @@ from sqlalchemy import Connection, Engine, TextClause
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status, SuspendReason
-from anabranch.engine.rules.input_filters import WantedInput
-from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.run_filter import WantedInput
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.store.sql.faults import Fault
 
 # 10 s: more than a clock is set back by in one step, and than lies between the begin of a transaction and its

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import TextClause, text
 
-from anabranch.engine.rules.input_filters import WantedInput, index_of
+from anabranch.engine.rules.run_filter import WantedInput, index_of
 from anabranch.engine.rules.values import Payload
 
 # What `#>` takes for an index of a list, from the end or with blanks and signs, and we do not.

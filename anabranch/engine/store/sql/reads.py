@@ -15,9 +15,8 @@ from sqlalchemy import Connection
 
 from anabranch.engine.ports import InstanceRow, Loaded
 from anabranch.engine.rules.events import Event, EventType, Status
-from anabranch.engine.rules.input_filters import read_filters
 from anabranch.engine.rules.payloads import RunCancelled
-from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
+from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter, read_filters
 from anabranch.engine.rules.stimuli import ChildEnded
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql import run_listing, statements

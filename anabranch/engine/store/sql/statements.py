@@ -17,7 +17,7 @@ from sqlalchemy.sql.dml import Insert, Update
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX
 from anabranch.engine.rules.coded.coded_plan import CODED_TENANT_ID
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.log_limit import ROW_WEIGHT
+from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.store.schema import (
     IS_OPEN,
     IS_PENDING,

@@ -27,10 +27,10 @@ from anabranch.engine.ports import (
     Transition,
 )
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.payloads import RunCancelled, RunFailed, RunResumed, RunSuspended, SignalReceived
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
-from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import CommitProgress
 from anabranch.engine.store.sql.definitions import Definitions

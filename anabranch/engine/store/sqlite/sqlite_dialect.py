@@ -26,7 +26,7 @@ from sqlalchemy.pool import NullPool
 
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.input_filters import WantedInput
+from anabranch.engine.rules.run_filter import WantedInput
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
 from anabranch.engine.store.sql.faults import DataRefused, Fault

@@ -19,8 +19,8 @@ from anabranch.engine.rules.payloads import (
     read_suspension,
     signal_taken,
 )
-from anabranch.engine.rules.run_state import Open, Phase, RunState
-from anabranch.engine.rules.waits.signals import KeptSignal
+from anabranch.engine.rules.shared.run_state import Open, Phase, RunState
+from anabranch.engine.rules.shared.signals import KeptSignal
 
 AnyRun: TypeAlias = RunState[Any, Any]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.payloads import read_signal, read_wait
-from anabranch.engine.rules.run_state import OpenActivation, RunState
-from anabranch.engine.rules.shared_events import close_wait, signal_received, wait
+from anabranch.engine.rules.shared.run_state import OpenActivation, RunState
+from anabranch.engine.rules.shared.shared_events import close_wait, signal_received, wait
+from anabranch.engine.rules.shared.signals import KeptSignal
 from anabranch.engine.rules.values import NULL
-from anabranch.engine.rules.waits.signals import KeptSignal
 
 
 class SignalWait(OpenActivation):

@@ -18,12 +18,12 @@ from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, 
 from anabranch.engine.rules.events import TERMINALS, Event, EventType
 from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.log_limit import ROWS_ALWAYS_TAKEN, LogFull
 from anabranch.engine.rules.payloads import RunFailed
-from anabranch.engine.rules.run_state import OpenActivation
+from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE, child_id
+from anabranch.engine.rules.shared.log_limit import ROWS_ALWAYS_TAKEN, LogFull
+from anabranch.engine.rules.shared.run_state import OpenActivation
 from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.values import EMPTY, Payload
-from anabranch.engine.rules.waits.child_ids import WORKFLOW_TYPE, child_id
 from anabranch.errors import RunError
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.

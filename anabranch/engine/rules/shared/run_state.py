@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.log_limit import LOG_LIMIT
 from anabranch.engine.rules.payloads import RunSuspended
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT
+from anabranch.engine.rules.shared.signals import KeptSignal, fits
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.rules.waits.signals import KeptSignal, fits
 
 
 @dataclass(frozen=True, slots=True)

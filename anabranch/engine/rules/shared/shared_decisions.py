@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.commands import Wake
-from anabranch.engine.rules.decision import Decision, DecisionBuilder
 from anabranch.engine.rules.events import EventType, Status, SuspendReason
 from anabranch.engine.rules.evolve import outstanding
 from anabranch.engine.rules.instants import to_iso
@@ -23,8 +22,10 @@ from anabranch.engine.rules.payloads import (
     SignalReceived,
     SignalTaken,
 )
-from anabranch.engine.rules.retry import RETRY_AFTER_MS_MAX, RetryPolicy
-from anabranch.engine.rules.run_state import OpenActivation
+from anabranch.engine.rules.shared.decision import Decision, DecisionBuilder
+from anabranch.engine.rules.shared.retry import RETRY_AFTER_MS_MAX, RetryPolicy
+from anabranch.engine.rules.shared.run_state import OpenActivation
+from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX, KeptSignal, output_of
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsSignal,
@@ -37,7 +38,6 @@ from anabranch.engine.rules.stimuli import (
     Started,
 )
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
-from anabranch.engine.rules.waits.signals import SIGNALS_KEPT_MAX, KeptSignal, output_of
 from anabranch.errors import RunError
 
 AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]

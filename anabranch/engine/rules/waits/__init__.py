@@ -1,1 +1,0 @@
-"""What runs wait for: signals and children."""

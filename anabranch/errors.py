@@ -485,7 +485,8 @@ class NodeFailure(Exception):
     """How a node type fails with a code of its own.
 
     `type_name` is the type that the error has in the log; `retryable` lets the node's retry policy
-    decide, and `retry_after_ms` puts the next try off at least so long.
+    decide, and `retry_after_ms` puts the next try off at least so long. `traceback` says where in code that is
+    not Python of this process.
     """
 
     def __init__(
@@ -496,12 +497,14 @@ class NodeFailure(Exception):
         type_name: str | None = None,
         retryable: bool = True,
         retry_after_ms: int | None = None,
+        traceback: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
         self.type_name = type_name or type(self).__name__
         self.retryable = retryable
         self.retry_after_ms = retry_after_ms
+        self.traceback = traceback
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,7 +518,7 @@ class RunError:
     scope: str = ""
     attempt: int = 0
     traceback: str = ""
-    """Of coded steps: where in their author's code it happened. Tenants' code leaves none."""
+    """Where in the author's code it happened: a handler, a step, a workflow function, a code node."""
 
     def as_json(self) -> dict[str, Any]:
         """The public form; `traceback` only where there is one."""

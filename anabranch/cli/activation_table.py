@@ -11,10 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.cli.event_lines import shown_name
+from anabranch.cli.outcome import traceback_text
 from anabranch.cli.output import print_line, print_table
 
 # 20 failures: of more than that the first ones explain the rest.
 FAILURES_SHOWN = 20
+
+# 5 tracebacks of different places: the further failures of one place repeat it.
+TRACEBACKS_SHOWN = 5
 
 # 120 characters of an error's message fit beside its place.
 MESSAGE_CHARACTERS_SHOWN = 120
@@ -71,10 +76,20 @@ class ActivationTable:
             print_table(("nodeID", "scope", "attempt", "code", "message"), rows)
             if self._failed > FAILURES_SHOWN:
                 print_line(f"and {self._failed - FAILURES_SHOWN} more; `runs log` has them all")
+            self._print_tracebacks()
         if self._groups:
             print_line("")
             columns = ("nodeID", "scope", "status", "attempt", "startedAt", "endedAt")
             print_table(columns, [_row(group) for group in self._groups.values()])
+
+    def _print_tracebacks(self) -> None:
+        by_place = {
+            (each["nodeID"], each["error"]["traceback"]): each
+            for each in reversed(self._failures)
+            if isinstance(each["error"], Mapping) and each["error"].get("traceback")
+        }
+        for each in list(reversed(by_place.values()))[:TRACEBACKS_SHOWN]:
+            print_line(f"\n{shown_name(each['nodeID'], each['scope'])}: {traceback_text(each['error'])}")
 
 
 def _kind_of_scope(scope: str) -> str:

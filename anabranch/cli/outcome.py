@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,15 @@ def print_outcome(outcome: Outcome, *, as_json: bool, place: Sequence[str]) -> N
         print_document(outcome.output)
     elif outcome.error is not None:
         print_note(f"error {outcome.error['code']}: {outcome.error['message']}{_place(outcome.error)}")
+        if outcome.error.get("traceback"):
+            print_note(traceback_text(outcome.error))
     print_line(f"run {outcome.instance_id} is {outcome.status} after {seconds(outcome.took_ms)}")
     print_line(f"read it again: {command(['runs', 'show', outcome.instance_id, *place])}")
+
+
+def traceback_text(error: Mapping[str, Any]) -> str:
+    """Where in the author's code an error happened, as Python prints it."""
+    return f"traceback (innermost call last):\n{error['traceback'].rstrip()}"
 
 
 def seconds(milliseconds: int) -> str:

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import traceback
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from anabranch.durable.step_error import qualified_name
 from anabranch.engine.handling import ends_us
 from anabranch.engine.rules.shared.failures import failed_by
 from anabranch.engine.rules.stimuli import Failed, StepOutcome
+from anabranch.engine.tracebacks import lines_of_the_author
 from anabranch.errors import RunError
-
-# 20 frames: enough to find the line, and a recursion does not fill the log.
-FRAMES_MAX = 20
-
-_OUR_FILES = str(Path(__file__).parents[1])
-_ASYNCIO_FILES = str(Path(asyncio.__file__).parent)
 
 InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[tuple[Any, BaseException | None]]]
 """Calls a function in a thread: what it returned, or what it raised."""
@@ -74,25 +67,6 @@ async def called(name: str, function: Callable[[], Any], in_thread: InThread) ->
         return await returned if inspect.isawaitable(returned) else returned
     finally:
         inside_step.reset(token)
-
-
-def lines_of_the_author(failure: BaseException) -> str:
-    """The traceback without our own frames and those of asyncio, the innermost ones last.
-
-    What Python itself made of another exception, as of a StopIteration, has none: then those of that one.
-    """
-    frames = _frames_of_the_author(failure)
-    if not frames and failure.__cause__ is not None:
-        frames = _frames_of_the_author(failure.__cause__)
-    return "".join(traceback.format_list(frames[-FRAMES_MAX:]))
-
-
-def _frames_of_the_author(failure: BaseException) -> list[traceback.FrameSummary]:
-    return [
-        frame
-        for frame in traceback.extract_tb(failure.__traceback__)
-        if not frame.filename.startswith((_OUR_FILES, _ASYNCIO_FILES)) and "concurrent/futures" not in frame.filename
-    ]
 
 
 def _is_asynchronous(function: Any) -> bool:

@@ -15,7 +15,6 @@ import orjson
 
 from anabranch.durable.context import Context
 from anabranch.durable.definition import Registry, Workflow
-from anabranch.durable.execution import lines_of_the_author
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError, qualified_name
 from anabranch.durable.step_threads import StepThreads
@@ -28,6 +27,7 @@ from anabranch.engine.rules.shared.failures import failed_by, kept_error, who_is
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.run_access import RunAccess, run_access_of
 from anabranch.engine.telemetry import AroundAttempt, unsurrounded
+from anabranch.engine.tracebacks import lines_of_the_author
 from anabranch.errors import AnabranchError, NonRetryable, RunError
 
 logger = logging.getLogger("anabranch.durable")

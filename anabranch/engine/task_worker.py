@@ -2,7 +2,7 @@
 
 Called by the orchestrator; its jobs go through the task queue. Whatever a
 handler does, exactly one outcome comes of it, checked and encoded here, unless nobody awaits it
-any more. Nothing of a handler's exception but its type and message leaves this module.
+any more. Nothing of a handler's exception but its type, its message and its author's frames leaves this module.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from anabranch.engine.rules.stimuli import (
 )
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.threads import HandlerThreads
+from anabranch.engine.tracebacks import lines_of_the_author
 from anabranch.errors import NonRetryable, RunError
 
 
@@ -317,5 +318,6 @@ def _failed(helpers: Helpers, failure: BaseException) -> Failed:
         node_id=helpers.node_id,
         scope=helpers.scope,
         attempt=helpers.attempt,
+        traceback=lines_of_the_author(failure, mask=helpers.mask),
         who=who_is(helpers.instance_id, helpers.node_id, helpers.scope),
     )

@@ -79,25 +79,32 @@ class Masker:
         return HandlerResult(self.value(returned.output), returned.next_handle, returned.queue_delay)
 
     def reraise(self, failure: Exception) -> NoReturn:
-        """Raise a failure again, as the task worker understands it, without the secrets in its message."""
+        """Raise a failure again, as the task worker understands it, without the secrets in its message.
+
+        It keeps its traceback and its cause, whose texts the task worker masks.
+        """
+        raise self._masked(failure).with_traceback(failure.__traceback__) from failure.__cause__
+
+    def _masked(self, failure: Exception) -> Exception:
         try:
             message = self.text(str(failure))
         except Exception:  # noqa: BLE001 -- user code's __str__
             message = "its message cannot be read"
         match failure:
             case NonRetryable():
-                raise NonRetryable(message, code=failure.code) from failure.__cause__
+                return NonRetryable(message, code=failure.code)
             case NodeFailure():
-                raise NodeFailure(
+                return NodeFailure(
                     failure.code,
                     message,
                     type_name=failure.type_name,
                     retryable=failure.retryable,
                     retry_after_ms=failure.retry_after_ms,
-                ) from None
+                    traceback=self.text(failure.traceback),
+                )
             case AnabranchError():
-                raise type(failure)(message) from None
-        raise NodeFailure("HANDLER_ERROR", message, type_name=type(failure).__name__) from None
+                return type(failure)(message)
+        return NodeFailure("HANDLER_ERROR", message, type_name=type(failure).__name__)
 
 
 class MaskedLog(logging.LoggerAdapter[logging.Logger]):

@@ -176,6 +176,26 @@ def test_node_types_of_ones_own_are_imported(anabranch: Command, write: Write) -
     assert printed.document["output"] == {"last": "hey"}
 
 
+def test_a_failed_handler_is_told_with_the_line_of_its_author(anabranch: Command, write: Write) -> None:
+    Path("breaking.py").write_text(
+        "from anabranch import node_type\n"
+        "@node_type('breaks')\n"
+        "class Breaks:\n"
+        "    async def execute(self, config, context, helpers):\n"
+        "        return 1 / 0\n"
+    )
+    node = {"id": "breaks", "type": "breaks", "retry": {"maxAttempts": 1}}
+
+    printed = anabranch("run", write("breaks.json", chain("breaks", node)), "--import", "breaking.py")
+    (listed,) = anabranch("runs", "list", "--json").document["items"]
+    shown = anabranch("runs", "show", listed["instanceID"])
+
+    for text in (printed.err, shown.out):
+        assert 'breaking.py", line 5, in execute\n    return 1 / 0\n' in text
+    document = anabranch("runs", "show", listed["instanceID"], "--json").document
+    assert document["nodes"][1]["error"]["traceback"] == document["error"]["traceback"]
+
+
 def test_ctrl_c_works_while_an_absent_database_is_waited_for(write: Write, folder: Path) -> None:
     command = [sys.executable, "-m", "anabranch", "run", str(write("greeting.json", GREETING)), "--database-url"]
     with subprocess.Popen(

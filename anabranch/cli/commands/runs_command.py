@@ -16,7 +16,7 @@ from anabranch.cli.options import (
     read_instant,
     read_value,
 )
-from anabranch.cli.outcome import outcome_of, print_outcome
+from anabranch.cli.outcome import outcome_of, print_outcome, traceback_text
 from anabranch.cli.output import print_document, print_line, print_table
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
@@ -111,8 +111,15 @@ def show(
     for name in ("input", "output", "error"):
         if run[name] is not None:
             print_line(f"\n{name}:")
-            print_document(run[name])
+            print_document(_without_traceback(run[name]) if name == "error" else run[name])
+    if (run["error"] or {}).get("traceback"):
+        print_line(traceback_text(run["error"]))
     table.print_out()
+
+
+def _without_traceback(error: dict[str, Any]) -> dict[str, Any]:
+    """It follows in lines of its own."""
+    return {name: value for name, value in error.items() if name != "traceback"}
 
 
 async def _read_run(gateway: Gateway, instance_id: str, table: ActivationTable | None) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class Conversation:
         match message:
             case {"result": _}:
                 return {"result": message["result"]}
-            case {"error": {"code": str(), "type": str(), "message": str(), "line": int(), "column": int()}}:
+            case {"error": {"code": str(), "type": str(), "message": str(), "frames": list(frames)}} if _sound(frames):
                 return {"error": message["error"]}
             case {"log": [str(level), str(text)]} if level in _LEVELS:
                 self._take_log(level, text)
@@ -181,3 +181,15 @@ class Conversation:
         async with self._sending:
             with contextlib.suppress(OSError):  # it has gone: reading says so
                 await self._loop.sock_sendall(self._connection, wire.frame(orjson.dumps(answer)))
+
+
+def _sound(frames: list[Any]) -> bool:
+    """Are these the calls of a traceback: line, column, function?"""
+    return len(frames) <= wire.FRAMES_MAX and all(_is_frame(each) for each in frames)
+
+
+def _is_frame(given: object) -> bool:
+    match given:
+        case [int(line), int(column), str(name)]:
+            return 0 < line <= wire.CODE_BYTES_MAX >= column >= 0 and len(name) <= wire.NAME_CHARACTERS_MAX
+    return False

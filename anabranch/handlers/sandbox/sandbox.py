@@ -39,6 +39,9 @@ PLACES_MIN = 4
 
 _CORES = os.cpu_count() or 1
 
+# 200 characters of a source line: a line of minified code is no help.
+SOURCE_CHARACTERS_MAX = 200
+
 # What a child may give as the reason; everything else is nonsense of a child that was taken over.
 _FAILURES = frozenset({"CODE_ERROR", "CODE_MEMORY", "VALUE_NOT_STORABLE", "VALUE_TOO_LARGE", "SANDBOX_UNAVAILABLE"})
 _FINAL = frozenset({"VALUE_NOT_STORABLE", "VALUE_TOO_LARGE"})
@@ -79,7 +82,7 @@ class Sandbox:
             answer = await self._answer(job, context, log)
         if "result" in answer:
             return answer["result"]
-        raise _told_failure(answer["error"])
+        raise _told_failure(answer["error"], job)
 
     def check(self, language: str, code: str) -> list[CodeProblem]:
         """Where the code does not compile. Blocks for some milliseconds; the code is not run."""
@@ -250,16 +253,29 @@ def _encoded_context(job: CodeJob) -> bytes:
     return context
 
 
-def _told_failure(error: Mapping[str, Any]) -> NodeFailure:
+def _told_failure(error: Mapping[str, Any], job: CodeJob) -> NodeFailure:
     """What the child says went wrong, if it is a thing that can go wrong."""
-    code = error["code"]
+    code, frames = error["code"], error["frames"]
     if code not in _FAILURES:
         return _died("its process gave a reason that there is not")
     if code == "SANDBOX_UNAVAILABLE":
         return unavailable(error["message"])
-    place = f"line {error['line']}" + (f", column {error['column']}" if error["column"] else "")
-    message = f"{place}: {error['message']}" if error["line"] else error["message"]
-    return _failure(code, error["type"], message)
+    message = f"{_place(*frames[-1][:2])}: {error['message']}" if frames else error["message"]
+    lines = job.code.split("\n")
+    trace = "".join(_frame_text(lines, *frame) for frame in frames)
+    return _failure(code, error["type"], message, traceback=trace)
+
+
+def _frame_text(lines: list[str], line: int, column: int, name: str) -> str:
+    """A call in the code as Python shows one."""
+    where = f", in {name}" if name else ""
+    text = f'  File "<code>", {_place(line, column)}{where}\n'
+    source = lines[line - 1].strip()[:SOURCE_CHARACTERS_MAX] if line <= len(lines) else ""
+    return f"{text}    {source}\n" if source else text
+
+
+def _place(line: int, column: int) -> str:
+    return f"line {line}, column {column}" if column else f"line {line}"
 
 
 def _of_death(death: Death | None, job: CodeJob) -> NodeFailure:
@@ -278,5 +294,5 @@ def _died(message: str) -> NodeFailure:
     return _failure("SANDBOX_DIED", "SandboxDied", message)
 
 
-def _failure(code: str, type_name: str, message: str) -> NodeFailure:
-    return NodeFailure(code, message, type_name=type_name, retryable=code not in _FINAL)
+def _failure(code: str, type_name: str, message: str, *, traceback: str = "") -> NodeFailure:
+    return NodeFailure(code, message, type_name=type_name, retryable=code not in _FINAL, traceback=traceback)

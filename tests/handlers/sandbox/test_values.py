@@ -183,6 +183,19 @@ async def test_errors_carry_type_message_and_line(code: Coding):
         assert message in str(failure), (body, str(failure))
 
 
+async def test_errors_name_every_call_in_the_code_with_its_line(code: Coding):
+    python = await code.failure("python", "def half(x):\n    return 1 / x\nreturn half(0)")
+    script = await code.failure("javascript", "function half(x) {\n  return x.y.z;\n}\nreturn half({});")
+
+    assert python.traceback == (
+        '  File "<code>", line 3\n    return half(0)\n  File "<code>", line 2, in half\n    return 1 / x\n'
+    )
+    assert script.traceback == (
+        '  File "<code>", line 4, column 8\n    return half({});\n'
+        '  File "<code>", line 2, column 10, in half\n    return x.y.z;\n'
+    )
+
+
 async def test_a_context_as_large_as_a_run_may_have_gets_through(code: Coding):
     context = {"rows": [{"id": number, "text": "x" * 100} for number in range(100_000)]}
     for language, body in [("python", "return len(ctx['rows'])"), ("javascript", "return ctx.rows.length")]:

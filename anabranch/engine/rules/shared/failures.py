@@ -31,6 +31,9 @@ from anabranch.errors import (
 # 4,096 characters of an error's message: enough to read why; a megabyte of HTML is not a reason.
 MESSAGE_CHARACTERS_MAX = 4_096
 
+# 8,192 characters of a traceback: some twenty frames with long paths and their source lines, and causes.
+TRACEBACK_CHARACTERS_MAX = 8_192
+
 # The form of an error's code: a handler may bring codes of its own.
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
@@ -72,14 +75,15 @@ def failed_by(
     `who` names step or node, and run, in messages about values that cannot be kept: they know only the value.
     """
 
-    def error(code: object, type_name: object, message: object) -> RunError:
+    def error(code: object, type_name: object, message: object, traceback: str = traceback) -> RunError:
         return kept_error(code, type_name, message, node_id, scope, attempt, traceback)
 
     if isinstance(failure, NonRetryable):
         cause = failure.__cause__ or failure
         return Failed(error(failure.code, name_of(type(cause)), failure), retryable=False)
     if isinstance(failure, NodeFailure):
-        return Failed(error(failure.code, failure.type_name, failure), failure.retryable, failure.retry_after_ms)
+        own = error(failure.code, failure.type_name, failure, failure.traceback or traceback)
+        return Failed(own, failure.retryable, failure.retry_after_ms)
     if isinstance(failure, AnabranchError):
         is_about_value = who and isinstance(failure, ValueNotStorable | ValueTooLarge)
         message = f"{who}: {failure.message}" if is_about_value else failure.message
@@ -105,7 +109,7 @@ def kept_error(
     text = storable(_readable(message))
     if not text.strip():
         text = f"{name} without a message"
-    return RunError(word, name, text, node_id, scope, number, storable(traceback))
+    return RunError(word, name, text, node_id, scope, number, storable(traceback, TRACEBACK_CHARACTERS_MAX))
 
 
 def who_did(result: NodeResult | StepReport, *, run_id: str) -> str:
@@ -122,9 +126,9 @@ def who_is(run_id: str, node_id: str, scope: str) -> str:
     return f"node {node_id} in {scope} of run {run_id}" if scope else f"node {node_id} of run {run_id}"
 
 
-def storable(message: str) -> str:
+def storable(message: str, characters_max: int = MESSAGE_CHARACTERS_MAX) -> str:
     """Text that every database takes: no NUL, no lone surrogates, not endless."""
-    text = message[:MESSAGE_CHARACTERS_MAX].replace("\x00", "\ufffd")
+    text = message[:characters_max].replace("\x00", "\ufffd")
     return text.encode("utf-8", "replace").decode()
 
 

@@ -12,12 +12,12 @@ import mmap
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from anabranch.handlers.sandbox.inside import hardening
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
-from anabranch.handlers.sandbox.inside.languages import Engine, Failure, Language
+from anabranch.handlers.sandbox.inside.languages import Engine, Failure, Frame, Language
 
 # 1 MB that is let go when memory runs out, so that there is some to say so with.
 _RESERVE_BYTES = 1_048_576
@@ -94,7 +94,7 @@ def _work(line: _Line, engine: Engine) -> None:
         line.send_raw(b'{"result":' + value + b"}")
     except Failure as failure:
         reserve.close()
-        line.send({"error": _error(failure.code, failure.type_name, failure.message, failure.line, failure.column)})
+        line.send({"error": _error(failure.code, failure.type_name, failure.message, failure.frames)})
     except MemoryError:
         reserve.close()
         line.send({"error": _error("CODE_MEMORY", "MemoryError", "the code needed more memory than it may have")})
@@ -104,9 +104,10 @@ def _too_large(size: int) -> str:
     return f"the code returned {size} bytes of JSON, the limit is {wire.RESULT_BYTES_MAX}"
 
 
-def _error(code: str, type_name: str, message: str, line: int = 0, column: int = 0) -> dict[str, Any]:
+def _error(code: str, type_name: str, message: str, frames: Sequence[Frame] = ()) -> dict[str, Any]:
     text = message[: wire.MESSAGE_CHARACTERS_MAX]
-    return {"code": code, "type": type_name[:256], "message": text, "line": line, "column": column}
+    places = [[line, column, name[: wire.NAME_CHARACTERS_MAX]] for line, column, name in frames[-wire.FRAMES_MAX :]]
+    return {"code": code, "type": type_name[: wire.NAME_CHARACTERS_MAX], "message": text, "frames": places}
 
 
 class _Line:

@@ -16,7 +16,7 @@ from typing import Any
 
 import _quickjs  # type: ignore[import-not-found]  # the engine without its wrapper, which starts a thread
 
-from anabranch.handlers.sandbox.inside.languages import Failure, Host, Problem
+from anabranch.handlers.sandbox.inside.languages import Failure, Frame, Host, Problem
 
 # 1 MB of C stack, out of the usual 8: some thousand calls deep, then a RangeError.
 STACK_BYTES_MAX = 1_048_576
@@ -29,7 +29,7 @@ _GROWN_SHARE = 2
 _LINES_BEFORE_CODE = 2
 
 _HELD_BY_PRELUDE = ("__send", "__check", "__run", "__answered")
-_FRAME = re.compile(r"<input>:(\d+):(\d+)")
+_FRAME = re.compile(r"(?:at (\S*) \()?<input>:(\d+):(\d+)")
 _OUT_OF_MEMORY = ("out of memory", "string too long")
 
 
@@ -73,8 +73,8 @@ class JavaScript:
         if self._failed is None:
             return []
         _, message, stack = self._failed
-        line, column = _place(stack)
-        return [Problem(line or 1, column or 1, message)]
+        frames = _frames(stack)
+        return [Problem(frames[-1].line, frames[-1].column, message) if frames else Problem(1, 1, message)]
 
     def run(self, job: Mapping[str, Any], host: Host) -> bytes:
         """Run a job's `code`. Raises Failure, also for a promise that nothing can settle any more."""
@@ -133,20 +133,21 @@ class JavaScript:
             return Failure("VALUE_NOT_STORABLE", "ValueNotStorable", message)
         if name == "TooLarge":
             return Failure("VALUE_TOO_LARGE", "ValueTooLarge", message)
-        line, column = _place(stack)
-        return Failure("CODE_ERROR", name or "Error", message, line=line, column=column)
+        return Failure("CODE_ERROR", name or "Error", message, frames=_frames(stack))
 
 
 def _memory() -> Failure:
     return Failure("CODE_MEMORY", "OutOfMemory", "the code needed more memory than its memoryLimitMB")
 
 
-def _place(stack: str) -> tuple[int, int]:
-    """Line and column of the innermost frame in the code itself; the prelude is one line above it."""
-    for line, column in _FRAME.findall(stack):
-        if int(line) > _LINES_BEFORE_CODE:
-            return int(line) - _LINES_BEFORE_CODE, int(column)
-    return 0, 0
+def _frames(stack: str) -> list[Frame]:
+    """Those in the code itself, the innermost one last; the prelude is one line above it."""
+    found = [
+        Frame(int(line) - _LINES_BEFORE_CODE, int(column), "" if name in ("anonymous", "<anonymous>") else name)
+        for name, line, column in _FRAME.findall(stack)
+        if int(line) > _LINES_BEFORE_CODE
+    ]
+    return found[::-1]
 
 
 def _resident_bytes() -> int:

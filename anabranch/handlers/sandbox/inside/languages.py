@@ -6,7 +6,7 @@ files and randomness can still be had), and then given one job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
@@ -16,16 +16,24 @@ _MODULES = {
 }
 
 
-class Failure(Exception):
-    """Why the code did not give a value. `line` and `column` are those of the user's code, from 1; 0: unknown."""
+class Frame(NamedTuple):
+    """A call that was under way in the user's code; line and column count from 1, column 0 is unknown."""
 
-    def __init__(self, code: str, type_name: str, message: str, *, line: int = 0, column: int = 0) -> None:
+    line: int
+    column: int
+    name: str
+    """Of the function; empty: the body itself."""
+
+
+class Failure(Exception):
+    """Why the code did not give a value. `frames` are those of the user's code, the innermost one last."""
+
+    def __init__(self, code: str, type_name: str, message: str, *, frames: Sequence[Frame] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.type_name = type_name
         self.message = message
-        self.line = line
-        self.column = column
+        self.frames = frames
 
 
 class Problem(NamedTuple):

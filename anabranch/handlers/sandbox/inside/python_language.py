@@ -28,7 +28,7 @@ from RestrictedPython.transformer import RestrictingNodeTransformer
 
 from anabranch.handlers.sandbox.inside import python_modules
 from anabranch.handlers.sandbox.inside import sealed_wire as wire
-from anabranch.handlers.sandbox.inside.languages import Failure, Host, Problem
+from anabranch.handlers.sandbox.inside.languages import Failure, Frame, Host, Problem
 
 _FILE = "<code>"
 _FUNCTION = "node"
@@ -77,7 +77,9 @@ class Python:
         compiled, problems = _compile(job["code"])
         if compiled is None:
             first = problems[0]
-            raise Failure("CODE_ERROR", "SyntaxError", first.message, line=first.line, column=first.column)
+            raise Failure(
+                "CODE_ERROR", "SyntaxError", first.message, frames=[Frame(max(first.line, 1), max(first.column, 0), "")]
+            )
         names = _globals(host)
         try:
             exec(compiled, names)  # noqa: S102 -- the one place where tenant code is run, in a sealed process
@@ -226,15 +228,16 @@ class _Printer:
 
 def _failure(raised: BaseException) -> Failure:
     """The error of the code, told in its own lines. Runs under the limits of the code, like any `__str__` of it."""
-    line = 0
-    for frame, frame_line in traceback.walk_tb(raised.__traceback__):
-        if frame.f_code.co_filename == _FILE:
-            line = frame_line
+    frames = [
+        Frame(line, 0, "" if frame.f_code.co_name == _FUNCTION else frame.f_code.co_name)
+        for frame, line in traceback.walk_tb(raised.__traceback__)
+        if frame.f_code.co_filename == _FILE
+    ]
     try:
         message = str(raised)
     except BaseException:  # noqa: BLE001 -- the code's own
         message = "its message cannot be read"
-    return Failure("CODE_ERROR", type(raised).__name__, message, line=line)
+    return Failure("CODE_ERROR", type(raised).__name__, message, frames=frames)
 
 
 def _as_json(value: Any) -> bytes:

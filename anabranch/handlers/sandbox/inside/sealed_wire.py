@@ -45,6 +45,12 @@ LOG_LINE_BYTES_MAX = 4_096
 # Characters of an error's message, as in the log of a run.
 MESSAGE_CHARACTERS_MAX = 4_096
 
+# 256 characters of the names of error types and functions.
+NAME_CHARACTERS_MAX = 256
+
+# 20 calls of an error's traceback, the innermost ones, as for handlers.
+FRAMES_MAX = 20
+
 LENGTH = struct.Struct("!I")
 
 LIMITS = struct.Struct("!QI")

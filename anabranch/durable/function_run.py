@@ -68,8 +68,8 @@ class FunctionRun:
     """One call of a workflow function, from its first line to its end, or to where it has nothing to do but wait."""
 
     def __init__(self, run_access: RunAccess, journal: CodedState, clock: Clock, slot: Slot) -> None:
-        assert journal.body is not None, "a function is called when it was dispatched"
-        activation = journal.body
+        assert journal.function is not None, "a function is called when it was dispatched"
+        activation = journal.function
         run_id = journal.head.instance_id
         self.attempt = activation.attempt
         self.seed: int | str = run_id if activation.seed is None else activation.seed
@@ -499,7 +499,7 @@ class FunctionRun:
         self._calls.clear()
 
     def _block(self, why: str) -> bool:
-        activation = self._journal.body
+        activation = self._journal.function
         began = "" if activation is None else activation.python
         if began and began != PYTHON:
             why = f"{why} (it was recorded with Python {began}, and this is {PYTHON})"

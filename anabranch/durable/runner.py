@@ -74,7 +74,7 @@ class Runner:
         assert self._engine is not None, "connect comes before any run"
         run_access = run_access_of(self._engine.orchestrator.held, helpers.instance_id)
         journal = None if run_access is None else run_access.journal
-        activation = None if journal is None else journal.body
+        activation = None if journal is None else journal.function
         # An attempt that was answered while its job was still queued is not called any more: the next one may be.
         if run_access is None or journal is None or activation is None or activation.attempt != helpers.attempt:
             raise NonRetryable(f"nobody awaits attempt {helpers.attempt} of this function")  # nobody reads this

@@ -168,7 +168,7 @@ class Helpers:
 
 
 HandlerReturn: TypeAlias = HandlerResult | AwaitsSignal | AwaitsChild | FunctionSuspended | FunctionBlocked | Failed
-"""What handlers return; the last three only the body of a coded workflow."""
+"""What handlers return; the last three only a workflow function."""
 
 
 class Handler(Protocol):

@@ -1,6 +1,6 @@
 """What a store must do for functions that survive: the rules of coded runs on every store, transition by transition.
 
-Each worker here decides with the real rules and commits to the real store; bodies are what the tests
+Each worker here decides with the real rules and commits to the real store; functions are what the tests
 report of them. Which other test shows which part of the same contract: `tests/durable/README.md`.
 """
 
@@ -115,7 +115,7 @@ def waits(event: str, timeout_ms: int | None = None) -> StepReport:
     return report(event, AwaitsSignal(event, None, timeout_ms))
 
 
-async def test_a_run_begins_with_its_body_and_its_first_commit(store: Store) -> None:
+async def test_a_run_begins_with_its_function_and_its_first_commit(store: Store) -> None:
     row = await (await Worker.starting(store)).row()
 
     assert (row.status, row.worker_id, row.version, row.last_seq) == (Status.RUNNING, WORKER, 1, 2)
@@ -138,7 +138,7 @@ async def test_steps_read_back_as_they_were_recorded(store: Store, other_store: 
     }
 
 
-async def test_a_body_that_only_waits_is_parked_until_the_first_of_its_waits_is_due(store: Store) -> None:
+async def test_a_function_that_only_waits_is_parked_until_the_first_of_its_waits_is_due(store: Store) -> None:
     worker = await Worker.starting(store)
     await worker.does(suspended(sleeps("long", 2 * HOUR_MS), sleeps("short", HOUR_MS), waits("signal")))
     row = await worker.row()
@@ -148,7 +148,9 @@ async def test_a_body_that_only_waits_is_parked_until_the_first_of_its_waits_is_
     assert await Worker.claiming(store) is None, "it is not due"
 
 
-async def test_a_parked_body_is_taken_up_when_it_is_due_with_all_that_it_knew(store: Store, other_store: Store) -> None:
+async def test_a_parked_function_is_taken_up_when_it_is_due_with_all_that_it_knew(
+    store: Store, other_store: Store
+) -> None:
     worker = await Worker.starting(store)
     await worker.does(done("before", "kept"))
     await worker.does(suspended(sleeps("nap", PAUSE_MS)))
@@ -165,7 +167,7 @@ async def test_a_parked_body_is_taken_up_when_it_is_due_with_all_that_it_knew(st
     assert (await successor.row()).status is Status.COMPLETED
 
 
-async def test_a_step_tried_later_parks_its_body_and_counts_its_tries(store: Store, other_store: Store) -> None:
+async def test_a_step_tried_later_parks_its_function_and_counts_its_tries(store: Store, other_store: Store) -> None:
     worker = await Worker.starting(store)
     await worker.does(replace(broken("fetch"), retry=RetryPolicy(base_ms=PAUSE_MS)))
     await worker.does(suspended(awaited=["fetch"]))
@@ -200,7 +202,7 @@ async def test_an_attempt_of_the_workflow_that_failed_is_begun_again_when_it_is_
     assert (row.status, row.worker_id, row.available_at) == (Status.FAILED, None, None)
 
 
-async def test_the_deadline_wakes_a_parked_body(store: Store) -> None:
+async def test_the_deadline_wakes_a_parked_function(store: Store) -> None:
     deadline_at = await store.now() + HOUR_MS
     worker = await Worker.starting(store, deadline_at=deadline_at)
     await worker.does(suspended(sleeps("nap", 2 * HOUR_MS)))
@@ -208,7 +210,7 @@ async def test_the_deadline_wakes_a_parked_body(store: Store) -> None:
     assert (await worker.row()).available_at == deadline_at
 
 
-async def test_a_signal_wakes_a_body_that_nothing_else_would(store: Store, other_store: Store) -> None:
+async def test_a_signal_wakes_a_function_that_nothing_else_would(store: Store, other_store: Store) -> None:
     worker = await Worker.starting(store)
     await worker.does(suspended(waits("verified")))
     row = await worker.row()
@@ -244,7 +246,7 @@ async def test_a_worker_that_was_lost_is_followed_by_one_that_knows_what_it_knew
     assert set(successor.state.steps) == {("fetch", ""), ("next", "")}
 
 
-async def test_a_cancel_ends_a_parked_body_at_once(store: Store, other_store: Store) -> None:
+async def test_a_cancel_ends_a_parked_function_at_once(store: Store, other_store: Store) -> None:
     worker = await Worker.starting(store)
     await worker.does(suspended(sleeps("nap", HOUR_MS)))
     run_id = worker.state.head.instance_id

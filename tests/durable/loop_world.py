@@ -78,7 +78,7 @@ class World:
     outcome: Any = None
 
     # -- what the function sees -----------------------------------------------------------
-    def context(self, body: FunctionRun) -> Context:
+    def context(self, function_run: FunctionRun) -> Context:
         """`ctx`, with `work` and `fail`: a step each."""
         nobody = cast(Any, None)
         helpers = Helpers(
@@ -93,14 +93,18 @@ class World:
             log=logging.LoggerAdapter(logging.getLogger("tests"), {}),
         )
         steps = Steps(
-            body,
+            function_run,
             helpers=helpers,
             children=cast(Children, nobody),
             signals=cast(Signals, nobody),
             threads=StepThreads(),
         )
         ctx = Context(
-            run_id=self.run.head.instance_id, version=1, function_run=body, steps=steps, cancelled=asyncio.Event()
+            run_id=self.run.head.instance_id,
+            version=1,
+            function_run=function_run,
+            steps=steps,
+            cancelled=asyncio.Event(),
         )
         calls: dict[str, int] = {}
 
@@ -156,9 +160,9 @@ class World:
             self.trace = []
             slots = Slots(lambda: None)
             slots.concurrency = 1
-            body = FunctionRun(cast(RunAccess, self), self.journal, cast(Clock, self), slots.take())
-            job = asyncio.create_task(body.run(self._coroutine(body)))
-            await self._until_cut_short(job, body.settled)
+            function_run = FunctionRun(cast(RunAccess, self), self.journal, cast(Clock, self), slots.take())
+            job = asyncio.create_task(function_run.run(self._coroutine(function_run)))
+            await self._until_cut_short(job, function_run.settled)
             if self._has_committed_enough:
                 job.cancel()
                 await asyncio.gather(job, return_exceptions=True)
@@ -177,8 +181,8 @@ class World:
             await self._until_woken()
         raise AssertionError("it does not end")
 
-    async def _coroutine(self, body: FunctionRun) -> Any:
-        return await self.function(self.context(body), None)
+    async def _coroutine(self, function_run: FunctionRun) -> Any:
+        return await self.function(self.context(function_run), None)
 
     async def _until_cut_short(self, job: asyncio.Task[Any], settled: Callable[[], None]) -> None:
         while not job.done():

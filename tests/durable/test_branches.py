@@ -1,4 +1,4 @@
-"""Bodies that do several things at once."""
+"""Functions that do several things at once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def keeps_going(ctx: Any, input: Any) -> Any:
     return await asyncio.gather(ctx.step.sleep("nap", "1100ms"), outside())
 
 
-async def test_what_is_awaited_outside_of_steps_keeps_the_body_going(make_place: MakePlace) -> None:
+async def test_what_is_awaited_outside_of_steps_keeps_the_function_going(make_place: MakePlace) -> None:
     place = await make_place(keeps_going)
     run = await place.ended(await place.start("keeps-going"))
 
@@ -68,7 +68,7 @@ async def fail() -> None:
 
 
 def _shape(kind: str) -> Any:
-    async def body(ctx: Any, input: Any) -> Any:
+    async def function(ctx: Any, input: Any) -> Any:
         nap, work = ctx.step.sleep("nap", "1200ms"), ctx.step.run("work", count, "work")
         if kind == "task group":
             async with asyncio.TaskGroup() as group:
@@ -89,7 +89,7 @@ def _shape(kind: str) -> Any:
             results = [await asyncio.wait_for(nap, 30), await asyncio.wait_for(work, 30)]
         return [*results, await ctx.step.run("after", count, "after")]
 
-    return workflow(name=kind.replace(" ", "-").replace("_", "-"))(body)
+    return workflow(name=kind.replace(" ", "-").replace("_", "-"))(function)
 
 
 SHAPES = ("task group", "exceptions returned", "wait", "tasks", "wait_for")
@@ -237,7 +237,9 @@ async def fails_beside_a_sleep(ctx: Any, input: Any) -> Any:
 
 @pytest.mark.parametrize("where", ["step", "branch"])
 @pytest.mark.parametrize("kind", ["gather", "group", "wait"])
-async def test_a_branch_that_fails_beside_a_sleep_fails_the_body(make_place: MakePlace, kind: str, where: str) -> None:
+async def test_a_branch_that_fails_beside_a_sleep_fails_the_function(
+    make_place: MakePlace, kind: str, where: str
+) -> None:
     """The failure takes a round of the event loop to reach who awaits the branches; nothing may be decided before."""
     place = await make_place(fails_beside_a_sleep)
     run = await place.ended(await place.start("fails-beside-a-sleep", [kind, where]))
@@ -276,13 +278,13 @@ async def fails_beside_a_wait(ctx: Any, input: Any) -> Any:
     return "done"
 
 
-@pytest.mark.parametrize("body", [gives_up_listening, fails_beside_a_wait], ids=lambda body: body.name)
+@pytest.mark.parametrize("function", [gives_up_listening, fails_beside_a_wait], ids=lambda function: function.name)
 async def test_a_task_that_was_cancelled_asks_again_on_replay_before_it_is(
-    make_place: MakePlace, body: Workflow
+    make_place: MakePlace, function: Workflow
 ) -> None:
     released[:] = [asyncio.Event()]
-    place = await make_place(body)
-    run_id = await place.start(body.name)
+    place = await make_place(function)
+    run_id = await place.start(function.name)
 
     await place.until(run_id, lambda run: [node["nodeID"] for node in run["nodes"]] == ["stop"])  # its wait has a row
     released[0].set()

@@ -16,7 +16,7 @@ from tests.durable.conftest import MakePlace, Place
 
 calls: Counter[str] = Counter()
 
-Body = Callable[[Any, Any], Awaitable[Any]]
+Function = Callable[[Any, Any], Awaitable[Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +29,9 @@ async def count(name: str) -> str:
     return name
 
 
-def version_of(body: Body, *, version: int = 1) -> Workflow:
+def version_of(function: Function, *, version: int = 1) -> Workflow:
     """A declaration of the same workflow, as another deployment would have it."""
-    return Workflow("changes", version, body, {})
+    return Workflow("changes", version, function, {})
 
 
 async def before(ctx: Any, input: Any) -> Any:
@@ -75,8 +75,10 @@ def is_blocked(code: str) -> Callable[[dict[str, Any]], bool]:
 CHANGES = [renamed, other_kind, returns_early, fails_early, other_wait, swaps_in_a_gather]
 
 
-@pytest.mark.parametrize("changed", CHANGES, ids=lambda body: body.__name__)
-async def test_a_changed_body_does_nothing_and_the_run_waits_with_a_note(make_place: MakePlace, changed: Body) -> None:
+@pytest.mark.parametrize("changed", CHANGES, ids=lambda function: function.__name__)
+async def test_a_changed_function_does_nothing_and_the_run_waits_with_a_note(
+    make_place: MakePlace, changed: Function
+) -> None:
     old = await make_place(version_of(before))
     run_id = await old.start("changes")
     await old.waiting(run_id)
@@ -151,12 +153,12 @@ async def test_a_worker_without_the_code_starts_a_run_for_others(make_place: Mak
 def priced(*items: str) -> Workflow:
     """A deployment that asks for prices in this order, as a `set` would have it under some hash seed."""
 
-    async def body(ctx: Any, input: Any) -> Any:
+    async def function(ctx: Any, input: Any) -> Any:
         prices = {item: await ctx.step.run("price", price_of, item) for item in items}
         await ctx.step.wait_for_event("go")
         return prices
 
-    return version_of(body)
+    return version_of(function)
 
 
 async def price_of(item: str) -> str:
@@ -223,14 +225,14 @@ ASKS: dict[str, Callable[[Any, bool], Awaitable[Any]]] = {
 
 
 def asking(what: str, *, changed: bool) -> Workflow:
-    async def body(ctx: Any, input: Any) -> Any:
+    async def function(ctx: Any, input: Any) -> Any:
         if input:
             await ctx.step.wait_for_event("never")  # it is a child
         calls["changed"] += changed
         go = ctx.step.wait_for_event("go")
         await asyncio.gather(ASKS[what](ctx.step, changed), go)
 
-    return version_of(body)
+    return version_of(function)
 
 
 @pytest.mark.parametrize("what", ["event", "match", "events", "child"])
@@ -293,7 +295,7 @@ async def test_a_run_stays_with_the_version_it_began_with(make_place: MakePlace)
     assert (await both.ended(pinned))["output"] == [1, 1]
 
 
-# -- the body's own unwinding ------------------------------------------------------------------------
+# -- the function's own unwinding ------------------------------------------------------------------------
 @workflow(name="swallows")
 async def swallows(ctx: Any, input: Any) -> Any:
     try:

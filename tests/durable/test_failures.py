@@ -84,8 +84,8 @@ async def step_ends(ctx: Any, input: Any) -> Any:
     await ctx.step.run("end", ENDING[input["where"]], input["kind"], retry=ONCE)
 
 
-@workflow(name="body-ends")
-async def body_ends(ctx: Any, input: Any) -> Any:
+@workflow(name="function-ends")
+async def function_ends(ctx: Any, input: Any) -> Any:
     raise ENDS[input["kind"]]
 
 
@@ -99,9 +99,9 @@ async def test_a_step_that_raises_what_usually_ends_a_task_fails(make_place: Mak
 
 
 @pytest.mark.parametrize("kind", ENDS)
-async def test_a_body_that_raises_what_usually_ends_a_task_fails(make_place: MakePlace, kind: str) -> None:
-    place = await make_place(body_ends)
-    error = (await place.ended(await place.start("body-ends", {"kind": kind})))["error"]
+async def test_a_function_that_raises_what_usually_ends_a_task_fails(make_place: MakePlace, kind: str) -> None:
+    place = await make_place(function_ends)
+    error = (await place.ended(await place.start("function-ends", {"kind": kind})))["error"]
 
     assert (error["nodeID"], error["type"], error["code"]) == ("", kind, "HANDLER_ERROR")
 

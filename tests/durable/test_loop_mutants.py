@@ -7,13 +7,13 @@ import pytest
 from tests.durable.loop_promises import PROMISES
 from tests.simulation.patching import Patch, patched
 
-_BODY = "durable.function_run:FunctionRun"
+_FUNCTION = "durable.function_run:FunctionRun"
 _LOOP = "durable.workflow_loop:WorkflowLoop"
 
 MUTANTS: dict[str, tuple[Patch, ...]] = {
     "two answers in one drain": (
         Patch(
-            f"{_BODY}._advance",
+            f"{_FUNCTION}._advance",
             "self._loop.drain()",
             "(self._calls.has(Stage.ENDED)"
             " and self._replay.next(self._journal.endings, settled_seq=self._run_access.settled_seq))"
@@ -22,7 +22,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     ),
     "answers in the order in which they were asked for": (
         Patch(
-            f"{_BODY}._tell_next",
+            f"{_FUNCTION}._tell_next",
             "call, record = self._calls.at(place), journal.steps[place]",
             "place = next((each.place for each in self._calls.of(Stage.ENDED)), place)\n"
             "    call, record = self._calls.at(place), journal.steps[place]",
@@ -32,11 +32,11 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         Patch("durable.workflow_loop:WorkflowTask.__hash__", "self.number", "id(self) // 16"),
     ),
     "timers are named by the order of their calls": (
-        Patch(f"{_BODY}._timer_set", "scope_of_timer(due_at, timer.number)", "f'#{self._loop._made}'"),
+        Patch(f"{_FUNCTION}._timer_set", "scope_of_timer(due_at, timer.number)", "f'#{self._loop._made}'"),
     ),
     "a timer is told before its commit": (
         Patch(
-            f"{_BODY}._timers_come",
+            f"{_FUNCTION}._timers_come",
             "self._hand_in(call, self._report_of(call, 1, call.wait))",
             "self._hand_in(call, self._report_of(call, 1, call.wait))\n"
             "            self._loop.fire(call.timer)\n"
@@ -44,11 +44,11 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     "a timer that is cancelled keeps its row open": (
-        Patch(f"{_BODY}._timer_cancelled", "self._cancel_step(timer.owner)", "pass"),
+        Patch(f"{_FUNCTION}._timer_cancelled", "self._cancel_step(timer.owner)", "pass"),
     ),
     "a timer is recorded as soon as it is set": (
         Patch(
-            f"{_BODY}._begin_new",
+            f"{_FUNCTION}._begin_new",
             "if call.timer is not None:\n            continue",
             "if call.timer is not None:\n"
             "            self._hand_in(call, self._report_of(call, 1, call.wait))\n"
@@ -57,7 +57,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     ),
     "time is the clock's": (
         Patch(
-            f"{_BODY}._set_time",
+            f"{_FUNCTION}._set_time",
             "self.now_ms - self._began_at",
             "self._clock.now() - self._began_at + self._loop._made % 7",
         ),
@@ -67,15 +67,15 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
     ),
     "touched from outside": (Patch(f"{_LOOP}.call_soon", "if not self._is_open:", "if False:"),),
     "the rules of older versions hold for new logs": (
-        Patch(f"{_BODY}._fire_unrecorded", "since = self._new_rules_since", "since = None"),
+        Patch(f"{_FUNCTION}._fire_unrecorded", "since = self._new_rules_since", "since = None"),
     ),
     "older versions are replayed by new rules": (
-        Patch(f"{_BODY}._fire_unrecorded", "since = self._new_rules_since", "since = 0"),
+        Patch(f"{_FUNCTION}._fire_unrecorded", "since = self._new_rules_since", "since = 0"),
     ),
     "what a cancelled step comes to is told": (
-        Patch(f"{_BODY}._cancel_step", "self._calls.move(call, Stage.OVER)\n", "pass\n"),
+        Patch(f"{_FUNCTION}._cancel_step", "self._calls.move(call, Stage.OVER)\n", "pass\n"),
     ),
-    "a cancelled step goes on": (Patch(f"{_BODY}._cancel_step", "call.task.cancel()", "pass"),),
+    "a cancelled step goes on": (Patch(f"{_FUNCTION}._cancel_step", "call.task.cancel()", "pass"),),
     "as_completed takes coroutines": (
         Patch("durable.workflow_loop:_is_made_by_as_completed", "return True", "return False"),
     ),

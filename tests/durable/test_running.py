@@ -1,4 +1,4 @@
-"""What the body of a coded workflow may rely on."""
+"""What the function of a coded workflow may rely on."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def signs(ctx: Any, input: Any) -> Any:
     return [found, *[await ctx.step.run("own", whose) == ctx.run_id for _ in range(5)]]
 
 
-async def test_what_a_body_sets_in_its_context_is_seen_by_its_steps_and_by_no_other_body(
+async def test_what_a_function_sets_in_its_context_is_seen_by_its_steps_and_by_no_other_function(
     make_place: MakePlace,
 ) -> None:
     place = await make_place(signs, concurrency=SLOTS)

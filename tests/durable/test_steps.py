@@ -168,7 +168,7 @@ async def shares(ctx: Any, input: Any) -> Any:
     await ctx.step.run("hold", asyncio.Event().wait)
 
 
-async def test_what_a_body_does_to_a_result_does_not_change_the_journal(make_place: MakePlace) -> None:
+async def test_what_a_function_does_to_a_result_does_not_change_the_journal(make_place: MakePlace) -> None:
     place = await make_place(shares)
     run_id = await place.start("shares")
     await place.until(run_id, lambda _: seen != [])
@@ -179,7 +179,7 @@ async def test_what_a_body_does_to_a_result_does_not_change_the_journal(make_pla
 
 
 class Witness:
-    """Notes what is committed beside what the body does."""
+    """Notes what is committed beside what the function does."""
 
     def committed(self, instance_id: str, events: Sequence[Event], status: Status) -> None:
         seen.extend(f"committed {event.node_id}" for event in events if event.type == "NODE_COMPLETED")
@@ -192,7 +192,7 @@ async def goes_on(ctx: Any, input: Any) -> Any:
         seen.append(f"answered {name}")
 
 
-async def test_a_body_goes_on_only_after_the_commit(make_place: MakePlace) -> None:
+async def test_a_function_goes_on_only_after_the_commit(make_place: MakePlace) -> None:
     place = await make_place(goes_on)
     place.services.engine.observers.add(Witness())
     await place.ended(await place.start("goes-on"))
@@ -370,7 +370,7 @@ async def test_an_invoked_run_that_fails_raises_child_failed(make_place: MakePla
     assert (await place.ended(await place.start("parent", {"child": "broken"})))["output"] == "CHILD_FAILED"
 
 
-async def test_a_body_error_outside_of_steps_fails_the_run(make_place: MakePlace) -> None:
+async def test_a_function_error_outside_of_steps_fails_the_run(make_place: MakePlace) -> None:
     place = await make_place(broken)
     error = (await place.ended(await place.start("broken")))["error"]
 

@@ -1,4 +1,4 @@
-"""What is decided and not committed is not acted upon: one body on a run access of the test's own, row by row."""
+"""What is decided and not committed is not acted upon: one function on a run access of the test's own, row by row."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ async def rounds() -> None:
 
 
 async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
-    """Its time comes just after the failed try was committed, and before the body has gone on."""
+    """Its time comes just after the failed try was committed, and before the function has gone on."""
     run, tries = Coded(), []
     run_access = OpenDesk(run)
     slots = Slots(lambda: None)
     slots.concurrency = 1
-    body_run = FunctionRun(cast(RunAccess, run_access), run.state, SystemClock(), slots.take())
+    function_run = FunctionRun(cast(RunAccess, run_access), run.state, SystemClock(), slots.take())
 
     async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
         tries.append(attempt)
@@ -65,20 +65,22 @@ async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
             return Failed(RunError("HANDLER_ERROR", "ValueError", "no", "fetch", "", 1), retryable=True), None
         return Completed(NULL), None
 
-    async def body() -> Any:
-        return await body_run.answer(body_run.ask("fetch", StepKind.RUN, None, POLICY), attempt_once=attempt_once)
+    async def function() -> Any:
+        return await function_run.answer(
+            function_run.ask("fetch", StepKind.RUN, None, POLICY), attempt_once=attempt_once
+        )
 
-    under_way = asyncio.create_task(body_run.run(body()))
+    under_way = asyncio.create_task(function_run.run(function()))
     await rounds()
     run.when(run_access.reports.pop())
-    run_access.commit(body_run.settled)
+    run_access.commit(function_run.settled)
     run.later(RETRY_MS)  # decided, and on its way to the store
     await rounds()
     assert tries == [1], "the second try is not in the log yet"
 
-    run_access.commit(body_run.settled)
+    run_access.commit(function_run.settled)
     await rounds()
     assert tries == [1, 2]
     run.when(run_access.reports.pop())
-    run_access.commit(body_run.settled)
+    run_access.commit(function_run.settled)
     assert await under_way is None

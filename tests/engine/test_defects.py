@@ -41,7 +41,7 @@ async def test_a_decision_that_cannot_be_made_names_node_and_run_and_the_run_is_
 
 
 def test_a_step_is_named_with_its_run() -> None:
-    report = StepReport(name="charge", scope="#2", attempt=1, mark="run:1", body_attempt=1, outcome=NONSENSE)
+    report = StepReport(name="charge", scope="#2", attempt=1, mark="run:1", function_attempt=1, outcome=NONSENSE)
     assert who_did(report, run_id="r-1") == "step charge#2 of run r-1"
 
 

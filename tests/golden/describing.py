@@ -71,7 +71,7 @@ def _coded(state: CodedState) -> dict[str, Any]:
         for step in state.steps.values()
     ]  # fmt: skip
     opened = [_open(step) for step in state.steps.values() if not step.has_ended]
-    return {"steps": steps, "open": sorted(opened), "body": None if state.body is None else _open(state.body)}
+    return {"steps": steps, "open": sorted(opened), "body": None if state.function is None else _open(state.function)}
 
 
 def _open(activation: OpenActivation) -> list[Any]:

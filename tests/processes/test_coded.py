@@ -145,7 +145,7 @@ def test_runs_of_code_are_listed_counted_and_cancelled_like_any_other(
     until(lambda: server.ask("GET", "/v1/workflows/order").body["runCounts"] == counts)
 
 
-def test_sigterm_hands_a_body_over_and_a_kill_loses_no_step(launch: Launch, served: Serve, place: Place) -> None:
+def test_sigterm_hands_a_function_over_and_a_kill_loses_no_step(launch: Launch, served: Serve, place: Place) -> None:
     server = served(place, "--no-worker")
     leaving = launch(place, "worker", "--import", SHOP, ANABRANCH_GRACE="0s", **LONG_LEASE).ready()
     run_id = server.start("held")
@@ -208,7 +208,7 @@ def test_watchers_are_told_of_steps_as_of_nodes(launch: Launch, served: Serve, p
     assert ("paid", "success") in updates
     assert told[-1]["status"] == "COMPLETED"
     assert told[-1]["output"]["by"] == "Ada"
-    assert all(each.get("nodeID") != "" for each in told), "the body itself is no node"
+    assert all(each.get("nodeID") != "" for each in told), "the function itself is no node"
 
 
 @pytest.mark.parametrize("asks", ["the database", "a server"])

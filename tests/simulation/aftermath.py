@@ -71,7 +71,7 @@ def last_look(judge: Judge, machines: Machines, database: MemoryDatabase, rariti
     for what, run in judge.families.what_nodes_say_of_their_children(judge.runs):
         judge.accuse(judge.families.what_nodes_say_of_their_children, what, run)
     for done in judge.steps.under_way:
-        judge.accuse("handlers in flight are told to stop", f"{done.place} is still executed", done.body.run_id)
+        judge.accuse("handlers in flight are told to stop", f"{done.place} is still executed", done.function.run_id)
     for run, facts in judge.runs.items():
         if not isinstance(facts, Facts):
             continue  # what coded runs come to is judged as they end
@@ -79,7 +79,7 @@ def last_look(judge: Judge, machines: Machines, database: MemoryDatabase, rariti
 
 
 async def replay_completed(judge: Judge, database: MemoryDatabase, rarities: Counter[str]) -> None:
-    """Call the body of every completed coded run once more."""
+    """Call the function of every completed coded run once more."""
     for run, facts in judge.runs.items():
         if isinstance(facts, CodedFacts) and database.instances[run].row.status is Status.COMPLETED:
             for what in await replayed(database.instances[run].row.head, facts):

@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.durable.definition import Workflow
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, CodedPlan, coded_plan
-from tests.simulation.program_bodies import StepLedger, play
+from tests.simulation.program_functions import StepLedger, play
 from tests.simulation.programs import (
     Caught,
     Dice,
@@ -67,10 +67,10 @@ class CodedCase:
     def workflow(self, ledger: StepLedger) -> Workflow:
         """The function that a worker of one world knows."""
 
-        async def body(ctx: Any, input_: Any) -> Any:
+        async def function(ctx: Any, input_: Any) -> Any:
             return await play(self.program, ctx, input_, ledger)
 
-        return Workflow(self.name, self.version, body, self.options)
+        return Workflow(self.name, self.version, function, self.options)
 
 
 @cache

@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from tests.simulation.coded_cases import CodedCase
 from tests.simulation.facts import Place, RunFacts
-from tests.simulation.program_bodies import Call
 from tests.simulation.program_ends import End
+from tests.simulation.program_functions import Call
 
-BODY: Place = ("", "")
+FUNCTION: Place = ("", "")
 
-_OF_THE_BODY = {EventType.NODE_DISPATCHED, EventType.NODE_WAITING, EventType.NODE_ATTEMPT_FAILED, EventType.SYSTEM_SET}
+_OF_THE_FUNCTION = {
+    EventType.NODE_DISPATCHED,
+    EventType.NODE_WAITING,
+    EventType.NODE_ATTEMPT_FAILED,
+    EventType.SYSTEM_SET,
+}
 
 _UNDONE = {EventType.NODE_FAILED, EventType.NODE_SKIPPED}
 
@@ -28,12 +33,12 @@ class CodedFacts(RunFacts):
     ended_in: dict[Place, int] = field(default_factory=dict)
     """The attempt of the workflow that a step ended in."""
     pictures: dict[tuple[int, int], list[object]] = field(default_factory=dict)
-    """What the body saw when it looked at its context, by (attempt, how many times)."""
+    """What the function saw when it looked at its context, by (attempt, how many times)."""
 
     @property
-    def body_attempt(self) -> int:
+    def function_attempt(self) -> int:
         """The attempt of the workflow; 0 before the first."""
-        return self.attempts.get(BODY, 0)
+        return self.attempts.get(FUNCTION, 0)
 
     def place_of(self, call: Call, attempt: int) -> Place:
         """Where a call of this attempt of the workflow stands in the log: what had failed or was given up runs anew."""
@@ -56,11 +61,11 @@ class CodedFacts(RunFacts):
         return row.attempt + (row.type is EventType.NODE_ATTEMPT_FAILED)
 
     def ending_for(self, call: Call, attempt: int) -> Event | None:
-        """The row that a body in this attempt of the workflow may be answered from."""
+        """The row that a function in this attempt of the workflow may be answered from."""
         return self.endings.get(self.place_of(call, attempt))
 
     def end_of(self, call: Call, attempt: int) -> End | None:
-        """How a call ended, for the body of this attempt."""
+        """How a call ended, for the function of this attempt."""
         ending = self.ending_for(call, attempt)
         if ending is None or ending.type is EventType.NODE_SKIPPED:
             return None  # what was given up, nobody is told
@@ -69,19 +74,19 @@ class CodedFacts(RunFacts):
         return False, ending.payload.value["error"]
 
     def absorb_activation(self, event: Event, place: Place) -> None:
-        """Take in a row about a step, or about the body."""
-        if place == BODY:
-            if event.type in _OF_THE_BODY:
-                self.last[BODY] = event
+        """Take in a row about a step, or about the function."""
+        if place == FUNCTION:
+            if event.type in _OF_THE_FUNCTION:
+                self.last[FUNCTION] = event
             if event.type is EventType.NODE_DISPATCHED:
-                self.attempts[BODY] = event.attempt
+                self.attempts[FUNCTION] = event.attempt
             return
         self.attempts[place] = event.attempt
         if event.type is EventType.NODE_WAITING:
             self.absorb_wait(event, place)
         elif event.type in ENDINGS:
             self.endings[place] = event
-            self.ended_in[place] = self.body_attempt
+            self.ended_in[place] = self.function_attempt
             self.waits.pop(place, None)
         if event.type is not EventType.NODE_WAITING or "signalSeq" not in event.payload.value or place not in self.last:
             self.last[place] = event

@@ -11,17 +11,17 @@ from anabranch.engine.rules.coded.names import NO_MARK, StepKind
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.instants import from_iso
 from tests.simulation import invariants
-from tests.simulation.coded_facts import BODY, CodedFacts
+from tests.simulation.coded_facts import FUNCTION, CodedFacts
 from tests.simulation.invariants import Commit
-from tests.simulation.program_bodies import Call
 from tests.simulation.program_ends import End, Failure, Unfinished, what_it_is_worth
+from tests.simulation.program_functions import Call
 
 _OF_A_TRY = ENDINGS | {EventType.NODE_ATTEMPT_FAILED, EventType.NODE_WAITING}
 
 _FAILURES = {EventType.NODE_FAILED, EventType.NODE_ATTEMPT_FAILED}
 
-# Errors that the engine gives a run, not its body.
-_NOT_OF_THE_BODY = {"RECOVERY_LIMIT", "DEADLINE_EXCEEDED", "LOG_TOO_LARGE"}
+# Errors that the engine gives a run, not its function.
+_NOT_OF_THE_FUNCTION = {"RECOVERY_LIMIT", "DEADLINE_EXCEEDED", "LOG_TOO_LARGE"}
 
 
 # -- each row, against the rows before it ------------------------------------------------------
@@ -33,7 +33,7 @@ def a_try_follows_a_failed_one(run: CodedFacts, row: Event, commit: Commit) -> I
         return
     place = (row.node_id, row.scope)
     last, before = run.last.get(place), run.attempts.get(place, 0)
-    begins = last is None and (place == BODY or (row.mark or NO_MARK).kind is StepKind.CHILD)
+    begins = last is None and (place == FUNCTION or (row.mark or NO_MARK).kind is StepKind.CHILD)
     follows = last is not None and last.type is EventType.NODE_ATTEMPT_FAILED
     if row.attempt != before + 1 or not (begins or follows):
         yield f"attempt {row.attempt} of {place} follows attempt {before}, and {last and last.type}"
@@ -42,7 +42,7 @@ def a_try_follows_a_failed_one(run: CodedFacts, row: Event, commit: Commit) -> I
 def an_outcome_is_that_of_the_open_try(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
     """What is recorded of a step is about the try that was open."""
     place = (row.node_id, row.scope)
-    if row.type not in _OF_A_TRY or place == BODY:
+    if row.type not in _OF_A_TRY or place == FUNCTION:
         return
     if row.attempt != run.attempts.get(place, 1):
         yield f"{row.type} of attempt {row.attempt} of {place}, while attempt {run.attempts.get(place, 1)} is open"
@@ -59,7 +59,7 @@ def what_is_recorded_was_done(run: CodedFacts, row: Event, commit: Commit) -> It
     place = (row.node_id, row.scope)
     if row.type is EventType.NODE_COMPLETED:
         done = commit.steps.calls[row.payload.value["call"]]
-        if row.attempt <= spec.fails or run.body_attempt < spec.fails_below or spec.fatal:
+        if row.attempt <= spec.fails or run.function_attempt < spec.fails_below or spec.fatal:
             yield f"attempt {row.attempt} of {place} completes; it had to fail"
     else:
         error = row.payload.value["error"]
@@ -74,8 +74,8 @@ def what_is_recorded_was_done(run: CodedFacts, row: Event, commit: Commit) -> It
         yield f"attempt {row.attempt} of {place} is told with what {done.place} came to in try {done.attempt}"
 
 
-def a_body_fits_its_log(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
-    """A body whose code has not changed is never blocked."""
+def a_function_fits_its_log(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
+    """A function whose code has not changed is never blocked."""
     if row.type is EventType.SYSTEM_SET and "code" in row.payload.value:
         yield f"{row.payload.value}"
 
@@ -84,7 +84,7 @@ def no_timer_is_early(run: CodedFacts, row: Event, commit: Commit) -> Iterator[s
     """A timer never fires early: not by the store's own clock at the commit."""
     due = _due_time_used(run, row, commit)
     if due is not None and commit.now < due:
-        yield f"{row.type} of {row.node_id or 'the body'} at {commit.now}, due at {due}"
+        yield f"{row.type} of {row.node_id or 'the function'} at {commit.now}, due at {due}"
 
 
 def a_run_is_given_up_in_time(run: CodedFacts, row: Event, commit: Commit) -> Iterator[str]:
@@ -96,37 +96,42 @@ def a_run_is_given_up_in_time(run: CodedFacts, row: Event, commit: Commit) -> It
 # -- the run, after the rows of one transaction -------------------------------------------------
 
 
-def a_suspended_body_has_nothing_to_do(run: CodedFacts, commit: Commit) -> Iterator[str]:
-    """A body is suspended when it only waits: nothing of it runs, and all that it waits for is in the log.
+def a_suspended_function_has_nothing_to_do(run: CodedFacts, commit: Commit) -> Iterator[str]:
+    """A function is suspended when it only waits: nothing of it runs, and all that it waits for is in the log.
 
     One whose run was paused is unwound at its next question, which is in no log, and is called again.
     """
-    if not any(row.type is EventType.NODE_WAITING and (row.node_id, row.scope) == BODY for row in commit.rows):
+    if not any(row.type is EventType.NODE_WAITING and (row.node_id, row.scope) == FUNCTION for row in commit.rows):
         return
-    body = commit.steps.bodies.get((commit.run_id, commit.sender.worker_id))
-    if commit.operation != "commit" or run.ended is not None or body is None or body.attempt != run.body_attempt:
+    function = commit.steps.functions.get((commit.run_id, commit.sender.worker_id))
+    if (
+        commit.operation != "commit"
+        or run.ended is not None
+        or function is None
+        or function.attempt != run.function_attempt
+    ):
         return
-    for done in (*commit.steps.under_way, *body.aborted):
+    for done in (*commit.steps.under_way, *function.aborted):
         is_open = done.place not in run.endings and run.open_try(done.place) == done.attempt
-        if done.body is body and is_open:
+        if done.function is function and is_open:
             yield f"it is suspended while {done.place} was executed"
     if any(row.type is EventType.INSTANCE_SUSPENDED for row in run.log):
         return
-    for call in body.open:
-        if run.place_of(call, body.attempt) not in run.last:
+    for call in function.open:
+        if run.place_of(call, function.attempt) not in run.last:
             yield f"it is suspended, and the log knows nothing of {call}, which a branch waits for"
 
 
 def an_attempt_ends_as_its_program_says(run: CodedFacts, commit: Commit) -> Iterator[str]:
-    """The recorded outcome of a body is what its program comes to, given how its steps ended."""
+    """The recorded outcome of a function is what its program comes to, given how its steps ended."""
     for row in commit.rows:
-        is_end = (row.node_id, row.scope) == BODY and row.type in _ENDS_OF_BODIES
-        step_cancelled = row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] in _NOT_OF_THE_BODY
+        is_end = (row.node_id, row.scope) == FUNCTION and row.type in _ENDS_OF_FUNCTIONS
+        step_cancelled = row.type is EventType.INSTANCE_FAILED and row.payload.value["code"] in _NOT_OF_THE_FUNCTION
         if is_end and not step_cancelled:
-            yield from _ended_as_it_must(run, row, run.body_attempt)
+            yield from _ended_as_it_must(run, row, run.function_attempt)
 
 
-_ENDS_OF_BODIES = {EventType.INSTANCE_COMPLETED, EventType.INSTANCE_FAILED, EventType.NODE_ATTEMPT_FAILED}
+_ENDS_OF_FUNCTIONS = {EventType.INSTANCE_COMPLETED, EventType.INSTANCE_FAILED, EventType.NODE_ATTEMPT_FAILED}
 
 
 def _ended_as_it_must(run: CodedFacts, row: Event, attempt: int) -> Iterator[str]:
@@ -148,13 +153,13 @@ def _failed_so(run: CodedFacts, row: Event, failure: Failure) -> Iterator[str]:
     if row.type is EventType.INSTANCE_COMPLETED:
         yield f"completed with {row.payload.value}, and the program fails with {failure}"
         return
-    is_last = run.body_attempt >= run.case.plan.retry.max_attempts
+    is_last = run.function_attempt >= run.case.plan.retry.max_attempts
     is_given_up = row.type is EventType.INSTANCE_FAILED
     error = row.payload.value if is_given_up else row.payload.value["error"]
     if (error["code"], error["message"]) != (failure.code, failure.message):
         yield f"failed with {error}, and the program fails with {failure}"
     if is_given_up is not is_last:
-        yield f"{row.type} in attempt {run.body_attempt} of {run.case.plan.retry.max_attempts}"
+        yield f"{row.type} in attempt {run.function_attempt} of {run.case.plan.retry.max_attempts}"
 
 
 CODED_ROW_LAWS: tuple[Callable[[CodedFacts, Event, Commit], Iterator[str]], ...] = (
@@ -168,7 +173,7 @@ CODED_ROW_LAWS: tuple[Callable[[CodedFacts, Event, Commit], Iterator[str]], ...]
     a_try_follows_a_failed_one,
     an_outcome_is_that_of_the_open_try,
     what_is_recorded_was_done,
-    a_body_fits_its_log,
+    a_function_fits_its_log,
     no_timer_is_early,
     a_run_is_given_up_in_time,
     invariants.a_log_keeps_its_limit,
@@ -183,7 +188,7 @@ CODED_COMMIT_LAWS: tuple[Callable[[CodedFacts, Commit], Iterator[str]], ...] = (
     invariants.an_ended_run_owes_nothing,
     invariants.an_open_run_will_go_on,
     invariants.no_signal_lies_beside_a_wait_that_it_fits,
-    a_suspended_body_has_nothing_to_do,
+    a_suspended_function_has_nothing_to_do,
     an_attempt_ends_as_its_program_says,
 )
 
@@ -192,7 +197,7 @@ def _due_time_used(run: CodedFacts, row: Event, commit: Commit) -> int | None:
     """The due time that this row rests on; None if it rests on none."""
     place, head = (row.node_id, row.scope), commit.after.head
     last = run.last.get(place)
-    if row.type is EventType.NODE_DISPATCHED and place == BODY and last is None:
+    if row.type is EventType.NODE_DISPATCHED and place == FUNCTION and last is None:
         # A start that asked for no time has its time of creation there, by the clock of the process that bore it.
         return head.available_at if head.available_at != head.created_at else None
     if row.type is EventType.NODE_DISPATCHED and row.attempt > 1:

@@ -1,4 +1,4 @@
-"""The judge of bodies: hears what each call of a body is told and does, and holds it against the log.
+"""The judge of functions: hears what each call of a function is told and does, and holds it against the log.
 
 `judge` makes one; the step ledger calls it before each step and after each answer.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from anabranch import StepError
 from anabranch.engine.rules.events import EventType
 from tests.simulation.coded_facts import CodedFacts
-from tests.simulation.program_bodies import BodyCall, Call, StepLedger
+from tests.simulation.program_functions import Call, FunctionCall, StepLedger
 from tests.simulation.programs import Run
 
 Accuse = Callable[[Callable[..., object], str, str], None]
@@ -19,7 +19,7 @@ Accuse = Callable[[Callable[..., object], str, str], None]
 
 
 class CodedJudge:
-    """Listens to the bodies of one world."""
+    """Listens to the functions of one world."""
 
     def __init__(
         self,
@@ -38,43 +38,43 @@ class CodedJudge:
         self.ledger = StepLedger(self, seed=seed)
 
     # -- what the ledger tells ------------------------------------------------------------
-    def body_begins(self, call: BodyCall) -> None:
-        """A run keeps the version that it began with, and a process has one body of it at a time."""
+    def function_begins(self, call: FunctionCall) -> None:
+        """A run keeps the version that it began with, and a process has one function of it at a time."""
         facts = self._facts(call.run_id)
         if call.version != facts.case.version:
-            self._accuse(self.body_begins, f"a body of version {call.version} is called", call.run_id)
-        before = self.ledger.bodies.get((call.run_id, call.worker_id))
+            self._accuse(self.function_begins, f"a function of version {call.version} is called", call.run_id)
+        before = self.ledger.functions.get((call.run_id, call.worker_id))
         if before is not None and not before.is_over and not before.cancelled:
-            self._accuse(self.body_begins, f"its body is called twice at once in {call.worker_id}", call.run_id)
+            self._accuse(self.function_begins, f"its function is called twice at once in {call.worker_id}", call.run_id)
         if facts.endings:
-            self._rarities["coded: body called again"] += 1
+            self._rarities["coded: function called again"] += 1
 
-    def step_begins(self, body: BodyCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
+    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
         """A step whose end is recorded is never called again, and a try that is not due is not begun."""
-        facts = self._facts(body.run_id)
-        place = facts.place_of(call, body.attempt)
+        facts = self._facts(function.run_id)
+        place = facts.place_of(call, function.attempt)
         attempt = facts.open_try(place)
-        if not body.cancelled and self._is_current(body.worker_id, body.run_id):
+        if not function.cancelled and self._is_current(function.worker_id, function.run_id):
             if place in facts.endings:
-                what = f"{place} is called in {body.worker_id}, and has ended with {facts.endings[place].type}"
-                self._accuse(self.step_begins, what, body.run_id)
+                what = f"{place} is called in {function.worker_id}, and has ended with {facts.endings[place].type}"
+                self._accuse(self.step_begins, what, function.run_id)
             elif attempt > 1 and facts.last[place].type is not EventType.NODE_DISPATCHED:
                 what = f"try {attempt} of {place} begins after {facts.last[place].type}"
-                self._accuse(self.step_begins, what, body.run_id)
+                self._accuse(self.step_begins, what, function.run_id)
         for other in self.ledger.under_way:
-            same = other.body is body and other.place == place
-            if same and not body.cancelled:
-                self._accuse(self.step_begins, f"{place} is called twice at once", body.run_id)
-        if any(done.place == place and done.attempt == attempt for done in self._calls_of(body.run_id)):
+            same = other.function is function and other.place == place
+            if same and not function.cancelled:
+                self._accuse(self.step_begins, f"{place} is called twice at once", function.run_id)
+        if any(done.place == place and done.attempt == attempt for done in self._calls_of(function.run_id)):
             self._rarities["coded: step called again after a crash"] += 1
         return place, attempt
 
-    def told(self, body: BodyCall, call: Call, value: Any, error: StepError | None) -> None:
-        """A body is told what is committed, the same on the first run and on every replay, and nothing before."""
-        facts = self._facts(body.run_id)
-        end = facts.end_of(call, body.attempt)
+    def told(self, function: FunctionCall, call: Call, value: Any, error: StepError | None) -> None:
+        """A function is told what is committed, the same on the first run and on every replay, and nothing before."""
+        facts = self._facts(function.run_id)
+        end = facts.end_of(call, function.attempt)
         if end is None:
-            self._accuse(self.told, f"{call} is answered before its end is committed", body.run_id)
+            self._accuse(self.told, f"{call} is answered before its end is committed", function.run_id)
             return
         told: tuple[bool, Any] = (True, value)
         expected = end
@@ -83,13 +83,13 @@ class CodedJudge:
         if not end[0]:
             expected = (False, tuple(end[1][key] for key in ("type", "message", "code", "attempt")))
         if told != expected:
-            self._accuse(self.told, f"{call} is told as {told}, and the log has {expected}", body.run_id)
+            self._accuse(self.told, f"{call} is told as {told}, and the log has {expected}", function.run_id)
 
-    def looked(self, body: BodyCall, look: int, picture: list[Any]) -> None:
+    def looked(self, function: FunctionCall, look: int, picture: list[Any]) -> None:
         """Clock, numbers and ids of the context are the same on every replay."""
-        seen = self._facts(body.run_id).pictures.setdefault((body.attempt, look), picture)
+        seen = self._facts(function.run_id).pictures.setdefault((function.attempt, look), picture)
         if seen != picture:
-            self._accuse(self.looked, f"look {look} was {seen} and is {picture} now", body.run_id)
+            self._accuse(self.looked, f"look {look} was {seen} and is {picture} now", function.run_id)
 
     def _calls_of(self, run_id: str) -> Any:
-        return (done for done in self.ledger.calls if done.body.run_id == run_id)
+        return (done for done in self.ledger.calls if done.function.run_id == run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.mutants import Mutant, mutant
 
-_BODY = "durable.function_run:FunctionRun"
+_FUNCTION = "durable.function_run:FunctionRun"
 _DECIDE = "rules.coded.coded_decide"
 
 
@@ -24,16 +24,16 @@ CODED_MUTANTS = (
     ),
     _coded(
         "unsettled-row-acted-upon",
-        "a body goes on by rows that are decided and not committed: it is answered, or another try begins, too early",
-        (f"{_BODY}._look_at_settled", "record.seq <= self._run_access.settled_seq:", "record.seq:"),
-        (f"{_BODY}._place", "if record.seq > self._run_access.settled_seq:", "if False:"),
-        (f"{_BODY}._take_turn", "settled_seq=self._run_access.settled_seq", "settled_seq=journal.last_seq"),
+        "a function goes on by rows that are decided and not committed: it is told, or another try begins, too early",
+        (f"{_FUNCTION}._look_at_settled", "record.seq <= self._run_access.settled_seq:", "record.seq:"),
+        (f"{_FUNCTION}._place", "if record.seq > self._run_access.settled_seq:", "if False:"),
+        (f"{_FUNCTION}._take_turn", "settled_seq=self._run_access.settled_seq", "settled_seq=journal.last_seq"),
     ),
     _coded(
         "completed-step-called-again",
         "a replay calls what has completed",
         (
-            f"{_BODY}._look_at_new",
+            f"{_FUNCTION}._look_at_new",
             "if record is None:",
             "if record is None or (record.has_ended and call.kind is StepKind.RUN and self._replay.is_complete):",
         ),
@@ -42,7 +42,7 @@ CODED_MUTANTS = (
         "branch-forgotten-at-suspension",
         "of what a gather waits for only the first wait is written down when the function is suspended",
         (
-            f"{_BODY}._only_waits",
+            f"{_FUNCTION}._only_waits",
             "for call in waits if call.asked is not None]",
             "for call in waits[:1] if call.asked]",
         ),
@@ -50,7 +50,11 @@ CODED_MUTANTS = (
     _coded(
         "parked-with-a-runnable-branch",
         "a function is suspended by its waits although another branch executes a step",
-        (f"{_BODY}._take_turn", "if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):", "if False:"),
+        (
+            f"{_FUNCTION}._take_turn",
+            "if self._calls.has(Stage.TRYING) or self._calls.has(Stage.REPORTED):",
+            "if False:",
+        ),
     ),
     _coded(
         "crash-counted-as-an-attempt",
@@ -92,11 +96,11 @@ CODED_MUTANTS = (
     _coded(
         "workflow-retried-for-ever",
         "the attempts of a workflow are not counted",
-        (f"{_DECIDE}:_body_failed", "notes.state.plan.retry, body.attempt,", "notes.state.plan.retry, 1,"),
+        (f"{_DECIDE}:_function_failed", "notes.state.plan.retry, function.attempt,", "notes.state.plan.retry, 1,"),
     ),
     _coded(
         "suspended-for-ever",
-        "the end of a wait does not make a suspended body run",
+        "the end of a wait does not make a suspended function run",
         ("rules.coded.coded_evolve:_end_step", "    _resume(state)\n", "    pass\n"),
     ),
     _coded(

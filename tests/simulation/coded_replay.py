@@ -1,4 +1,4 @@
-"""Calls the bodies of completed runs once more, on their finished logs: nothing is called, and they come to the same.
+"""Calls the functions of completed runs again, on their finished logs: no step is called, and they come to the same.
 
 Called by `world` when all has ended. It is the real runner, on a run access whose journal is the log up to
 the row that ended the run.
@@ -25,12 +25,12 @@ from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import StepReport
 from anabranch.engine.run_access import RunAccess
 from tests.simulation.coded_facts import CodedFacts
-from tests.simulation.program_bodies import BodyCall, Call, StepLedger
+from tests.simulation.program_functions import Call, FunctionCall, StepLedger
 from tests.simulation.programs import Run
 
 
 async def replayed(head: InstanceHead, facts: CodedFacts) -> list[str]:
-    """What goes wrong when the body is called with its finished log; empty if nothing does."""
+    """What goes wrong when the function is called with its finished log; empty if nothing does."""
     assert facts.ended is not None, "only what has ended is replayed"
     listener = _Listener(facts)
     found = facts.case.workflow(StepLedger(listener, seed=0))
@@ -76,24 +76,24 @@ class _FinishedDesk:
 
 @dataclass(slots=True)
 class _Listener:
-    """See `program_bodies.Listener`."""
+    """See `program_functions.Listener`."""
 
     facts: CodedFacts
     wrong: list[str] = field(default_factory=list)
 
-    def body_begins(self, call: BodyCall) -> None:
+    def function_begins(self, call: FunctionCall) -> None:
         """It may."""
 
-    def step_begins(self, body: BodyCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
+    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
         self.wrong.append(f"it calls {call}")
         return (call[0], ""), 1
 
-    def told(self, body: BodyCall, call: Call, value: Any, error: StepError | None) -> None:
+    def told(self, function: FunctionCall, call: Call, value: Any, error: StepError | None) -> None:
         """Its output shows what it was told."""
 
-    def looked(self, body: BodyCall, look: int, picture: list[Any]) -> None:
-        if self.facts.pictures[body.attempt, look] != picture:
-            self.wrong.append(f"look {look} was {self.facts.pictures[body.attempt, look]} and is {picture} now")
+    def looked(self, function: FunctionCall, look: int, picture: list[Any]) -> None:
+        if self.facts.pictures[function.attempt, look] != picture:
+            self.wrong.append(f"look {look} was {self.facts.pictures[function.attempt, look]} and is {picture} now")
 
 
 class _Nobody:
@@ -120,7 +120,7 @@ def _helpers(head: InstanceHead, facts: CodedFacts) -> Helpers:
         node_id="",
         workflow_id=head.workflow_id,
         scope="",
-        attempt=facts.body_attempt,
+        attempt=facts.function_attempt,
         now_ms=0,
         context=Context(()),
         log=logging.LoggerAdapter(logging.getLogger("anabranch"), {}),

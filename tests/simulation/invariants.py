@@ -26,7 +26,7 @@ from anabranch.errors import AnabranchError, NonRetryable
 from tests.simulation.facts import Facts, RunFacts, Verdict, loop_of
 from tests.simulation.network import THIEF, Sender
 from tests.simulation.nodes import Effects
-from tests.simulation.program_bodies import StepLedger
+from tests.simulation.program_functions import StepLedger
 
 # No payload of a simulated run is larger: a message of 4,096 characters, a traceback of 8,192, and little else.
 PAYLOAD_BYTES_MAX = 13_000
@@ -64,7 +64,7 @@ class Commit:
     effects: Callable[[str, str], Effects | None]
     """What the world has seen of an activation (node id, scope)."""
     steps: StepLedger
-    """What it has seen of bodies and their steps."""
+    """What it has seen of workflow functions and their steps."""
 
     @property
     def run_id(self) -> str:

@@ -176,7 +176,7 @@ class Judge:
             before = outstanding(state)
             decision = decide(state, stimulus, now, **limits)
             if isinstance(stimulus, NodeResult) and isinstance(state, CodedState) and decision.events:
-                # The job of the body is done. If the body is to run again at once, that is another job.
+                # The job of the function is done. If the function is to run again at once, that is another job.
                 before.discard(Dispatch(stimulus.node_id, stimulus.scope, stimulus.attempt))
             if decision.worked < EVALUATION_UNITS * len(decision.evaluated):
                 what = f"{len(decision.evaluated)} nodes for {decision.worked} units"
@@ -288,7 +288,7 @@ class Judge:
 
     def _coded_facts(self, instance_id: str) -> CodedFacts:
         facts = self._runs[instance_id].facts
-        assert isinstance(facts, CodedFacts), "bodies are those of coded runs"
+        assert isinstance(facts, CodedFacts), "functions are those of coded runs"
         return facts
 
     def _is_current(self, worker_id: str, instance_id: str) -> bool:

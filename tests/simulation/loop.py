@@ -5,7 +5,7 @@ ready callbacks runs next is the seed's choice, so everything that two tasks may
 order is done in both. Time stands still while anything is ready, apart from some microseconds
 a step, and then jumps to the next timer. In worlds of coded runs (`in_order`) only the processes
 race: within each, callbacks run in the order in which they were scheduled, as asyncio promises, and
-bodies of coded runs may count on that.
+functions of coded runs may count on that.
 
 A callback belongs to the simulated process in whose context it was scheduled. A frozen owner's
 callbacks are held back; a dead owner's are dropped.

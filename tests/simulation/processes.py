@@ -202,7 +202,7 @@ class SimulatedProcess:
         self.loop.call_later(again_after_s, self._deliver_later, held, instance_id, result)
 
     def _deliver_later(self, held: OwnedInstance | None, instance_id: str, result: NodeResult) -> None:
-        """A body is called many times in one attempt, and hands its answers to the very holding that called it.
+        """A function is called many times in one attempt, and hands its answers to the very holding that called it.
 
         So none of them outlives that. What handlers and steps came to may come at any time.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.program_bodies import REFUSED, Call
+from tests.simulation.program_functions import REFUSED, Call
 from tests.simulation.programs import (
     Caught,
     Gather,
@@ -45,7 +45,7 @@ End = tuple[bool, Any]
 def what_it_is_worth(
     program: Program, attempt: int, end_of: Callable[[Call], End | None], look: Callable[[int], list[Any]]
 ) -> list[Any]:
-    """The output of this attempt of the body. Raises Failure, Unfinished."""
+    """The output of this attempt of the function. Raises Failure, Unfinished."""
     return _Reader(attempt, end_of, look).sequence(program)
 
 
@@ -74,7 +74,7 @@ class _Reader:
                 return self._look(self._looks)
             case Raise():
                 if self._attempt < node.below:
-                    raise Failure("HANDLER_ERROR", f"attempt {self._attempt} of the body fails")
+                    raise Failure("HANDLER_ERROR", f"attempt {self._attempt} of the function fails")
                 return None
             case Gather():
                 return self._gather(node)

@@ -1,6 +1,6 @@
-"""Bodies of coded workflows as small trees, drawn from a seed: what a simulated body does, written as data.
+"""Functions of coded workflows as small trees, drawn from a seed: what a simulated function does, written as data.
 
-`program_bodies` performs one, `program_ends` says what it must come to. Names are unique within a
+`program_functions` performs one, `program_ends` says what it must come to. Names are unique within a
 program, but where a part is repeated; so what a step is asked for does not hang on who is faster.
 """
 
@@ -74,7 +74,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """The body itself fails, in attempts of the workflow below this one."""
+    """The function itself fails, in attempts of the workflow below this one."""
 
     below: int
 
@@ -93,7 +93,7 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """A part whose StepError the body catches, and what it does then."""
+    """A part whose StepError the function catches, and what it does then."""
 
     part: Program
     instead: Program
@@ -136,7 +136,7 @@ def nodes_in(program: Program) -> Iterator[Node]:
 # Most steps are done at once, some outlast a commit, a few a lease of the shorter kind.
 TAKES_MS = (0, 0, 5, 50, 400, 1_500)
 
-# Around the limit under which a body stays, and beyond it.
+# Around the limit under which a function stays, and beyond it.
 PAUSES_MS = (5, 400, 1_500, 4_000)
 
 DEPTH_MAX = 2
@@ -153,7 +153,7 @@ class Dice:
         self._count = 0
 
     def program(self) -> Program:
-        """A body of a few parts; now and then it fails by itself at its end, in its first attempts."""
+        """A function of a few parts; now and then it fails by itself at its end, in its first attempts."""
         parts = self._parts(self._rng.randint(2, 5), depth=0, caught=False)
         if self._rng.random() < 0.15:
             parts += (Raise(below=self._rng.randint(2, 3)),)
@@ -181,7 +181,7 @@ class Dice:
         if how == "collect":
             return Gather(how, tuple(self._parts(self._rng.randint(1, 2), depth=2, caught=True) for _ in range(width)))
         branches = [tuple(self._leaf(2, may_fail=False) for _ in range(self._rng.randint(1, 2))) for _ in range(width)]
-        # What is left behind by a failure that is caught goes on beside the body: nobody can say how far it comes.
+        # What is left behind by a failure that is caught goes on beside the function: nobody can say how far it comes.
         if depth == 0 and not caught and self._rng.random() < 0.25:
             branches[0] = (*branches[0], self._failing())
         if how == "gather":

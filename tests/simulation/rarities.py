@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from anabranch.engine.rules.events import Event, EventType, Status
-from tests.simulation.coded_facts import BODY, CodedFacts
+from tests.simulation.coded_facts import FUNCTION, CodedFacts
 from tests.simulation.facts import Facts, RunFacts
 from tests.simulation.invariants import Commit
 
@@ -32,9 +32,9 @@ EXPECTED = (
     "child held elsewhere cancelled with its parent",
     "clock of a process jumped",
     "clock of the database jumped",
-    "coded: body called again",
-    "coded: body suspended",
-    "coded: cancelled while its body ran",
+    "coded: function called again",
+    "coded: function suspended",
+    "coded: cancelled while its function ran",
     "coded: run ended in a later attempt",
     "coded: run replayed at its end",
     "coded: signalled by a step",
@@ -148,11 +148,11 @@ def count_coded_row(rarities: Counter[str], run: CodedFacts, row: Event, commit:
     elsewhere = _writer_of_last(run, place) != commit.sender.worker_id
     match row.type:
         case EventType.NODE_DISPATCHED if row.attempt > 1:
-            rarities["coded: workflow tried again" if place == BODY else "coded: step tried again"] += 1
+            rarities["coded: workflow tried again" if place == FUNCTION else "coded: step tried again"] += 1
             rarities["coded: tried again by another worker"] += elsewhere
-        case EventType.NODE_WAITING if place == BODY:
+        case EventType.NODE_WAITING if place == FUNCTION:
             ready = row.payload.value.get("ready", False)
-            rarities["coded: woken while it was suspended" if ready else "coded: body suspended"] += 1
+            rarities["coded: woken while it was suspended" if ready else "coded: function suspended"] += 1
         case EventType.NODE_WAITING:
             _count_wait(rarities, run, row, place)
         case EventType.NODE_COMPLETED if place in run.last and elsewhere:
@@ -160,9 +160,9 @@ def count_coded_row(rarities: Counter[str], run: CodedFacts, row: Event, commit:
         case EventType.NODE_FAILED if row.scope.find("@") >= 0:
             rarities["coded: step failed again in a later attempt"] += 1
         case EventType.INSTANCE_COMPLETED | EventType.INSTANCE_FAILED:
-            rarities["coded: run ended in a later attempt"] += run.body_attempt > 1
+            rarities["coded: run ended in a later attempt"] += run.function_attempt > 1
         case EventType.INSTANCE_CANCELLED:
-            rarities["coded: cancelled while its body ran"] += bool(commit.folded.running)
+            rarities["coded: cancelled while its function ran"] += bool(commit.folded.running)
         case EventType.SIGNAL_RECEIVED:
             rarities["coded: signalled by a step"] += len(row.payload.value.get("key") or "") == STEP_KEY_CHARACTERS
 

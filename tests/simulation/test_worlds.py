@@ -36,8 +36,8 @@ COMMON = (
 
 
 COMMON_IN_CODE = (
-    "coded: body called again",
-    "coded: body suspended",
+    "coded: function called again",
+    "coded: function suspended",
     "coded: run replayed at its end",
     "coded: step called again after a crash",
     "coded: step tried again",

@@ -36,7 +36,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.errors import RunError
 
 BIRTH_MS = 1_700_000_000_000
-BODY = Dispatch(*FUNCTION_KEY, 1)
+FUNCTION = Dispatch(*FUNCTION_KEY, 1)
 
 
 class Coded:
@@ -106,10 +106,10 @@ def report(
     scope: str = "",
     attempt: int = 1,
     kind: StepKind = StepKind.RUN,
-    body_attempt: int = 1,
+    function_attempt: int = 1,
 ) -> StepReport:
-    """What a step of the body came to."""
-    return StepReport(name, scope, attempt, Mark.of(kind, frozenset((2,))), body_attempt, outcome)
+    """What a step of the function came to."""
+    return StepReport(name, scope, attempt, Mark.of(kind, frozenset((2,))), function_attempt, outcome)
 
 
 def done(name: str, output: Any = None, **place: Any) -> StepReport:
@@ -128,44 +128,44 @@ def sleeps(name: str, duration_ms: int) -> StepReport:
     return report(name, AwaitsTime(duration_ms), kind=StepKind.SLEEP)
 
 
-def body(outcome: HandlerOutcome, attempt: int = 1) -> NodeResult:
-    """What the body came to."""
+def function(outcome: HandlerOutcome, attempt: int = 1) -> NodeResult:
+    """What the function came to."""
     return NodeResult(*FUNCTION_KEY, attempt, outcome)
 
 
 def returned(value: Any = None, attempt: int = 1) -> NodeResult:
-    """The body has returned."""
-    return body(Completed(Payload.of(value)), attempt)
+    """The function has returned."""
+    return function(Completed(Payload.of(value)), attempt)
 
 
 def raised(attempt: int = 1) -> NodeResult:
-    """The body has raised."""
-    return body(Failed(RunError("HANDLER_ERROR", "ValueError", "no"), retryable=True), attempt)
+    """The function has raised."""
+    return function(Failed(RunError("HANDLER_ERROR", "ValueError", "no"), retryable=True), attempt)
 
 
 def suspended(*asked: StepReport, awaited: list[str] | None = None) -> NodeResult:
-    """The body only waits: for what it has just asked for, or for these steps."""
+    """The function only waits: for what it has just asked for, or for these steps."""
     places = [(each.name, each.scope) for each in asked] if awaited is None else [(name, "") for name in awaited]
-    return body(FunctionSuspended(places, asked))
+    return function(FunctionSuspended(places, asked))
 
 
 def blocked() -> NodeResult:
-    """The body cannot go on here."""
-    return body(FunctionBlocked("NONDETERMINISM", "changed"))
+    """The function cannot go on here."""
+    return function(FunctionBlocked("NONDETERMINISM", "changed"))
 
 
 def picture(state: CodedState) -> dict[str, Any]:
-    """A state as plain data: everything that a later decision, or the body, could depend on."""
+    """A state as plain data: everything that a later decision, or the function, could depend on."""
     steps = {
         place: (s.kind, s.phase if not s.has_ended else None, s.attempt, s.due_at, s.events, s.names_event, s.child_id,
                 s.ended_seq, s.seq, s.mark, s.arguments, s.created_in, s.undone_in, s.step_cancelled,
                 s.first_seq, s.error, s.output.raw)
         for place, s in state.steps.items()
     }  # fmt: skip
-    ours = state.body
+    ours = state.function
     return {
         "steps": steps,
-        "body": ours
+        "function": ours
         and (ours.phase, ours.attempt, ours.due_at, ours.blocked, ours.offers, ours.began_seq, ours.called_by),
         "running": list(state.running),
         "status": state.status,

@@ -1,4 +1,4 @@
-"""The journal of coded runs: what is recorded of steps and body, and when the body must run."""
+"""The journal of coded runs: what is recorded of steps and function, and when the function must run."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from anabranch.engine.rules.stimuli import (
 )
 from anabranch.engine.rules.values import Payload
 from tests.spec.coded import (
-    BODY,
+    FUNCTION,
     Coded,
     blocked,
-    body,
     broken,
     done,
+    function,
     raised,
     report,
     returned,
@@ -55,7 +55,7 @@ def waits_for(event: str) -> StepReport:
     return report(event, AwaitsSignal(event, None, None), kind=StepKind.EVENT)
 
 
-def test_a_run_begins_with_its_body():
+def test_a_run_begins_with_its_function():
     run = Coded()
     assert [event.type for event in run.log] == ["INPUT_SET", "NODE_DISPATCHED"]
     assert (run.status, list(run.state.running)) == (Status.RUNNING, [("", "")])
@@ -70,14 +70,14 @@ def test_a_late_duplicate_changes_nothing():
     assert run.when(done("fetch", 2)) == NOTHING
 
 
-def test_what_a_body_reports_that_is_not_the_runs_any_more_changes_nothing():
+def test_what_a_function_reports_that_is_not_the_runs_any_more_changes_nothing():
     run = Coded(retry=QUICK).then(raised())
     run.later(5_000)
-    assert run.when(done("fetch", body_attempt=1)) == NOTHING
-    assert types(run.when(done("fetch", body_attempt=2))) == ["NODE_COMPLETED fetch"]
+    assert run.when(done("fetch", function_attempt=1)) == NOTHING
+    assert types(run.when(done("fetch", function_attempt=2))) == ["NODE_COMPLETED fetch"]
 
 
-def test_the_end_of_the_body_is_the_end_of_the_run():
+def test_the_end_of_the_function_is_the_end_of_the_run():
     run = Coded()
     decision = run.when(returned({"a": 1}))
     assert types(decision) == ["INSTANCE_COMPLETED"]
@@ -99,44 +99,44 @@ def test_the_last_try_fails_the_step_and_not_the_run():
 
 
 # -- suspension ---------------------------------------------------------------------------
-def test_a_suspended_body_is_woken_by_the_end_of_a_wait():
+def test_a_suspended_function_is_woken_by_the_end_of_a_wait():
     run = Coded()
     assert types(run.when(suspended(sleeps("nap", 60_000)))) == ["NODE_WAITING nap", "NODE_WAITING"]
     assert (run.status, run.state.next_due()) == (Status.WAITING, run.now + 60_000)
     woken = run.later(60_000)
     assert types(woken) == ["NODE_COMPLETED nap"]
-    assert woken.commands == [BODY]
+    assert woken.commands == [FUNCTION]
     assert woken.not_before == run.now
 
 
-def test_a_suspended_body_is_woken_by_a_due_try():
+def test_a_suspended_function_is_woken_by_a_due_try():
     run = Coded().then(broken("pay"))
     run.when(suspended(awaited=["pay"]))
     assert run.status is Status.WAITING
-    assert run.later(2_000).commands == [BODY]
+    assert run.later(2_000).commands == [FUNCTION]
 
 
-def test_a_body_that_is_suspended_when_its_wait_is_over_runs_again_at_once():
+def test_a_function_that_is_suspended_when_its_wait_is_over_runs_again_at_once():
     run = Coded().then(sleeps("nap", 10))
     run.later(10)
     decision = run.when(suspended(awaited=["nap"]))
     assert types(decision) == ["NODE_WAITING"]
     assert decision.events[0].payload.value == {"ready": True}
-    assert (decision.commands, run.status) == ([BODY], Status.RUNNING)
+    assert (decision.commands, run.status) == ([FUNCTION], Status.RUNNING)
 
 
 def test_a_signal_that_is_kept_ends_a_wait_with_the_suspension():
     run = Coded().then(SignalSent("go", Payload.of(7)))
     decision = run.when(suspended(waits_for("go")))
     assert types(decision) == ["NODE_WAITING go", "NODE_COMPLETED go", "NODE_WAITING"]
-    assert decision.commands == [BODY]
+    assert decision.commands == [FUNCTION]
 
 
-def test_a_signal_wakes_the_body_of_the_wait_that_it_fits():
+def test_a_signal_wakes_the_function_of_the_wait_that_it_fits():
     run = Coded().then(suspended(waits_for("go")))
     decision = run.when(SignalSent("go", Payload.of(7), key="k"))
     assert types(decision) == ["SIGNAL_RECEIVED", "NODE_WAITING go", "NODE_COMPLETED go"]
-    assert (decision.delivered, decision.commands) == (True, [BODY])
+    assert (decision.delivered, decision.commands) == (True, [FUNCTION])
     assert run.when(SignalSent("go", Payload.of(8), key="k")).delivered is True, "answered as the first was"
 
 
@@ -146,14 +146,14 @@ def test_a_signal_that_fits_no_wait_wakes_nobody():
     assert run.status is Status.WAITING
 
 
-def test_a_takeover_of_a_suspended_run_calls_no_body_until_something_is_over():
+def test_a_takeover_of_a_suspended_run_calls_no_function_until_something_is_over():
     run = Coded().then(suspended(sleeps("nap", 60_000))).crashed()
     assert run.when(LeaseAcquired(lapsed=False)) == NOTHING
     run.now += 60_000
-    assert run.when(LeaseAcquired(lapsed=False)).commands == [BODY]
+    assert run.when(LeaseAcquired(lapsed=False)).commands == [FUNCTION]
 
 
-def test_a_takeover_of_a_running_body_is_counted_and_progress_forgets_it():
+def test_a_takeover_of_a_running_function_is_counted_and_progress_forgets_it():
     run = Coded().crashed()
     run.when(LeaseAcquired(lapsed=True))
     assert run.state.recoveries == 1
@@ -162,7 +162,7 @@ def test_a_takeover_of_a_running_body_is_counted_and_progress_forgets_it():
 
 def test_a_late_duplicate_of_a_suspension_does_not_stop_the_next_call():
     run = Coded()
-    late = body(FunctionSuspended([("nap", "")], (sleeps("nap", 1_500),), run.state.body.called_by))
+    late = function(FunctionSuspended([("nap", "")], (sleeps("nap", 1_500),), run.state.function.called_by))
     run.when(late)
     run.later(1_500)
     assert run.when(late) == NOTHING
@@ -174,7 +174,7 @@ CHILD = child_id("run", "call", "")
 
 
 def invoking() -> Coded:
-    """A body that has begun to start a child."""
+    """A function that has begun to start a child."""
     return Coded().then(report("call", Begun(), kind=StepKind.CHILD))
 
 
@@ -183,7 +183,7 @@ def test_a_child_is_in_the_log_before_it_is_born():
     assert [event.node_id for event in run.log if event.type == "NODE_DISPATCHED"] == ["", "call"]
     run.when(suspended(report("call", AwaitsChild(CHILD), kind=StepKind.CHILD)))
     decision = run.when(ChildEnded(CHILD, Status.COMPLETED, Payload.of([1])))
-    assert (types(decision), decision.commands) == (["NODE_COMPLETED call"], [BODY])
+    assert (types(decision), decision.commands) == (["NODE_COMPLETED call"], [FUNCTION])
 
 
 @pytest.mark.parametrize(("status", "code"), [(Status.FAILED, "CHILD_FAILED"), (Status.CANCELLED, "CHILD_CANCELLED")])
@@ -217,7 +217,7 @@ def test_a_child_that_could_not_be_started_is_cancelled_in_case_it_was():
     assert (types(decision), decision.cancels) == (["NODE_FAILED call"], [CHILD])
 
 
-# -- given up by the body -------------------------------------------------------------------
+# -- given up by the function -------------------------------------------------------------------
 def test_a_wait_that_is_given_up_leaves_signals_to_the_next_one():
     run = Coded().then(waits_for("go"))
     assert types(run.when(report("go", StepCancelled(), kind=StepKind.EVENT))) == ["NODE_SKIPPED go"]
@@ -256,13 +256,13 @@ def test_the_next_attempt_waits_anew_for_what_was_given_up():
 
 
 # -- the workflow's own retry ---------------------------------------------------------------
-def test_the_next_attempt_of_the_body_begins_when_it_is_due():
+def test_the_next_attempt_of_the_function_begins_when_it_is_due():
     run = Coded(retry=QUICK)
     assert types(run.when(raised())) == ["NODE_ATTEMPT_FAILED"]
     assert run.status is Status.WAITING
     decision = run.later(5_000)
     assert types(decision) == ["NODE_DISPATCHED"]
-    assert decision.commands == [BODY._replace(attempt=2)]
+    assert decision.commands == [FUNCTION._replace(attempt=2)]
 
 
 def test_without_a_retry_the_first_failure_is_the_runs():
@@ -275,15 +275,15 @@ def test_what_failed_runs_in_a_scope_of_the_attempt_and_what_completed_stays():
     run.later(5_000)
     assert run.state.scope_for("a", "", attempt=2) == ""
     assert run.state.scope_for("b", "", attempt=2) == "@2"
-    run.then(broken("b", retryable=False, scope="@2", body_attempt=2))
+    run.then(broken("b", retryable=False, scope="@2", function_attempt=2))
     assert run.state.scope_for("b", "", attempt=2) == "@2", "a replay of the same attempt finds the failure"
     assert run.state.scope_for("b", "", attempt=3) == "@3"
-    run.then(broken("c", retryable=False, body_attempt=2))
+    run.then(broken("c", retryable=False, function_attempt=2))
     assert run.state.scope_for("c", "", attempt=2) == "", "it failed in this very attempt"
 
 
 # -- blocked ------------------------------------------------------------------------------
-def test_a_blocked_body_is_offered_again_later_and_later():
+def test_a_blocked_function_is_offered_again_later_and_later():
     run, waits = Coded(), []
     for _ in range(8):
         run.when(blocked())
@@ -291,7 +291,7 @@ def test_a_blocked_body_is_offered_again_later_and_later():
         due = run.state.next_due()
         assert due is not None
         waits.append((due - run.now) // 1000)
-        assert run.later(due - run.now).commands == [BODY]
+        assert run.later(due - run.now).commands == [FUNCTION]
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
 
 
@@ -302,10 +302,10 @@ def test_a_run_that_goes_on_after_a_block_is_offered_soon_the_next_time():
     assert run.state.next_due() == run.now + 5_000
 
 
-def test_what_ends_while_a_body_is_blocked_does_not_call_it():
+def test_what_ends_while_a_function_is_blocked_does_not_call_it():
     run = Coded().then(waits_for("go"), blocked())
     assert run.when(SignalSent("go", Payload.of(1))).commands == []
-    assert run.later(5_000).commands == [BODY]
+    assert run.later(5_000).commands == [FUNCTION]
 
 
 def test_a_failure_after_a_block_is_a_failure():
@@ -383,7 +383,7 @@ def test_whichever_comes_first_ends_it_and_the_others_are_kept():
     assert run.when(SignalSent("approve", Payload.of({"by": "bob"}))).delivered is False, "it does not fit"
     decision = run.when(SignalSent("reject", Payload.of({"why": 1})))
     assert types(decision) == ["SIGNAL_RECEIVED", "NODE_WAITING decide", "NODE_COMPLETED decide"]
-    assert (decision.delivered, decision.commands) == (True, [BODY])
+    assert (decision.delivered, decision.commands) == (True, [FUNCTION])
     assert ended_as(decision) == [{"event": "reject", "payload": {"why": 1}}]
     assert run.when(SignalSent("approve", Payload.of({"by": "ada"}))).delivered is False
     assert not run.state.waits
@@ -450,7 +450,7 @@ def test_a_timer_that_outlives_what_the_function_can_do_is_a_sleep_until_its_tim
     assert types(run.when(suspended(timer(due)))) == [f"NODE_WAITING @timer#{due}", "NODE_WAITING"]
     assert run.state.next_due() == due
     woken = run.later(60_000)
-    assert (types(woken), woken.commands, woken.not_before) == ([f"NODE_COMPLETED @timer#{due}"], [BODY], due)
+    assert (types(woken), woken.commands, woken.not_before) == ([f"NODE_COMPLETED @timer#{due}"], [FUNCTION], due)
 
 
 def test_a_timer_that_comes_while_steps_run_is_one_row_and_never_early():
@@ -477,10 +477,10 @@ def test_every_dispatch_says_by_which_rules_the_function_runs_and_the_seed_stays
 
 def test_a_run_of_an_older_version_has_the_new_rules_once_it_has_replayed():
     run = older_version()
-    assert run.state.body is not None and run.state.body.loop_since is None
+    assert run.state.function is not None and run.state.function.loop_since is None
     decision = run.when(report("", LegacyReplayed()))
     assert types(decision) == ["SYSTEM_SET"]
-    assert run.state.body.loop_since == run.state.last_seq
+    assert run.state.function.loop_since == run.state.last_seq
     assert run.when(report("", LegacyReplayed())) == NOTHING, "once is enough"
 
 

@@ -16,12 +16,12 @@ OPTIONS = {"retention": None, "retry": None, "deadline": None}
 AT_ONCE = {"attempts": 3, "backoff": {"kind": "fixed", "base": "1ms"}}
 
 
-def coded(name: str, body: Any) -> Workflow:
+def coded(name: str, function: Any) -> Workflow:
     """A coded workflow that no registry of the whole process knows."""
-    return Workflow(name, 1, body, OPTIONS)
+    return Workflow(name, 1, function, OPTIONS)
 
 
-async def order_body(ctx: Any, input: Any) -> Any:
+async def order_function(ctx: Any, input: Any) -> Any:
     """Two steps, a sleep and a wait for being paid."""
     price = await ctx.step.run("price", lambda: 7)
     await ctx.step.sleep("pause", "1ms")
@@ -29,7 +29,7 @@ async def order_body(ctx: Any, input: Any) -> Any:
     return await ctx.step.run("ship", lambda: [price, paid])
 
 
-async def flaky_body(ctx: Any, input: Any) -> Any:
+async def flaky_function(ctx: Any, input: Any) -> Any:
     """A step that fails as often as the input says, of three tries."""
 
     def work() -> str:
@@ -41,19 +41,19 @@ async def flaky_body(ctx: Any, input: Any) -> Any:
     return await ctx.step.run("work", work, retry=AT_ONCE)
 
 
-async def many_body(ctx: Any, input: Any) -> Any:
+async def many_function(ctx: Any, input: Any) -> Any:
     """As many steps as the input says, each with a name of its own."""
     for number in range(input["steps"]):
         await ctx.step.run(f"step-{number}", lambda: None)
 
 
-async def parent_body(ctx: Any, input: Any) -> Any:
+async def parent_function(ctx: Any, input: Any) -> Any:
     """Awaits a run of the drawn workflow `child`."""
     return await ctx.step.invoke("ask", "child")
 
 
-async def tracing_body(ctx: Any, input: Any) -> Any:
-    """The ids of the current span in an async step, in one that runs in a thread, and in the body beside them."""
+async def tracing_function(ctx: Any, input: Any) -> Any:
+    """The ids of the current span in an async step, in one that runs in a thread, and in the function beside them."""
 
     async def look() -> str:
         return current_span()
@@ -67,8 +67,8 @@ def current_span() -> str:
     return f"{found.trace_id:032x}/{found.span_id:016x}"
 
 
-TRACING = coded("tracing", tracing_body)
-ORDER = coded("order", order_body)
-FLAKY = coded("flaky", flaky_body)
-MANY = coded("many", many_body)
-PARENT = coded("parent", parent_body)
+TRACING = coded("tracing", tracing_function)
+ORDER = coded("order", order_function)
+FLAKY = coded("flaky", flaky_function)
+MANY = coded("many", many_function)
+PARENT = coded("parent", parent_function)

@@ -148,7 +148,7 @@ class StepReport:
     attempt: int
     mark: Mark
     """What its rows are to say of it."""
-    body_attempt: int
+    function_attempt: int
     outcome: StepOutcome
     retry: RetryPolicy = DEFAULT_STEP_RETRY
     arguments: str | None = None

@@ -169,10 +169,10 @@ def _open_scopes(run: RunAsOf, loop: Activation) -> list[str]:
 def _function_reasons(run: RunAsOf) -> list[_Json]:
     """Of a coded run: its function cannot go on, or is about to."""
     state = run.state
-    if isinstance(state, InstanceState) or state.body is None:
+    if isinstance(state, InstanceState) or state.function is None:
         return []
-    if state.body.blocked:
-        due_at = state.body.due_at
+    if state.function.blocked:
+        due_at = state.function.due_at
         return [{"kind": "suspended", "dueAt": None if due_at is None else to_iso(due_at)}]
     return []
 

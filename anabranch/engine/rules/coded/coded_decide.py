@@ -1,4 +1,4 @@
-"""Decisions about coded runs: what follows from what a body or a step came to, from timers, signals and children.
+"""Decisions about coded runs: what follows from the outcome of a function or step, from timers, signals and children.
 
 Pure. Called by `rules.decide`, which has sent away what comes too late. What is the same for
 drawn runs is in `shared_decisions`.
@@ -74,11 +74,11 @@ from anabranch.engine.rules.stimuli import (
 from anabranch.engine.rules.values import EMPTY, NULL, Payload
 from anabranch.errors import RunError
 
-# 10,000 steps: every one of them is read again whenever the body is called again; longer histories
+# 10,000 steps: every one of them is read again whenever the function is called again; longer histories
 # belong into several runs that start each other.
 STEPS_MAX = 10_000
 
-# A body that nobody can run is offered again after 5 s, then after twice as long, up to 5 min: a
+# A function that nobody can run is offered again after 5 s, then after twice as long, up to 5 min: a
 # deployment takes seconds, a forgotten one shall cost next to nothing.
 OFFER_AGAIN_MS = RetryPolicy(kind="exp", base_ms=5_000, max_ms=300_000)
 
@@ -111,12 +111,12 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
     match stimulus:
         case Started():
             if created(notes, stimulus):
-                _dispatch_body(notes, 1)
+                _dispatch_function(notes, 1)
         case NodeResult():
-            body = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
-            if body is None:
+            function = state.awaits(stimulus.node_id, stimulus.scope, stimulus.attempt)
+            if function is None:
                 return NOTHING  # a duplicate, or an attempt that was given up
-            _body_answered(notes, body, stimulus.outcome)
+            _function_answered(notes, function, stimulus.outcome)
             was_running = not notes.events  # its job is done: if it still runs after this, it needs another one
         case StepReport():
             _step_reported(notes, stimulus)
@@ -150,40 +150,42 @@ def _decide(notes: CodedDecisionBuilder, stimulus: Stimulus) -> Decision:
     return _concluded(notes, was_running=was_running)
 
 
-# -- the body ------------------------------------------------------------------------------------
-def _body_answered(notes: CodedDecisionBuilder, body: FunctionActivation, outcome: HandlerOutcome) -> None:
-    """The body came to its end, or cannot go on now."""
+# -- the function --------------------------------------------------------------------------------
+def _function_answered(notes: CodedDecisionBuilder, function: FunctionActivation, outcome: HandlerOutcome) -> None:
+    """The function came to its end, or cannot go on now."""
     match outcome:
         case Completed():
             notes.end_instance(EventType.INSTANCE_COMPLETED, outcome.output)
         case Failed():
-            _body_failed(notes, body, outcome)
-        case FunctionSuspended() | FunctionBlocked() if outcome.called_by not in (None, body.called_by):
+            _function_failed(notes, function, outcome)
+        case FunctionSuspended() | FunctionBlocked() if outcome.called_by not in (None, function.called_by):
             return  # a duplicate, from an earlier call of the same attempt
         case FunctionSuspended():
-            _body_suspended(notes, body, outcome)
+            _function_suspended(notes, function, outcome)
         case FunctionBlocked():
-            delay_ms = OFFER_AGAIN_MS.delay_ms(body.offers + 1, key="")
+            delay_ms = OFFER_AGAIN_MS.delay_ms(function.offers + 1, key="")
             postponed = FunctionPostponed(outcome.code, outcome.message, notes.now + delay_ms)
             notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, postponed.payload)
-            notes.wake(body)
+            notes.wake(function)
         case AwaitsSignal() | AwaitsChild():
-            raise TypeError("a body waits through its steps")
+            raise TypeError("a function waits through its steps")
 
 
-def _body_failed(notes: CodedDecisionBuilder, body: FunctionActivation, failed: Failed) -> None:
-    note = next_try(notes, notes.state.plan.retry, body.attempt, failed, key="")
+def _function_failed(notes: CodedDecisionBuilder, function: FunctionActivation, failed: Failed) -> None:
+    note = next_try(notes, notes.state.plan.retry, function.attempt, failed, key="")
     if note is None:
         notes.fail_instance(failed.error)
         return
     message = failed.error.message
     notes.append(
-        EventType.NODE_ATTEMPT_FAILED, FUNCTION_NODE_ID, FUNCTION_SCOPE, body.attempt, note, error_message=message
+        EventType.NODE_ATTEMPT_FAILED, FUNCTION_NODE_ID, FUNCTION_SCOPE, function.attempt, note, error_message=message
     )
-    notes.wake(body)
+    notes.wake(function)
 
 
-def _body_suspended(notes: CodedDecisionBuilder, body: FunctionActivation, suspended: FunctionSuspended) -> None:
+def _function_suspended(
+    notes: CodedDecisionBuilder, function: FunctionActivation, suspended: FunctionSuspended
+) -> None:
     """Record what it asked for last and that it only waits, unless one of its waits is over by now."""
     for report in suspended.asked:
         _step_reported(notes, report)
@@ -191,32 +193,32 @@ def _body_suspended(notes: CodedDecisionBuilder, body: FunctionActivation, suspe
             return
     ready = not all(_is_waiting(notes.state.steps.get(place)) for place in suspended.awaited)
     paused = FunctionPaused(ready).payload
-    notes.append(EventType.NODE_WAITING, FUNCTION_NODE_ID, FUNCTION_SCOPE, body.attempt, paused)
+    notes.append(EventType.NODE_WAITING, FUNCTION_NODE_ID, FUNCTION_SCOPE, function.attempt, paused)
 
 
 def _is_waiting(step: Step | None) -> bool:
     return step is not None and not step.has_ended and step.phase in (Phase.WAITING, Phase.RETRYING)
 
 
-def _dispatch_body(notes: CodedDecisionBuilder, attempt: int) -> None:
+def _dispatch_function(notes: CodedDecisionBuilder, attempt: int) -> None:
     notes.append(EventType.NODE_DISPATCHED, FUNCTION_NODE_ID, FUNCTION_SCOPE, attempt, _replay_rules(notes))
 
 
 def _replay_rules(notes: CodedDecisionBuilder) -> Payload:
     state = notes.state
-    seed = None if state.body is None else state.body.seed
+    seed = None if state.function is None else state.function.seed
     return replay_rules(state.head.instance_id, python=state.plan.python, seed=seed).payload
 
 
 # -- steps ---------------------------------------------------------------------------------------
 def _step_reported(notes: CodedDecisionBuilder, report: StepReport) -> None:
-    """A step of the running body came to something, or asks for something."""
+    """A step of the running function came to something, or asks for something."""
     state = notes.state
-    if state.awaits(*FUNCTION_KEY, report.body_attempt) is None:
-        return  # a body that is not the run's any more
+    if state.awaits(*FUNCTION_KEY, report.function_attempt) is None:
+        return  # a function that is not the run's any more
     step = state.steps.get((report.name, report.scope))
     if isinstance(report.outcome, LegacyReplayed):
-        if state.body is not None and state.body.loop_since is None:
+        if state.function is not None and state.function.loop_since is None:
             notes.append(EventType.SYSTEM_SET, FUNCTION_NODE_ID, FUNCTION_SCOPE, 0, _replay_rules(notes))
         return
     if isinstance(report.outcome, StepCancelled):
@@ -348,7 +350,7 @@ def _catch_up(notes: CodedDecisionBuilder) -> None:
     if notes.state.suspension is not None:
         return
     if may_begin(notes):
-        _dispatch_body(notes, 1)
+        _dispatch_function(notes, 1)
     _serve_promises(notes)
     while not notes.state.is_terminal:
         timer = notes.state.next_timer()
@@ -366,7 +368,7 @@ def _catch_up(notes: CodedDecisionBuilder) -> None:
                 FunctionPaused(ready=True).payload,
             )
         else:
-            _dispatch_body(notes, timer.attempt + 1)
+            _dispatch_function(notes, timer.attempt + 1)
         _serve_promises(notes)
 
 
@@ -382,7 +384,7 @@ def _serve_promises(notes: CodedDecisionBuilder) -> None:
     promises = notes.state.promises
     while promises and notes.state.suspension is None and not notes.state.is_terminal:
         wait = next(iter(promises.values()))
-        assert isinstance(wait, Step), "a body asks for no signal"
+        assert isinstance(wait, Step), "a function asks for no signal"
         note, output = taking(wait)
         _append(notes, EventType.NODE_WAITING, wait, note)
         _complete(notes, wait, output, handle=DEFAULT_HANDLE)
@@ -400,7 +402,7 @@ def _child_ended(notes: CodedDecisionBuilder, ended: ChildEnded) -> None:
 
 
 def _concluded(notes: CodedDecisionBuilder, *, was_running: bool) -> Decision:
-    body = notes.state.body
-    if body is not None and notes.state.running and not was_running:
-        notes.commands.append(Dispatch(*FUNCTION_KEY, body.attempt))
+    function = notes.state.function
+    if function is not None and notes.state.running and not was_running:
+        notes.commands.append(Dispatch(*FUNCTION_KEY, function.attempt))
     return notes.build()

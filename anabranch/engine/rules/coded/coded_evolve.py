@@ -38,31 +38,31 @@ def _input_set(state: CodedState, event: Event) -> None:
 
 def _system_set(state: CodedState, event: Event) -> None:
     """A function that was postponed is offered again when it is due; other notes change nothing but its rules."""
-    said, body = read_system(event.payload), state.body
-    if body is None:
+    said, function = read_system(event.payload), state.function
+    if function is None:
         return
     if isinstance(said, ReplayRules):
-        _follow_rules(body, said, event.seq)
+        _follow_rules(function, said, event.seq)
     elif isinstance(said, FunctionPostponed):
         state.running.pop(FUNCTION_KEY, None)
-        body.phase = Phase.RETRYING
-        body.blocked = True
-        body.offers += 1
-        set_timer(state, body, said.due_at, event.seq)
+        function.phase = Phase.RETRYING
+        function.blocked = True
+        function.offers += 1
+        set_timer(state, function, said.due_at, event.seq)
 
 
 def _dispatched(state: CodedState, event: Event) -> None:
     if event.node_id == FUNCTION_NODE_ID:
         state.started = True
-        body = state.body = state.body or FunctionActivation(state.plan)
-        body.attempt = event.attempt
-        body.began_at, body.began_seq = event.created_at, event.seq
-        body.offers = 0
-        body.loop_since = None
+        function = state.function = state.function or FunctionActivation(state.plan)
+        function.attempt = event.attempt
+        function.began_at, function.began_seq = event.created_at, event.seq
+        function.offers = 0
+        function.loop_since = None
         rules = read_rules(event.payload)
         if rules is not None:
-            _follow_rules(body, rules, event.seq)
-        _run_body(state, body)
+            _follow_rules(function, rules, event.seq)
+        _run_function(state, function)
         return
     step = _step_of(state, event)
     step.phase = Phase.DISPATCHED
@@ -71,35 +71,35 @@ def _dispatched(state: CodedState, event: Event) -> None:
     _resume(state)
 
 
-def _follow_rules(body: FunctionActivation, rules: ReplayRules, seq: int) -> None:
+def _follow_rules(function: FunctionActivation, rules: ReplayRules, seq: int) -> None:
     """From this row on, the function's event loop follows today's rules."""
-    body.loop_since, body.seed, body.python = seq, rules.seed, rules.python
+    function.loop_since, function.seed, function.python = seq, rules.seed, rules.python
 
 
 def _waiting(state: CodedState, event: Event) -> None:
     said = read_wait(event.payload)
     if isinstance(said, FunctionPaused):
-        _body_waiting(state, ready=said.ready)
+        _function_waiting(state, ready=said.ready)
     else:
         wait(state, _step_of(state, event), said, event.seq)
 
 
-def _body_waiting(state: CodedState, *, ready: bool) -> None:
+def _function_waiting(state: CodedState, *, ready: bool) -> None:
     """It was suspended; `ready`: and is to run again at once."""
-    assert state.body is not None, "a body waits after it was dispatched"
+    assert state.function is not None, "a function waits after it was dispatched"
     if ready:
-        _run_body(state, state.body)
+        _run_function(state, state.function)
     else:
         state.running.pop(FUNCTION_KEY, None)
-        state.body.phase = Phase.WAITING
+        state.function.phase = Phase.WAITING
 
 
 def _attempt_failed(state: CodedState, event: Event) -> None:
     failed: FunctionActivation | Step
     if event.node_id == FUNCTION_NODE_ID:
-        assert state.body is not None, "a body fails after it was dispatched"
+        assert state.function is not None, "a function fails after it was dispatched"
         state.running.pop(FUNCTION_KEY, None)
-        failed = state.body
+        failed = state.function
     else:
         failed = _step_of(state, event)
     failed.phase = Phase.RETRYING
@@ -115,13 +115,13 @@ def _completed(state: CodedState, event: Event) -> None:
 def _failed(state: CodedState, event: Event) -> None:
     step = _end_step(state, event)
     step.error = RunError.from_json(read_error(event.payload))
-    step.undone_in = 0 if state.body is None else state.body.attempt
+    step.undone_in = 0 if state.function is None else state.function.attempt
 
 
 def _skipped(state: CodedState, event: Event) -> None:
     step = _end_step(state, event)
     step.step_cancelled = True
-    step.undone_in = 0 if state.body is None else state.body.attempt
+    step.undone_in = 0 if state.function is None else state.function.attempt
 
 
 EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
@@ -148,7 +148,7 @@ def _step_of(state: CodedState, event: Event) -> Step:
     """The step that a row is about; its first row makes it."""
     step = state.steps.get((event.node_id, event.scope))
     if step is None:
-        created_in = 0 if state.body is None else state.body.attempt
+        created_in = 0 if state.function is None else state.function.attempt
         step = Step(event.node_id, event.scope, event.mark or NO_MARK, created_in, event.arguments)
         state.steps[step.place] = step
         step.attempt = event.attempt
@@ -168,20 +168,20 @@ def _end_step(state: CodedState, event: Event) -> Step:
     if step.child_id is not None:
         state.children.pop(step.child_id, None)
     _resume(state)
-    if state.body is not None:
-        state.body.offers = 0
+    if state.function is not None:
+        state.function.offers = 0
     return step
 
 
 def _resume(state: CodedState) -> None:
-    """One of its steps has come to something: a suspended body runs again."""
-    if state.body is not None and state.body.phase is Phase.WAITING:
-        _run_body(state, state.body)
+    """One of its steps has come to something: a suspended function runs again."""
+    if state.function is not None and state.function.phase is Phase.WAITING:
+        _run_function(state, state.function)
 
 
-def _run_body(state: CodedState, body: FunctionActivation) -> None:
-    body.phase = Phase.DISPATCHED
-    body.due_at = None
-    body.blocked = False
-    body.called_by = state.last_seq
-    state.running[FUNCTION_KEY] = body
+def _run_function(state: CodedState, function: FunctionActivation) -> None:
+    function.phase = Phase.DISPATCHED
+    function.due_at = None
+    function.blocked = False
+    function.called_by = state.last_seq
+    state.running[FUNCTION_KEY] = function

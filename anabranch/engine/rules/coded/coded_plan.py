@@ -19,7 +19,7 @@ CODED_KIND = "coded"
 CODED_TENANT_ID = ""
 """The tenant of coded definitions: nobody's, and seen by everybody."""
 
-FUNCTION_TYPE = "codedBody"
+FUNCTION_TYPE = "codedFunction"
 """The node type of a workflow function's job; no drawn node can have it."""
 
 NO_RETRY = RetryPolicy(max_attempts=1)
@@ -29,7 +29,7 @@ NO_RETRY = RetryPolicy(max_attempts=1)
 class CodedPlan:
     """A version of a coded workflow, ready to run."""
 
-    body: PlanNode
+    function: PlanNode
     """The node of the function's job; its config names the function."""
     retry: RetryPolicy
     """Of the whole workflow: how often its function is begun again after an error that it did not catch."""
@@ -47,7 +47,7 @@ def coded_plan(name: str, version: int, options: Mapping[str, Any], *, python: s
     """
     retry = options.get("retry")
     return CodedPlan(
-        body=_function_node(name, version),
+        function=_function_node(name, version),
         retry=NO_RETRY if retry is None else RetryPolicy.parse(retry, default=DEFAULT_STEP_RETRY),
         deadline_ms=_duration(options.get("deadline")),
         retention_ms=_duration(options.get("retention")),

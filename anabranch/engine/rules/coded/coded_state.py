@@ -1,6 +1,6 @@
 """The journal: the state of one coded run, folded from its log.
 
-Plain objects that only `evolve` changes. Steps stay in it when they have ended: a body that is
+Plain objects that only `evolve` changes. Steps stay in it when they have ended: a function that is
 called again asks for them all over again.
 """
 
@@ -50,7 +50,7 @@ class Step(OpenActivation):
         self.arguments = arguments
         """What it was asked for with (`arguments`); None: an older version has not noted it, or it has none."""
         self.first_seq = 0
-        """Its first row: its body had asked for it by then."""
+        """Its first row: its function had asked for it by then."""
         self.seq = 0
         """Its latest row."""
         self.ended_seq = 0
@@ -60,7 +60,7 @@ class Step(OpenActivation):
         self.error: RunError | None = None
         """How it failed for good."""
         self.step_cancelled = False
-        """Its body has cancelled the task that waited for it."""
+        """Its function has cancelled the task that waited for it."""
         self.undone_in = 0
         """The attempt of the workflow in which it failed or was given up; 0: neither."""
 
@@ -93,9 +93,9 @@ class FunctionActivation(OpenActivation):
 
     def __init__(self, plan: CodedPlan) -> None:
         super().__init__()
-        self.node = plan.body
+        self.node = plan.function
         self.context = _NO_CONTEXT
-        """A body reads no context of graphs: what it knows are its input and its steps."""
+        """A function reads no context of graphs: what it knows are its input and its steps."""
         self.began_at = 0
         """When this attempt was dispatched (ms)."""
         self.began_seq = 0
@@ -114,7 +114,7 @@ class FunctionActivation(OpenActivation):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where bodies are."""
+        """Where the function is."""
         return FUNCTION_KEY
 
 
@@ -122,16 +122,16 @@ OpenInCode: TypeAlias = Step | FunctionActivation
 
 
 class CodedState(RunState[OpenInCode, FunctionActivation]):
-    """Everything that decisions about one coded run need to know, and what its body is answered with."""
+    """Everything that decisions about one coded run need to know, and what its function is answered with."""
 
-    __slots__ = ("body", "bytes", "endings", "input", "plan", "steps")
+    __slots__ = ("bytes", "endings", "function", "input", "plan", "steps")
 
     def __init__(self, plan: CodedPlan, head: InstanceHead) -> None:
         super().__init__(head)
         self.plan = plan
         self.input: Payload = NULL
         """The row that brought it: `{"input": …}`."""
-        self.body: FunctionActivation | None = None
+        self.function: FunctionActivation | None = None
         self.steps: dict[tuple[str, str], Step] = {}
         """Every step that has a row, by (name, scope), in the order of their first ones."""
         self.endings: list[Step] = []
@@ -140,9 +140,9 @@ class CodedState(RunState[OpenInCode, FunctionActivation]):
         """JSON bytes of the input and of all outputs."""
 
     def activation(self, node_id: str, scope: str) -> OpenInCode | None:
-        """The open step, or the body."""
+        """The open step, or the function."""
         if node_id == FUNCTION_NODE_ID:
-            return self.body
+            return self.function
         step = self.steps.get((node_id, scope))
         return None if step is None or step.has_ended else step
 

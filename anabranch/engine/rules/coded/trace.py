@@ -1,6 +1,6 @@
 """The graph that a coded run has traced so far: its steps, and which followed from which.
 
-Pure: from the history of a run to nodes and edges. Every step says which rows its branch of the body knew last
+Pure: from the history of a run to nodes and edges. Every step says which rows its branch of the function knew last
 when it asked for it (its mark); the steps that these rows ended are those it followed from.
 """
 
@@ -24,7 +24,7 @@ START_ID = "@start"
 class TracedStep:
     """A step as a node of the graph.
 
-    Two kinds are no steps: `start` is where the body began, `join` where many branches met before many others began.
+    Two kinds are no steps: `start` is where the function began, `join` where many branches met before others began.
     """
 
     id: str

@@ -1,7 +1,7 @@
-"""Performs programs: the body that the real runner calls, every call of it and of its steps entered in a ledger.
+"""Performs programs: the function that the real runner calls, every call of it and of its steps entered in a ledger.
 
 The ledger is the outside world of coded runs, as `nodes.Ledger` is that of drawn ones: it survives
-crashes and knows what was really called and what bodies were really told. `coded_judge` listens to it.
+crashes and knows what was really called and what functions were really told. `coded_judge` listens to it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.simulation.programs import (
 # An hour: no world lasts as long.
 NEVER_S = 3_600
 
-# Longer than a body stays for.
+# Longer than a function stays for.
 PAUSE_S = 1.2
 
 REFUSED = "refused"
@@ -44,7 +44,7 @@ Call = tuple[str, int]
 
 
 class ProgramFailed(Exception):
-    """What a body raises because its program says so."""
+    """What a function raises because its program says so."""
 
 
 class StepFailed(Exception):
@@ -52,8 +52,8 @@ class StepFailed(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class BodyCall:
-    """One call of a body, for as long as it goes on."""
+class FunctionCall:
+    """One call of a function, for as long as it goes on."""
 
     run_id: str
     attempt: int
@@ -75,7 +75,7 @@ class StepCall:
 
     number: int
     """Of all calls in this world: it is part of what the function returns or raises."""
-    body: BodyCall
+    function: FunctionCall
     call: Call
     place: tuple[str, str]
     attempt: int
@@ -83,23 +83,23 @@ class StepCall:
 
 
 class Listener(Protocol):
-    """Who is told what bodies do."""
+    """Who is told what functions do."""
 
-    def body_begins(self, call: BodyCall) -> None:
-        """A body is called."""
+    def function_begins(self, call: FunctionCall) -> None:
+        """A function is called."""
 
-    def step_begins(self, body: BodyCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
+    def step_begins(self, function: FunctionCall, call: Call, spec: Run) -> tuple[tuple[str, str], int]:
         """A step's function is about to be called; its place, and which try of it that is by the log."""
 
-    def told(self, body: BodyCall, call: Call, value: Any, error: StepError | None) -> None:
-        """The body was answered."""
+    def told(self, function: FunctionCall, call: Call, value: Any, error: StepError | None) -> None:
+        """The function was answered."""
 
-    def looked(self, body: BodyCall, look: int, picture: list[Any]) -> None:
-        """The body has read its context for so many times."""
+    def looked(self, function: FunctionCall, look: int, picture: list[Any]) -> None:
+        """The function has read its context for so many times."""
 
 
 class StepLedger:
-    """All calls of all bodies and of their steps."""
+    """All calls of all functions and of their steps."""
 
     def __init__(self, listener: Listener, *, seed: int) -> None:
         self.listener = listener
@@ -107,33 +107,33 @@ class StepLedger:
         self.calls: list[StepCall] = []
         self.under_way: dict[StepCall, None] = {}
         """Calls of functions that have not returned."""
-        self.bodies: dict[tuple[str, str], BodyCall] = {}
-        """The latest call of a run's body in each process, by (run id, worker id)."""
+        self.functions: dict[tuple[str, str], FunctionCall] = {}
+        """The latest call of a run's function in each process, by (run id, worker id)."""
 
-    def begin_body(self, ctx: Any) -> BodyCall:
-        """A body is called."""
-        call = BodyCall(ctx.run_id, ctx.attempt, SENDER.get().worker_id, ctx.version, ctx.cancelled)
-        self.listener.body_begins(call)
-        self.bodies[call.run_id, call.worker_id] = call
+    def begin_function(self, ctx: Any) -> FunctionCall:
+        """A function is called."""
+        call = FunctionCall(ctx.run_id, ctx.attempt, SENDER.get().worker_id, ctx.version, ctx.cancelled)
+        self.listener.function_begins(call)
+        self.functions[call.run_id, call.worker_id] = call
         return call
 
-    def begin_step(self, body: BodyCall, call: Call, spec: Run) -> StepCall:
+    def begin_step(self, function: FunctionCall, call: Call, spec: Run) -> StepCall:
         """A function is called."""
-        place, attempt = self.listener.step_begins(body, call, spec)
-        begun = StepCall(len(self.calls), body, call, place, attempt)
+        place, attempt = self.listener.step_begins(function, call, spec)
+        begun = StepCall(len(self.calls), function, call, place, attempt)
         self.calls.append(begun)
         self.under_way[begun] = None
         return begun
 
     def forget_process(self, worker_id: str) -> None:
         """A process is gone, and with it what it was doing."""
-        self.under_way = {call: None for call in self.under_way if call.body.worker_id != worker_id}
-        self.bodies = {key: call for key, call in self.bodies.items() if key[1] != worker_id}
+        self.under_way = {call: None for call in self.under_way if call.function.worker_id != worker_id}
+        self.functions = {key: call for key, call in self.functions.items() if key[1] != worker_id}
 
 
 async def play(program: Program, ctx: Any, input_: Mapping[str, Any], ledger: StepLedger) -> list[Any]:
-    """The body of a program: a list of what its parts were worth."""
-    call = ledger.begin_body(ctx)
+    """The function of a program: a list of what its parts were worth."""
+    call = ledger.begin_function(ctx)
     try:
         return await _Player(ctx, input_, ledger, call).sequence(program)
     finally:
@@ -141,11 +141,11 @@ async def play(program: Program, ctx: Any, input_: Mapping[str, Any], ledger: St
 
 
 class _Player:
-    def __init__(self, ctx: Any, input_: Mapping[str, Any], ledger: StepLedger, body: BodyCall) -> None:
+    def __init__(self, ctx: Any, input_: Mapping[str, Any], ledger: StepLedger, function: FunctionCall) -> None:
         self._ctx = ctx
         self._input = input_
         self._ledger = ledger
-        self._body = body
+        self._function = function
         self._numbers: dict[str, int] = {}
 
     async def sequence(self, program: Program) -> list[Any]:
@@ -170,7 +170,7 @@ class _Player:
                 return self._look()
             case Raise():
                 if self._ctx.attempt < node.below:
-                    raise ProgramFailed(f"attempt {self._ctx.attempt} of the body fails")
+                    raise ProgramFailed(f"attempt {self._ctx.attempt} of the function fails")
                 return None
             case Gather():
                 return await self._gather(node)
@@ -189,19 +189,19 @@ class _Player:
         return await self._asked(spec.name, asked)
 
     async def _do(self, spec: Run, call: Call) -> dict[str, Any]:
-        begun = self._ledger.begin_step(self._body, call, spec)
+        begun = self._ledger.begin_step(self._function, call, spec)
         try:
             takes_s = self._ledger.dice.random() * spec.takes_ms / 1000
             if takes_s:
                 await asyncio.sleep(takes_s)
         except asyncio.CancelledError:
-            self._body.aborted.append(begun)
+            self._function.aborted.append(begun)
             raise
         finally:
             self._ledger.under_way.pop(begun, None)
         if spec.fatal:
             raise NonRetryable(f"call {begun.number}")
-        if self._body.attempt < spec.fails_below or begun.attempt <= spec.fails:
+        if self._function.attempt < spec.fails_below or begun.attempt <= spec.fails:
             raise StepFailed(f"call {begun.number}")
         return {"step": spec.name, "call": begun.number}
 
@@ -278,21 +278,21 @@ class _Player:
     def _look(self) -> list[Any]:
         ctx = self._ctx
         picture = [ctx.now().isoformat(), ctx.random(), str(ctx.uuid4()), ctx.attempt]
-        self._body.looks += 1
-        self._ledger.listener.looked(self._body, self._body.looks, picture)
+        self._function.looks += 1
+        self._ledger.listener.looked(self._function, self._function.looks, picture)
         return picture
 
     async def _asked(self, name: str, answer: Awaitable[Any]) -> Any:
         """What a step answers, and the judge hears of it. What is unwound stays open."""
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         call = (name, number)
-        self._body.open[call] = None
+        self._function.open[call] = None
         try:
             value = await answer
         except StepError as failure:
-            del self._body.open[call]
-            self._ledger.listener.told(self._body, call, None, failure)
+            del self._function.open[call]
+            self._ledger.listener.told(self._function, call, None, failure)
             raise
-        del self._body.open[call]
-        self._ledger.listener.told(self._body, call, value, None)
+        del self._function.open[call]
+        self._ledger.listener.told(self._function, call, value, None)
         return value

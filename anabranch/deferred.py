@@ -4,9 +4,9 @@ Called at the top of a module, where imports belong, so that a reader and the la
 checkers get the plain import:
 
     if TYPE_CHECKING:
-        import networkx as nx
+        from alembic import command
     else:
-        nx = deferred("networkx")
+        command = deferred("alembic.command")
 
 Packages whose `__init__` exports many names define `__getattr__ = exported_from(...)`, so that one of their modules
 can be imported without all the others.

@@ -18,6 +18,7 @@ from anabranch.engine.store.opening import dialect_of, open_store
 from anabranch.engine.store.schema import SCHEMA_REVISION, metadata
 from anabranch.errors import SchemaMismatch
 from anabranch.migrations import current, ensure_schema, upgrade
+from anabranch.migrations.running import run_migrations
 from tests.postgres import PostgresServer
 
 Answer = TypeVar("Answer")
@@ -30,11 +31,18 @@ sys.stdin.readline()
 upgrade(sys.argv[1])
 """
 
-# Column by column: SQLite keeps the words of each CREATE TABLE, and adds what ALTER TABLE added to their end.
+# Part by part: SQLite keeps the words of each CREATE TABLE, and adds what ALTER TABLE added to their end.
 _SQLITE_PICTURE = """
-    SELECT t.name, c.name, c.type, c."notnull", c.dflt_value, c.pk
-    FROM sqlite_master AS t JOIN pragma_table_info(t.name) AS c WHERE t.type = 'table'
-    UNION ALL SELECT name, sql, '', '', '', '' FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL
+    SELECT 'column', t.name, c.name, c.type, c."notnull", c.dflt_value, c.pk, c.hidden
+    FROM sqlite_master AS t JOIN pragma_table_xinfo(t.name) AS c WHERE t.type = 'table'
+    UNION ALL SELECT 'table', name, wr, strict, '', '', '', '' FROM pragma_table_list
+    UNION ALL SELECT 'reference', t.name, f."table", f."from", f."to", f.on_update, f.on_delete, f."match"
+    FROM sqlite_master AS t JOIN pragma_foreign_key_list(t.name) AS f WHERE t.type = 'table'
+    UNION ALL SELECT 'key', t.name, i."unique", i.origin, i.partial, c.name, c.coll, c."desc"
+    FROM sqlite_master AS t JOIN pragma_index_list(t.name) AS i JOIN pragma_index_xinfo(i.name) AS c
+    WHERE t.type = 'table'
+    UNION ALL SELECT type, name, CASE WHEN type = 'table' THEN sql LIKE '%CHECK%' ELSE sql END, '', '', '', '', ''
+    FROM sqlite_master WHERE sql IS NOT NULL
 """
 
 _POSTGRES_PICTURE = """
@@ -55,9 +63,10 @@ def test_the_newest_migration_is_the_one_that_the_code_works_with() -> None:
 
 def test_running_all_migrations_gives_the_tables_of_the_code_on_sqlite(tmp_path: Path) -> None:
     migrated, made = f"sqlite:///{tmp_path / 'migrated.db'}", f"sqlite:///{tmp_path / 'made.db'}"
-    upgrade(migrated)
-    _on(made, metadata.create_all)
-    assert _on(migrated, _picture) == _on(made, _picture)
+    _on(migrated, lambda connection: run_migrations(connection, place=migrated))
+    upgrade(made)
+    assert _on(migrated, _everything) == _on(made, _everything)
+    assert current(made) == current(migrated) == SCHEMA_REVISION
 
 
 def test_running_all_migrations_gives_the_tables_of_the_code_on_postgresql(
@@ -189,6 +198,15 @@ def _picture(connection: Connection) -> list[str]:
         rows = connection.execute(text(_POSTGRES_PICTURE)).all()
     lines = (" ".join(" ".join(map(str, row)).split()) for row in rows)
     return sorted(line for line in lines if "alembic_version" not in line)
+
+
+def _everything(connection: Connection) -> list[str]:
+    """The same with the table of versions, and all rows."""
+    parts = [" ".join(" ".join(map(str, row)).split()) for row in connection.execute(text(_SQLITE_PICTURE))]
+    tables = connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'")).scalars().all()
+    return sorted(parts) + [
+        f"{name} {connection.execute(text(f'SELECT * FROM {name}')).all()}" for name in sorted(tables)
+    ]
 
 
 def _set_version(url: str, version: str) -> None:

@@ -1,9 +1,14 @@
-"""What all tables stand on: the picture's revision, the collection they are in, and the types of columns."""
+"""What all tables stand on: the schema's revision, the collection they are in, types of columns, partial indexes.
+
+The dialect of PostgreSQL is not loaded for it: its options are kept in `info` until that database is used.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import MetaData, Text
-from sqlalchemy.dialects import postgresql
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import UUID, Column, ColumnElement, Index, MetaData, Text, TextClause
 from sqlalchemy.types import UserDefinedType
 
 SCHEMA_REVISION = "0013"
@@ -12,7 +17,7 @@ SCHEMA_REVISION = "0013"
 metadata = MetaData()
 
 # Native UUIDs take 16 bytes of every index entry of the log instead of 37.
-Identifier = Text().with_variant(postgresql.UUID(as_uuid=False), "postgresql")
+Identifier = Text().with_variant(UUID(as_uuid=False), "postgresql")
 
 
 class _PostgresJson(UserDefinedType[str]):
@@ -28,4 +33,26 @@ class _PostgresJson(UserDefinedType[str]):
 JsonText = Text().with_variant(_PostgresJson(), "postgresql")
 
 # Names are listed in the order of their characters' codes on both databases, whatever language the server speaks.
-NameText = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+NameText = Text().with_variant(Text(collation="C"), "postgresql")
+
+_POSTGRESQL = "postgresql"
+
+
+def partial_index(
+    name: str, *columns: Column[Any] | TextClause, where: ColumnElement[bool] | TextClause, unique: bool = False
+) -> Index:
+    """An index of only those rows that meet a condition, on both databases."""
+    return Index(name, *columns, unique=unique, sqlite_where=where, info={_POSTGRESQL: {"where": where}})
+
+
+def storage(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The `info` of a table that has these storage parameters on PostgreSQL."""
+    return {_POSTGRESQL: {"with": parameters}}
+
+
+def set_postgresql_options() -> None:
+    """Give tables and indexes the options that their `info` has. Called once PostgreSQL is used."""
+    for table in metadata.tables.values():
+        for each in (table, *table.indexes):
+            for name, value in each.info.get(_POSTGRESQL, {}).items():
+                each.dialect_options[_POSTGRESQL][name] = value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, PrimaryKeyConstraint, Table, Text
 
-from anabranch.engine.store.columns import Identifier, JsonText, metadata
+from anabranch.engine.store.columns import Identifier, JsonText, metadata, partial_index
 
 # `next_at` is NULL while a schedule is disabled: the index of what is due holds nothing else.
 schedules = Table(
@@ -36,10 +36,9 @@ schedules = Table(
 Index("ux_schedule_name", schedules.c.tenant_id, schedules.c.name, unique=True)
 
 
-Index(
+partial_index(
     "ix_schedule_due",
     schedules.c.next_at,
     schedules.c.schedule_id,
-    postgresql_where=schedules.c.next_at.is_not(None),
-    sqlite_where=schedules.c.next_at.is_not(None),
+    where=schedules.c.next_at.is_not(None),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, PrimaryKeyConstraint, Table, Text
 
-from anabranch.engine.store.columns import Identifier, JsonText, metadata
+from anabranch.engine.store.columns import Identifier, JsonText, metadata, partial_index, storage
 
 topic_subscriptions = Table(
     "topic_subscriptions",
@@ -44,12 +44,14 @@ topic_messages = Table(
     Column("created_at", BigInteger, nullable=False),
     PrimaryKeyConstraint("message_id", name="pk_topic_messages"),
     # A day's messages: every row is updated when it is finished and removed a day later.
-    postgresql_with={
-        "autovacuum_vacuum_threshold": "1000",
-        "autovacuum_vacuum_scale_factor": "0.02",
-        "toast.autovacuum_vacuum_threshold": "1000",
-        "toast.autovacuum_vacuum_scale_factor": "0.02",
-    },
+    info=storage(
+        {
+            "autovacuum_vacuum_threshold": "1000",
+            "autovacuum_vacuum_scale_factor": "0.02",
+            "toast.autovacuum_vacuum_threshold": "1000",
+            "toast.autovacuum_vacuum_scale_factor": "0.02",
+        }
+    ),
 )
 
 
@@ -62,17 +64,15 @@ Index(
 )
 
 
-Index(
+partial_index(
     "ix_topic_message_due",
     topic_messages.c.due_at,
-    postgresql_where=topic_messages.c.due_at.is_not(None),
-    sqlite_where=topic_messages.c.due_at.is_not(None),
+    where=topic_messages.c.due_at.is_not(None),
 )
 
 
-Index(
+partial_index(
     "ix_topic_message_finished",
     topic_messages.c.created_at,
-    postgresql_where=topic_messages.c.due_at.is_(None),
-    sqlite_where=topic_messages.c.due_at.is_(None),
+    where=topic_messages.c.due_at.is_(None),
 )

@@ -1,9 +1,9 @@
 """Immediate dominators: for each vertex the last one that every way from start passes.
 
 Pure. Called by `structure`. This is Lengauer and Tarjan's algorithm with path compression,
-O(edges · log vertices) whatever the graph. networkx iterates to a fixed point instead: as
-fast on what people draw, but a graph of legal size made to hurt (a ladder of edges leading
-back) kept it busy for 15 seconds, and a server that validates must not stop for so long.
+O(edges · log vertices) whatever the graph. To iterate to a fixed point is as fast on what people draw, but a graph
+of legal size made to hurt (a ladder of edges leading back) takes 15 seconds, and a server that validates must not
+stop for so long.
 """
 
 from __future__ import annotations

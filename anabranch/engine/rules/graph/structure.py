@@ -1,6 +1,6 @@
 """How the nodes of a drawn workflow hang together: reach, loop bodies, cycles, borders, order.
 
-Pure; reach, cycles and order are networkx's. `validate` reports its problems, `flow` reasons on it, `compile_plan`
+Pure. `validate` reports its problems, `flow` reasons on it, `compile_plan`
 compiles it into a plan. The one idea: every handle that an edge leaves by is a vertex of its own,
 between its node and the edge's target. The body of a loop is then what the vertex of its
 `loop` handle dominates (no way from start avoids it), and the innermost such loop is a node's
@@ -13,19 +13,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from anabranch.deferred import deferred
 from anabranch.engine.rules.events import DONE_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.document import Graph, GraphEdge
 from anabranch.engine.rules.graph.dominance import immediate_dominators
 from anabranch.engine.rules.graph.loop_config import LOOP_TYPE
 from anabranch.engine.rules.graph.problems import Problem, quoted
-
-if TYPE_CHECKING:
-    import networkx as nx
-else:
-    nx = deferred("networkx")
+from anabranch.engine.rules.graph.walks import Successors, knots, ordered, reached, shortest_cycle, successors_of
 
 Exit: TypeAlias = tuple[str, str]
 """A handle that an edge leaves by: (node id, handle)."""
@@ -103,8 +98,7 @@ def structure_of(graph: Graph) -> Structure:
     _find_homes(graph, inner, structure)
     for edge in inner:
         _classify(graph, edge, structure)
-    succession = nx.DiGraph((edge.source, edge.target) for edge in structure.forward)
-    cycles = _cycles(succession, graph)
+    cycles = _cycles(successors_of((edge.source, edge.target) for edge in structure.forward), graph)
     structure.problems.extend(cycles)
     if not structure.problems:
         structure.order = _order(graph, reachable, structure)
@@ -124,9 +118,7 @@ def loops_around(node_id: str, homes: dict[str, str | None]) -> list[str]:
 def _reach(graph: Graph, structure: Structure) -> set[str]:
     if graph.start is None:
         return set()
-    ways = nx.DiGraph((edge.source, edge.target) for edge in graph.edges)
-    ways.add_node(graph.start.id)
-    reachable = set(nx.descendants(ways, graph.start.id)) | {graph.start.id}
+    reachable = reached(successors_of((edge.source, edge.target) for edge in graph.edges), graph.start.id)
     structure.unreachable = [node_id for node_id in graph.nodes if node_id not in reachable]
     return reachable
 
@@ -137,7 +129,7 @@ def _detached_cycles(graph: Graph, reachable: set[str]) -> list[Problem]:
     Bodies cannot be told there, for nothing says which node comes first. But every legal cycle
     uses a `loop` edge: what is cyclic without those is a cycle however the rest gets connected.
     """
-    ways = nx.DiGraph(
+    ways = successors_of(
         (edge.source, edge.target)
         for edge in graph.edges
         if edge.source not in reachable and not _is_loop_exit(graph, edge)
@@ -210,15 +202,12 @@ def _crossing(edge: GraphEdge, structure: Structure) -> Problem:
     return Problem("LOOP_BORDER", message, edge.pointer, edge.source, edge.id, hint)
 
 
-def _cycles(ways: nx.DiGraph, graph: Graph) -> list[Problem]:
+def _cycles(ways: Successors, graph: Graph) -> list[Problem]:
     """One problem per knot of nodes that reach each other, naming one cycle in it."""
     position = {node_id: index for index, node_id in enumerate(graph.nodes)}
     problems = []
-    for knot in nx.strongly_connected_components(ways):
-        first = min(knot, key=position.__getitem__)
-        if len(knot) == 1 and not ways.has_edge(first, first):
-            continue
-        cycle = [source for source, _ in nx.find_cycle(ways.subgraph(knot), first)]
+    for knot in knots(ways):
+        cycle = shortest_cycle(ways, knot, min(knot, key=position.__getitem__))
         problems.append(_cycle(cycle, graph, size=len(knot)))
     return sorted(problems, key=lambda problem: position[problem.node_id or ""])
 
@@ -237,7 +226,5 @@ def _cycle(cycle: Sequence[str], graph: Graph, *, size: int) -> Problem:
 
 def _order(graph: Graph, reachable: set[str], structure: Structure) -> list[str]:
     position = {node_id: index for index, node_id in enumerate(graph.nodes)}
-    succession = nx.DiGraph()
-    succession.add_nodes_from(reachable)
-    succession.add_edges_from((edge.source, edge.target) for edge in structure.forward + structure.entering)
-    return list(nx.lexicographical_topological_sort(succession, key=position.__getitem__))
+    succession = successors_of((edge.source, edge.target) for edge in structure.forward + structure.entering)
+    return ordered(reachable, succession, key=position.__getitem__)

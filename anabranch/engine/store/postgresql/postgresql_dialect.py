@@ -24,6 +24,7 @@ from sqlalchemy.pool import NullPool
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
+from anabranch.engine.store.columns import set_postgresql_options
 from anabranch.engine.store.postgresql import postgresql_statements as statements
 from anabranch.engine.store.postgresql.password_file import usable_password_file
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedConnection
@@ -96,6 +97,8 @@ _PLAN_OUTDATED = "0A000"
 _REFUSED_CLASSES = {"22", "23", "54"}  # data exception, integrity violation, program limit exceeded
 _UNAVAILABLE_CLASSES = {"08", "25", "28", "3D", "53", "57", "58", "XX"}
 _DUPLICATE = "23505"
+
+set_postgresql_options()
 
 
 class PostgresqlDialect:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, PrimaryKeyConstraint, Table, Text, false, text
 
 from anabranch.engine.rules.events import ENDINGS, EventType, Status
-from anabranch.engine.store.columns import Identifier, JsonText, NameText, metadata
+from anabranch.engine.store.columns import Identifier, JsonText, NameText, metadata, partial_index, storage
 
 
 def _one_of(column: str, names: Iterable[str]) -> str:
@@ -34,13 +34,12 @@ workflows = Table(
 )
 
 # A deleted workflow frees its name and stays for the ended runs that pin one of its versions.
-Index(
+partial_index(
     "ux_workflow_name",
     workflows.c.tenant_id,
     workflows.c.name,
     unique=True,
-    postgresql_where=workflows.c.deleted_at.is_(None),
-    sqlite_where=workflows.c.deleted_at.is_(None),
+    where=workflows.c.deleted_at.is_(None),
 )
 
 workflow_versions = Table(
@@ -90,32 +89,32 @@ workflow_instances = Table(
     Column("started_by", Text),
     Column("suspended_for", Text),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
-    postgresql_with={
-        # Most updates change no indexed column; with room in the page they stay heap-only (HOT).
-        "fillfactor": "70",
-        # By default a fifth of a table may be dead rows before it is vacuumed: of ten million runs two million. At a
-        # fiftieth the indexes stay small, and each vacuum has little to do.
-        "autovacuum_vacuum_threshold": "1000",
-        "autovacuum_vacuum_scale_factor": "0.02",
-        "autovacuum_analyze_threshold": "1000",
-        "autovacuum_analyze_scale_factor": "0.05",
-    },
+    info=storage(
+        {
+            # Most updates change no indexed column; with room in the page they stay heap-only (HOT).
+            "fillfactor": "70",
+            # By default a fifth of a table may be dead rows before it is vacuumed: of ten million runs two million. At
+            # a fiftieth the indexes stay small, and each vacuum has little to do.
+            "autovacuum_vacuum_threshold": "1000",
+            "autovacuum_vacuum_scale_factor": "0.02",
+            "autovacuum_analyze_threshold": "1000",
+            "autovacuum_analyze_scale_factor": "0.05",
+        }
+    ),
 )
 
 _has_key = workflow_instances.c.idempotency_key.is_not(None)
 
-Index(
+partial_index(
     "ix_instance_available",
     workflow_instances.c.available_at,
     workflow_instances.c.instance_id,
-    postgresql_where=text(IS_OPEN),
-    sqlite_where=text(IS_OPEN),
+    where=text(IS_OPEN),
 )
-Index(
+partial_index(
     "ix_instance_pending",
     workflow_instances.c.instance_id,
-    postgresql_where=text(IS_PENDING),
-    sqlite_where=text(IS_PENDING),
+    where=text(IS_PENDING),
 )
 Index(
     "ix_instance_listing",
@@ -132,41 +131,36 @@ Index(
 )
 # What has ended: found by when it may be removed, and counted by when it ended. The few different retentions are
 # asked one after the other, so one index serves both.
-Index(
+partial_index(
     "ix_instance_ended",
     workflow_instances.c.retention_days,
     workflow_instances.c.completed_at,
-    postgresql_where=workflow_instances.c.completed_at.is_not(None),
-    sqlite_where=workflow_instances.c.completed_at.is_not(None),
+    where=workflow_instances.c.completed_at.is_not(None),
 )
 # Only children are in these two: the creation of any other run does not write them.
-Index(
+partial_index(
     "ix_instance_parent",
     workflow_instances.c.parent_id,
-    postgresql_where=workflow_instances.c.parent_id.is_not(None),
-    sqlite_where=workflow_instances.c.parent_id.is_not(None),
+    where=workflow_instances.c.parent_id.is_not(None),
 )
 # Only re-runs are in this one.
-Index(
+partial_index(
     "ix_instance_rerun",
     workflow_instances.c.rerun_of,
-    postgresql_where=workflow_instances.c.rerun_of.is_not(None),
-    sqlite_where=workflow_instances.c.rerun_of.is_not(None),
+    where=workflow_instances.c.rerun_of.is_not(None),
 )
-Index(
+partial_index(
     "ix_instance_root",
     workflow_instances.c.root_id,
-    postgresql_where=workflow_instances.c.root_id.is_not(None),
-    sqlite_where=workflow_instances.c.root_id.is_not(None),
+    where=workflow_instances.c.root_id.is_not(None),
 )
-Index(
+partial_index(
     "ux_instance_idempotency",
     workflow_instances.c.tenant_id,
     workflow_instances.c.workflow_name,
     workflow_instances.c.idempotency_key,
     unique=True,
-    postgresql_where=_has_key,
-    sqlite_where=_has_key,
+    where=_has_key,
 )
 
 # No foreign key to the instances: it cost 16 % of the write rate, and rows of both tables are
@@ -190,28 +184,29 @@ workflow_instance_logs = Table(
     PrimaryKeyConstraint("instance_id", "seq", name="pk_workflow_instance_logs"),
     # Rows are inserted and removed, never changed. Large payloads are in the table's TOAST table, which has
     # thresholds of its own.
-    postgresql_with={
-        "autovacuum_vacuum_threshold": "10000",
-        "autovacuum_vacuum_scale_factor": "0.02",
-        "autovacuum_vacuum_insert_threshold": "100000",
-        "autovacuum_vacuum_insert_scale_factor": "0.1",
-        "autovacuum_analyze_threshold": "10000",
-        "autovacuum_analyze_scale_factor": "0.05",
-        "toast.autovacuum_vacuum_threshold": "10000",
-        "toast.autovacuum_vacuum_scale_factor": "0.02",
-    },
+    info=storage(
+        {
+            "autovacuum_vacuum_threshold": "10000",
+            "autovacuum_vacuum_scale_factor": "0.02",
+            "autovacuum_vacuum_insert_threshold": "100000",
+            "autovacuum_vacuum_insert_scale_factor": "0.1",
+            "autovacuum_analyze_threshold": "10000",
+            "autovacuum_analyze_scale_factor": "0.05",
+            "toast.autovacuum_vacuum_threshold": "10000",
+            "toast.autovacuum_vacuum_scale_factor": "0.02",
+        }
+    ),
 )
 
-Index(
+partial_index(
     "ux_log_ending",
     workflow_instance_logs.c.instance_id,
     workflow_instance_logs.c.node_id,
     workflow_instance_logs.c.scope,
     unique=True,
-    postgresql_where=text(IS_ENDING),
-    sqlite_where=text(IS_ENDING),
+    where=text(IS_ENDING),
 )
-Index(
+partial_index(
     "ux_log_attempt",
     workflow_instance_logs.c.instance_id,
     workflow_instance_logs.c.node_id,
@@ -219,17 +214,15 @@ Index(
     workflow_instance_logs.c.node_attempt,
     workflow_instance_logs.c.event_type,
     unique=True,
-    postgresql_where=text(IS_ATTEMPT),
-    sqlite_where=text(IS_ATTEMPT),
+    where=text(IS_ATTEMPT),
 )
 # NULL keys do not collide: only signals that were given a key are held to "once".
-Index(
+partial_index(
     "ux_log_signal_key",
     workflow_instance_logs.c.instance_id,
     text("(payload ->> 'key')"),
     unique=True,
-    postgresql_where=text(IS_SIGNAL),
-    sqlite_where=text(IS_SIGNAL),
+    where=text(IS_SIGNAL),
 )
 
 # How many runs of a workflow have ended in each way, up to the watermark `run_counts`. A workflow may be

@@ -97,7 +97,8 @@ clean: ## remove what was installed, built or cached; keeps .anabranch, where ru
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are touched last, so that an interrupted installation is taken up again. The project
-# itself is installed without build isolation: its build tool is in the lock like the rest.
+# itself is installed without build isolation: its build tool is in the lock like the rest. It is compiled
+# ahead, for where PYTHONDONTWRITEBYTECODE is set each command would compile 300 files again.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "anabranch needs Python 3.11 or newer, and $(PYTHON3) is $$($(PYTHON3) --version 2>&1)."; \
@@ -107,6 +108,7 @@ $(READY): requirements.lock pyproject.toml
 	@echo "Installing $$(grep -c == requirements.lock) packages into it; the first time that takes a minute or two."
 	@$(PIP_INSTALL) --requirement requirements.lock
 	@$(PIP_INSTALL) --quiet --no-build-isolation --no-deps --editable .
+	@$(PYTHON) -m compileall -q anabranch
 	@echo "anabranch is installed: $(ANABRANCH) --help"
 	@touch $@
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from anabranch.app_services import AppServices
-from anabranch.audit.audit_log import AuditLog
-from anabranch.audit.audit_table import AuditTable
-from anabranch.drafts.draft_service import DraftService
-from anabranch.drafts.draft_table import DraftTable
+from anabranch.app_services import AppServices, RunServices
+from anabranch.deferred import deferred
 from anabranch.durable.definition import DECLARED, Registry
 from anabranch.durable.registration import register
 from anabranch.durable.runner import Runner
@@ -35,9 +33,6 @@ from anabranch.handlers import Services
 from anabranch.handlers.registry import Registry as NodeTypes
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import LANGUAGES, Sandbox
-from anabranch.keys.access import AccessService
-from anabranch.keys.failed_logins import FailedLogins
-from anabranch.keys.key_table import KeyTable
 from anabranch.migrations import ensure_schema
 from anabranch.queries.engine import QueryEngine
 from anabranch.queries.saved.data_service import DataService
@@ -50,10 +45,6 @@ from anabranch.secrets.secret_store import SecretStore
 from anabranch.secrets.secret_table import SecretTable
 from anabranch.service import (
     ChildRuns,
-    Explanations,
-    OpenRunCounts,
-    Preview,
-    Purge,
     Readiness,
     References,
     RunWaits,
@@ -62,12 +53,38 @@ from anabranch.service import (
 )
 from anabranch.settings import EMBEDDED_DATABASE_URL, Settings
 from anabranch.telemetry import CurrentAttempts, Feed, Meters, Names, SpanSink, TracedHandlers
-from anabranch.triggers.schedules.schedule_service import ScheduleService
-from anabranch.triggers.schedules.schedule_table import ScheduleTable
-from anabranch.triggers.schedules.scheduler import Scheduler
-from anabranch.triggers.topics.publisher import Publisher
-from anabranch.triggers.topics.topic_service import TopicService
-from anabranch.triggers.topics.topic_tables import TopicTable
+
+# What only APIs need: `anabranch run` leaves it out.
+if TYPE_CHECKING:
+    from anabranch.audit import audit_log, audit_table
+    from anabranch.drafts import draft_service as drafting
+    from anabranch.drafts import draft_table
+    from anabranch.keys import access as key_access
+    from anabranch.keys import failed_logins, key_table
+    from anabranch.service import preview as previewing
+    from anabranch.service import purge as purging
+    from anabranch.service.explanations import explanations as explaining
+    from anabranch.service.runs import run_counts as counting
+    from anabranch.triggers.schedules import schedule_service, schedule_table, scheduler
+    from anabranch.triggers.topics import publisher, topic_service, topic_tables
+else:
+    audit_log = deferred("anabranch.audit.audit_log")
+    audit_table = deferred("anabranch.audit.audit_table")
+    drafting = deferred("anabranch.drafts.draft_service")
+    draft_table = deferred("anabranch.drafts.draft_table")
+    key_access = deferred("anabranch.keys.access")
+    failed_logins = deferred("anabranch.keys.failed_logins")
+    key_table = deferred("anabranch.keys.key_table")
+    previewing = deferred("anabranch.service.preview")
+    purging = deferred("anabranch.service.purge")
+    explaining = deferred("anabranch.service.explanations.explanations")
+    counting = deferred("anabranch.service.runs.run_counts")
+    schedule_service = deferred("anabranch.triggers.schedules.schedule_service")
+    schedule_table = deferred("anabranch.triggers.schedules.schedule_table")
+    scheduler = deferred("anabranch.triggers.schedules.scheduler")
+    publisher = deferred("anabranch.triggers.topics.publisher")
+    topic_service = deferred("anabranch.triggers.topics.topic_service")
+    topic_tables = deferred("anabranch.triggers.topics.topic_tables")
 
 # The SDK of OpenTelemetry is an extra, and takes half a second to import: only for who exports spans.
 _OTLP = "anabranch.telemetry.otlp"
@@ -106,6 +123,17 @@ class _Components:
     data: DataService
     secrets: SecretStore
     sandbox: Sandbox
+    children: ChildRuns
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """What a process does with runs."""
+
+    works: bool
+    only: Sequence[str] | None = None
+    code: Registry = DECLARED
+    counts: bool = True
 
 
 class App:
@@ -120,23 +148,26 @@ class App:
         return load_types(Services(sandbox=Sandbox(unsafe=self.settings.sandbox_unsafe)))
 
     @asynccontextmanager
-    async def opened(
-        self, *, works: bool, only: Sequence[str] | None = None
-    ) -> AsyncIterator[tuple[Engine, WorkflowService]]:
-        """Open the database and start an engine and the workflow service on it.
+    async def open_runs(self, *, works: bool = True, only: Sequence[str] | None = None) -> AsyncIterator[RunServices]:
+        """Open the engine and what starts and awaits runs: for a caller that offers no API.
 
         With `works` nodes are executed here (an empty `only` adopts no runs at first); otherwise starts,
         signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
         """
-        async with self.open_services(works=works, only=only) as services:
-            yield services.engine, services.workflows
+        grace = Grace.of_command()
+        async with (
+            self._open_store(grace) as store,
+            self._open_spans(grace) as spans,
+            self._open_components(store, grace, makes_key=False) as components,
+            self._open_engine(store, components, _Role(works=works, only=only), spans, grace) as runs,
+        ):
+            yield runs
 
     @asynccontextmanager
     async def open_services(
         self,
         *,
         works: bool,
-        only: Sequence[str] | None = None,
         grace: Grace | None = None,
         makes_key: bool = False,
         code: Registry = DECLARED,
@@ -148,72 +179,80 @@ class App:
         `code` holds the coded workflows that run here if `works`; by default all that imported modules have declared.
         Without `counts` no metrics are counted. Everything ends within the `grace`, by default that of a command.
         """
-        tune_interpreter()
         grace = grace or Grace.of_command()
-        settings = self.settings
-        children, signals = ChildRuns(), StepSignals()
         async with (
-            self._open_spans(grace) as spans,
             self._open_store(grace) as store,
-            self._open_components(store, children, grace, makes_key=makes_key) as components,
+            self._open_spans(grace) as spans,
+            self._open_components(store, grace, makes_key=makes_key) as components,
             self._open_access(store, grace) as access,
+            self._open_engine(store, components, _Role(works, code=code, counts=counts), spans, grace) as runs,
+            self._open_triggers(store, runs.workflows, works=works) as (schedules, topics),
         ):
-            node_types = load_types(components.services)
-            current = None if spans is None else CurrentAttempts(spans)
-            runner = Runner(
-                code if works else Registry(), children=children, signals=signals, around=current or unsurrounded
+            explanations = explaining.Explanations(store, runs.engine.plans, runs.workflows.checks)
+            key = self.settings.metrics_key
+            yield AppServices(
+                engine=runs.engine,
+                node_types=runs.node_types,
+                workflows=runs.workflows,
+                drafts=drafting.DraftService(saved=draft_table.DraftTable(store), workflows=runs.workflows),
+                data=components.data,
+                secrets=components.secrets,
+                access=access,
+                audit=audit_log.AuditLog(audit_table.AuditTable(store)),
+                schedules=schedules,
+                topics=topics,
+                explanations=explanations,
+                preview=previewing.Preview(checks=runs.workflows.checks, explanations=explanations),
+                waits=runs.waits,
+                readiness=runs.readiness,
+                meters=runs.meters,
+                open_runs=counting.OpenRunCounts(store=store, clock=runs.engine.clock),
+                metrics_key=None if key is None else key.get_secret_value(),
             )
-            feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
-            traced = node_types if current is None else TracedHandlers(node_types, current)
-            telemetry = None if spans is None and not counts else feed
-            engine = self._engine(store, traced, runner, telemetry, components.sandbox, works=works, only=only)
-            if current is not None:
-                current.connect(engine.orchestrator.head_of)
-            service = WorkflowService(
-                engine=engine,
-                node_types=node_types,
-                retention_days_max=settings.max_retention_days,
-                pending_max=settings.pending_max,
-                pending_per_tenant_max=settings.pending_per_tenant_max,
-                references=References(workflows=store, queries=components.data.saved, secrets=SecretTable(store)),
-            )
-            children.connect(engine, service)
-            signals.connect(service)
-            runner.connect(engine)
-            await register(store, runner.registry)
-            await engine.start()
-            waits = RunWaits(engine)
-            readiness = Readiness(store=store, sandbox=components.sandbox.health)
-            readiness.when_stopping(waits.release)
-            try:
-                # Who advances some runs only starts none by the clock.
-                async with self._open_triggers(store, service, works=works and only is None) as (schedules, topics):
-                    explanations = Explanations(store, engine.plans, service.checks)
-                    yield AppServices(
-                        engine=engine,
-                        node_types=node_types,
-                        workflows=service,
-                        drafts=DraftService(saved=DraftTable(store), workflows=service),
-                        data=components.data,
-                        secrets=components.secrets,
-                        access=access,
-                        audit=AuditLog(AuditTable(store)),
-                        schedules=schedules,
-                        topics=topics,
-                        explanations=explanations,
-                        preview=Preview(checks=service.checks, explanations=explanations),
-                        waits=waits,
-                        readiness=readiness,
-                        meters=feed.meters,
-                        open_runs=OpenRunCounts(store=store, clock=engine.clock),
-                        metrics_key=None if settings.metrics_key is None else settings.metrics_key.get_secret_value(),
-                    )
-            finally:
-                grace.begin()
-                await waits.stop()
-                await engine.stop(grace_s=grace.executions_left_s(), within_s=grace.engine_left_s())
-                await feed.stop(patience_s=grace.closing_s(CLOSING_S))
-                runner.stop()
+
+    @asynccontextmanager
+    async def _open_engine(
+        self, store: SqlStore, components: _Components, role: _Role, spans: SpanSink | None, grace: Grace
+    ) -> AsyncIterator[RunServices]:
+        """A started engine and the services of runs; all of it ends within the grace."""
+        tune_interpreter()
+        settings = self.settings
+        children, signals = components.children, StepSignals()
+        node_types = load_types(components.services)
+        current = None if spans is None else CurrentAttempts(spans)
+        runner = Runner(
+            role.code if role.works else Registry(), children=children, signals=signals, around=current or unsurrounded
+        )
+        feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
+        traced = node_types if current is None else TracedHandlers(node_types, current)
+        telemetry = None if spans is None and not role.counts else feed
+        engine = self._engine(store, traced, runner, telemetry, components.sandbox, role)
+        if current is not None:
+            current.connect(engine.orchestrator.head_of)
+        service = WorkflowService(
+            engine=engine,
+            node_types=node_types,
+            retention_days_max=settings.max_retention_days,
+            pending_max=settings.pending_max,
+            pending_per_tenant_max=settings.pending_per_tenant_max,
+            references=References(workflows=store, queries=components.data.saved, secrets=SecretTable(store)),
+        )
+        children.connect(engine, service)
+        signals.connect(service)
+        runner.connect(engine)
+        await register(store, runner.registry)
+        await engine.start()
+        waits = RunWaits(engine)
+        readiness = Readiness(store=store, sandbox=components.sandbox.health)
+        readiness.when_stopping(waits.release)
+        try:
+            yield RunServices(engine, node_types, service, waits, readiness, feed.meters)
+        finally:
+            grace.begin()
+            await waits.stop()
+            await engine.stop(grace_s=grace.executions_left_s(), within_s=grace.engine_left_s())
+            await feed.stop(patience_s=grace.closing_s(CLOSING_S))
+            runner.stop()
 
     async def probe_sandbox(self) -> Mapping[str, str]:
         """Report what this machine offers to sandbox code: layer → `yes…` or `no (why)`. Opens no database."""
@@ -249,23 +288,23 @@ class App:
                 guard.close()
 
     @asynccontextmanager
-    async def open_access(self) -> AsyncIterator[AccessService]:
+    async def open_access(self) -> AsyncIterator[key_access.AccessService]:
         """Open only the API keys, to create and revoke them. Raises StoreUnavailable, SchemaMismatch."""
         grace = Grace.of_command()
         async with self._open_store(grace) as store, self._open_access(store, grace) as access:
             yield access
 
     @asynccontextmanager
-    async def open_audit(self) -> AsyncIterator[AuditLog]:
+    async def open_audit(self) -> AsyncIterator[audit_log.AuditLog]:
         """Open only the audit trail, to read it. Raises StoreUnavailable, SchemaMismatch."""
         async with self._open_store(Grace.of_command()) as store:
-            yield AuditLog(AuditTable(store))
+            yield audit_log.AuditLog(audit_table.AuditTable(store))
 
     @asynccontextmanager
-    async def open_purge(self) -> AsyncIterator[Purge]:
+    async def open_purge(self) -> AsyncIterator[purging.Purge]:
         """Open only `Purge`, which removes ended runs at once. Raises StoreUnavailable, SchemaMismatch."""
         async with self._open_store(Grace.of_command()) as store:
-            yield Purge(store)
+            yield purging.Purge(store)
 
     def _engine(
         self,
@@ -274,9 +313,7 @@ class App:
         runner: Runner,
         telemetry: Telemetry | None,
         sandbox: Sandbox,
-        *,
-        works: bool,
-        only: Sequence[str] | None,
+        role: _Role,
     ) -> Engine:
         settings = self.settings
         options = EngineOptions(
@@ -289,8 +326,8 @@ class App:
             sweep_interval_ms=settings.sweep_interval_ms,
             log_limit=settings.log_limit,
             audit_retention_days=settings.audit_retention_days,
-            works=works,
-            only=only,
+            works=role.works,
+            only=role.only,
         )
         engine = Engine(
             store=store,
@@ -347,9 +384,7 @@ class App:
             await store.stop(patience_s=grace.closing_s(CLOSING_S))
 
     @asynccontextmanager
-    async def _open_components(
-        self, store: SqlStore, children: ChildRuns, grace: Grace, *, makes_key: bool
-    ) -> AsyncIterator[_Components]:
+    async def _open_components(self, store: SqlStore, grace: Grace, *, makes_key: bool) -> AsyncIterator[_Components]:
         """Services for node types and APIs; closed after the engine has stopped."""
         guard = Guard(AllowList.parse(self.settings.egress_allow))
         client = GuardedClient(guard)
@@ -357,17 +392,20 @@ class App:
         secrets = self._secrets(store, makes_key=makes_key)
         try:
             async with self._open_data(store, guard, grace, makes_key=makes_key) as data:
+                children = ChildRuns()
                 services = Services(
                     http=client, secrets=secrets, sandbox=sandbox, queries=data.queries, children=children
                 )
-                yield _Components(services, data, secrets, sandbox)
+                yield _Components(services, data, secrets, sandbox, children)
         finally:
             await sandbox.stop()
             guard.close()
 
     @asynccontextmanager
-    async def _open_access(self, store: SqlStore, grace: Grace) -> AsyncIterator[AccessService]:
-        access = AccessService(KeyTable(store), FailedLogins(AuditTable(store)))
+    async def _open_access(self, store: SqlStore, grace: Grace) -> AsyncIterator[key_access.AccessService]:
+        access = key_access.AccessService(
+            key_table.KeyTable(store), failed_logins.FailedLogins(audit_table.AuditTable(store))
+        )
         try:
             yield access
         finally:
@@ -378,12 +416,12 @@ class App:
     @asynccontextmanager
     async def _open_triggers(
         self, store: SqlStore, workflows: WorkflowService, *, works: bool
-    ) -> AsyncIterator[tuple[ScheduleService, TopicService]]:
+    ) -> AsyncIterator[tuple[schedule_service.ScheduleService, topic_service.TopicService]]:
         """Schedules and topics; with `works` what is due and unfinished is started here, until the end."""
-        saved, saved_topics = ScheduleTable(store), TopicTable(store)
-        scheduler = Scheduler(saved=saved, starter=workflows, clock=SystemClock(), store_now=store.now)
-        publisher = Publisher(
-            saved=saved_topics,
+        schedules, topics = schedule_table.ScheduleTable(store), topic_tables.TopicTable(store)
+        starting = scheduler.Scheduler(saved=schedules, starter=workflows, clock=SystemClock(), store_now=store.now)
+        publishing = publisher.Publisher(
+            saved=topics,
             starter=workflows,
             clock=SystemClock(),
             store_now=store.now,
@@ -391,16 +429,16 @@ class App:
             unfinished_per_tenant_max=self.settings.unfinished_per_tenant_max,
         )
         if works:
-            await scheduler.start()
-            await publisher.start()
+            await starting.start()
+            await publishing.start()
         try:
             yield (
-                ScheduleService(saved=saved, workflows=workflows, store_now=store.now),
-                TopicService(saved=saved_topics, workflows=workflows, publisher=publisher),
+                schedule_service.ScheduleService(saved=schedules, workflows=workflows, store_now=store.now),
+                topic_service.TopicService(saved=topics, workflows=workflows, publisher=publishing),
             )
         finally:
-            await scheduler.stop()
-            await publisher.stop()
+            await starting.stop()
+            await publishing.stop()
 
     @asynccontextmanager
     async def _open_data(

@@ -1,28 +1,44 @@
-"""AppServices: the services that one process has open on one database, for its APIs (REST, sockets).
+"""RunServices and AppServices: the services that one process has open on one database.
 
-Created by `App.open_services`. The APIs only read it.
+Created by `App`; nobody changes them. The first are all that `anabranch run` needs; the second are for APIs
+(REST, sockets).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from anabranch.audit.audit_log import AuditLog
-from anabranch.drafts.draft_service import DraftService
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.rules.graph.node_types import NodeTypes
-from anabranch.keys.access import AccessService
-from anabranch.queries.saved.data_service import DataService
-from anabranch.secrets.secret_store import SecretStore
-from anabranch.service.explanations.explanations import Explanations
-from anabranch.service.preview import Preview
 from anabranch.service.readiness import Readiness
-from anabranch.service.runs.run_counts import OpenRunCounts
 from anabranch.service.runs.run_waits import RunWaits
 from anabranch.service.workflow_service import WorkflowService
 from anabranch.telemetry import Meters
-from anabranch.triggers.schedules.schedule_service import ScheduleService
-from anabranch.triggers.topics.topic_service import TopicService
+
+if TYPE_CHECKING:
+    from anabranch.audit.audit_log import AuditLog
+    from anabranch.drafts.draft_service import DraftService
+    from anabranch.keys.access import AccessService
+    from anabranch.queries.saved.data_service import DataService
+    from anabranch.secrets.secret_store import SecretStore
+    from anabranch.service.explanations.explanations import Explanations
+    from anabranch.service.preview import Preview
+    from anabranch.service.runs.run_counts import OpenRunCounts
+    from anabranch.triggers.schedules.schedule_service import ScheduleService
+    from anabranch.triggers.topics.topic_service import TopicService
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunServices:
+    """The engine of one process, and what starts and awaits runs with it."""
+
+    engine: Engine
+    node_types: NodeTypes
+    workflows: WorkflowService
+    waits: RunWaits
+    readiness: Readiness
+    meters: Meters
 
 
 @dataclass(frozen=True, slots=True, eq=False)

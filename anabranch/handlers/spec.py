@@ -44,9 +44,12 @@ ConfigModel: TypeAlias = type[BaseModel]
 
 
 class NodeConfig(BaseModel):
-    """Base of the built-in types' configs: JSON kinds are not converted, unknown fields are refused."""
+    """Base of the built-in types' configs: JSON kinds are not converted, unknown fields are refused.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    The validator of a type is built when the type is first used: a run needs a few of them.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class SecretReader(Protocol):

@@ -33,7 +33,6 @@ NEVER_FOR_READING = (
     "alembic",
     "cryptography",
     "jsonschema",
-    "networkx",
     "prometheus_client",
     "psycopg",
     "rich",
@@ -114,15 +113,23 @@ def test_reading_a_database_loads_neither_servers_nor_other_databases(
     assert loaded.isdisjoint(NEVER_FOR_READING)
 
 
-def test_a_run_without_requests_and_secrets_loads_no_client_no_server_and_no_cipher(
-    anabranch: Command, write: Write, folder: Path
+def test_a_first_run_loads_no_migrations_no_servers_no_other_database_and_no_services_of_apis(
+    write: Write, folder: Path
 ) -> None:
     write("greeting.json", GREETING)
-    anabranch("run", "greeting.json", "--input", '{"name": "Ada"}')  # makes the database: that takes alembic
 
     loaded = modules_after(folder, ["run", "greeting.json", "--input", '{"name": "Ada"}'])
 
-    assert loaded.isdisjoint(set(NEVER_FOR_READING) - {"jsonschema", "networkx"})
+    assert loaded.isdisjoint(set(NEVER_FOR_READING) - {"jsonschema"})
+    assert loaded.isdisjoint(
+        {"fastapi", "mako", "networkx", "opentelemetry", "pygments", "sqlalchemy.dialects.postgresql"}
+    )
+    services = {
+        name for name in loaded if name.startswith(("anabranch.rest", "anabranch.sockets", "anabranch.process"))
+    }
+    side_concerns = ("audit.audit_log", "drafts.draft_service", "keys.access", "triggers.topics.publisher",
+                     "triggers.schedules.scheduler", "service.preview", "service.purge")  # fmt: skip
+    assert not services and loaded.isdisjoint(f"anabranch.{each}" for each in side_concerns)
 
 
 @pytest.mark.parametrize("name", ["anabranch", "anabranch.service"])

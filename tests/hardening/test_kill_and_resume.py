@@ -216,7 +216,7 @@ def worker_of(database: str, instance_id: str) -> str | None:
     """Who holds the run."""
 
     async def ask() -> str | None:
-        async with build(Settings(database_url=database)).opened(works=False) as (_, service):
-            return (await service.get_run_status(instance_id, tenant_id="default")).worker_id
+        async with build(Settings(database_url=database)).open_runs(works=False) as runs:
+            return (await runs.workflows.get_run_status(instance_id, tenant_id="default")).worker_id
 
     return asyncio.run(ask())

@@ -68,6 +68,6 @@ async def output_of(run_id: str, services: AppServices) -> object:
 
 async def test_who_advances_some_runs_only_starts_none_by_the_clock(database_url: str) -> None:
     settings = Settings.load(environ={}, database_url=database_url)
-    async with build(settings).open_services(works=True, only=[]):
+    async with build(settings).open_runs(only=[]):
         names = {task.get_name() for task in asyncio.all_tasks()}
     assert "claiming" in names and not names & {"starting what is due", "finishing messages"}

@@ -125,7 +125,7 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
     """The document of the run, once it has ended."""
     session = assignment.session
     # `only=[]`: other runs of the database are other workers' business.
-    async with app.build(session.settings).open_services(works=True, only=[]) as services:
+    async with app.build(session.settings).open_runs(only=[]) as services:
         engine, service = services.engine, services.workflows
         if assignment.progress is not None:
             engine.observers.add(assignment.progress)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import UUID, Column, ColumnElement, Index, MetaData, Text, TextClause
+from sqlalchemy import UUID, Column, ColumnElement, Index, MetaData, Table, Text, TextClause
 from sqlalchemy.types import UserDefinedType
 
 SCHEMA_REVISION = "0013"
@@ -53,6 +53,7 @@ def storage(parameters: Mapping[str, str]) -> dict[str, Any]:
 def set_postgresql_options() -> None:
     """Give tables and indexes the options that their `info` has. Called once PostgreSQL is used."""
     for table in metadata.tables.values():
-        for each in (table, *table.indexes):
+        parts: list[Table | Index] = [table, *table.indexes]
+        for each in parts:
             for name, value in each.info.get(_POSTGRESQL, {}).items():
                 each.dialect_options[_POSTGRESQL][name] = value

@@ -24,12 +24,11 @@ from sqlalchemy.pool import NullPool
 from anabranch.engine.ports import ClaimRequest, InstanceRow, Loaded, Transition
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.run_filter import WantedInput
-from anabranch.engine.store.columns import set_postgresql_options
 from anabranch.engine.store.postgresql import postgresql_statements as statements
 from anabranch.engine.store.postgresql.password_file import usable_password_file
 from anabranch.engine.store.postgresql.postgresql_connections import BoundedConnection
 from anabranch.engine.store.postgresql.timeouts import Timeouts
-from anabranch.engine.store.schema import metadata
+from anabranch.engine.store.schema import metadata, set_postgresql_options
 from anabranch.engine.store.sql.component import transaction
 from anabranch.engine.store.sql.dialect import ENDS_SETTLE_MS, ExternalEvent, Taken, Written, code_keys
 from anabranch.engine.store.sql.families import cancelled_children, created_children, touches_family, woken_parents

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from anabranch.audit.audit_schema import audit_head, audit_log
 from anabranch.drafts.draft_schema import drafts
-from anabranch.engine.store.columns import SCHEMA_REVISION, metadata
+from anabranch.engine.store.columns import SCHEMA_REVISION, metadata, set_postgresql_options
 from anabranch.engine.store.schema.runs import (
     IS_ATTEMPT,
     IS_ENDING,
@@ -47,6 +47,7 @@ __all__ = [
     "run_counts",
     "schedules",
     "secrets",
+    "set_postgresql_options",
     "topic_messages",
     "topic_subscriptions",
     "watermarks",

@@ -24,10 +24,10 @@ from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters, why
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.evolve import AnyPlan, new_state
 from anabranch.engine.rules.shared.failures import as_refused, who_did
 from anabranch.engine.rules.shared.log_limit import LogLimit
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.states import AnyPlan, new_state
 from anabranch.engine.rules.stimuli import (
     CancelRequested,
     ChildEnded,

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeAlias
 
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.states import AnyPlan
 
 
 class RunTelemetry(Protocol):

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol, TypeAlias
 
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.history import Activation, ActivationStatus, Change, History, RunCreated, RunEnd
 from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.states import AnyPlan
 from anabranch.telemetry.meters import Meters
 from anabranch.telemetry.spans import Span, SpanSink, attempt_span, began_at, run_span, signal_span
 

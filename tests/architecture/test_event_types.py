@@ -20,11 +20,9 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.evolve",
     f"{RULES}.shared.shared_events",
     f"{RULES}.coded.coded_evolve",
-    f"{RULES}.shared.signal_waits",
     # decisions write rows
     f"{RULES}.decide",
-    f"{RULES}.shared.decision",
-    f"{RULES}.shared.shared_decisions",
+    f"{RULES}.shared.decisions",
     f"{RULES}.coded.coded_decide",
     f"{RULES}.drawn.outcomes",
     # the number of committed events by type

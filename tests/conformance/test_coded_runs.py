@@ -16,9 +16,8 @@ from anabranch.engine.rules import transitions as transition
 from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import Status
-from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.evolve import fold, new_state
 from anabranch.engine.rules.shared.retry import RetryPolicy
-from anabranch.engine.rules.states import new_state
 from anabranch.engine.rules.stimuli import (
     AwaitsSignal,
     AwaitsTime,

@@ -15,11 +15,10 @@ from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Wake
 from anabranch.engine.rules.drawn.drawn_state import InstanceState
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, Event, EventType, Status
-from anabranch.engine.rules.evolve import outstanding
+from anabranch.engine.rules.evolve import AnyState, outstanding
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE, LogLimit
-from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import AnabranchError, NonRetryable

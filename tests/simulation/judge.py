@@ -19,9 +19,8 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.outcomes import EVALUATION_UNITS
 from anabranch.engine.rules.events import Event, EventType
-from anabranch.engine.rules.evolve import evolve, fold, outstanding
+from anabranch.engine.rules.evolve import AnyState, evolve, fold, new_state, outstanding
 from anabranch.engine.rules.shared.log_limit import LogLimit
-from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import NodeResult, Stimulus
 from anabranch.testing.memory_store.records import Change, Transaction
 from tests.simulation.cases import SimulatedCase

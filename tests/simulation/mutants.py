@@ -102,7 +102,7 @@ MUTANTS = (
     mutant(
         "skip-stays-where-it-is",
         "a skipped node does not kill its edges",
-        ("rules.shared.decision:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
+        ("rules.drawn.outcomes:DrawnDecisionBuilder.skip", "    self.todo.append((scope, node))", "    pass"),
     ),
     mutant(
         "all-join-runs-early",
@@ -160,7 +160,7 @@ MUTANTS = (
     mutant(
         "given-up-at-the-first-takeover",
         "whoever takes over somebody's run at a start-up fails it",
-        ("rules.shared.shared_decisions:taken_over", "recoveries > acquired.recoveries_max", "recoveries"),
+        ("rules.shared.decisions:taken_over", "recoveries > acquired.recoveries_max", "recoveries"),
     ),
     mutant(
         "given-up-for-its-troubles",
@@ -222,7 +222,7 @@ MUTANTS = (
         "signal-key-ignored",
         "a signal that is sent again with its key is delivered again",
         (
-            "rules.shared.shared_decisions:signal_known_or_refused",
+            "rules.shared.decisions:signal_known_or_refused",
             "signal.key is not None and signal.key in state.signal_answers",
             "False",
         ),
@@ -264,7 +264,7 @@ MUTANTS = (
     mutant(
         "log-beyond-its-limit",
         "a row is written for which the log has no room",
-        ("rules.shared.decision:DecisionBuilder.append", "seq > limit.rows_max)", "seq > limit.rows_max + 1)"),
+        ("rules.shared.decisions:DecisionBuilder.append", "seq > limit.rows_max)", "seq > limit.rows_max + 1)"),
     ),
     mutant(
         "children-left-behind",

@@ -15,9 +15,8 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import Event, Status
-from anabranch.engine.rules.evolve import fold, outstanding
-from anabranch.engine.rules.shared.decision import Decision
-from anabranch.engine.rules.states import new_state
+from anabranch.engine.rules.evolve import fold, new_state, outstanding
+from anabranch.engine.rules.shared.decisions import Decision
 from anabranch.engine.rules.stimuli import (
     AwaitsTime,
     Completed,

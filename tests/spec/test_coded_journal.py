@@ -15,7 +15,7 @@ from anabranch.engine.rules.evolve import evolve
 from anabranch.engine.rules.history import activations_of
 from anabranch.engine.rules.payloads import SignalReceived
 from anabranch.engine.rules.shared.child_ids import child_id
-from anabranch.engine.rules.shared.decision import NOTHING, Decision
+from anabranch.engine.rules.shared.decisions import NOTHING, Decision
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,
     AwaitsChild,

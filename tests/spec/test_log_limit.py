@@ -11,9 +11,8 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import EventType, Status
-from anabranch.engine.rules.evolve import fold, outstanding
+from anabranch.engine.rules.evolve import AnyState, fold, new_state, outstanding
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit, parse_log_limit
-from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import Completed, Started, StepReport, Stimulus
 from anabranch.engine.rules.transitions import LeasedState, plan_transitions
 from anabranch.engine.rules.values import Payload

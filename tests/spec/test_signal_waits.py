@@ -8,10 +8,9 @@ import pytest
 
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
-from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.evolve import evolve, new_state
 from anabranch.engine.rules.payloads import SignalReceived
-from anabranch.engine.rules.shared.signal_waits import SignalWaits
-from anabranch.engine.rules.states import new_state
+from anabranch.engine.rules.shared.shared_events import SignalWaits
 from anabranch.engine.rules.stimuli import LogReloaded
 from anabranch.engine.rules.values import Payload
 from tests.spec.drawings import drawn

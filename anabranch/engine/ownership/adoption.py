@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from anabranch.engine.ports import Claimed
 from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.evolve import evolve
-from anabranch.engine.rules.states import AnyState
+from anabranch.engine.rules.evolve import AnyState, evolve
 from anabranch.engine.telemetry import RunTelemetry
 
 

@@ -19,8 +19,8 @@ from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.evolve import AnyPlan, AnyState
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.states import AnyPlan, AnyState
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, StepReport, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState
 from anabranch.engine.task_worker import TaskWorker

@@ -18,10 +18,9 @@ from anabranch.engine.ownership.owned import OwnedInstance, OwnedInstances
 from anabranch.engine.ownership.waiters import StartResult
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Clock, InstanceRow, Loaded, Observer, Store
 from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.evolve import AnyState, evolve, new_state
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.states import AnyState, new_state
 from anabranch.engine.rules.stimuli import LogReloaded
 from anabranch.engine.rules.transitions import LeasedState, PendingTransition, answered, was_written
 from anabranch.engine.task_worker import TaskWorker

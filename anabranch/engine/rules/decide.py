@@ -7,9 +7,9 @@ decision sees it; nothing is performed and nothing is stored here. A stimulus th
 sense any more changes nothing.
 
 Here the stimuli are told apart, and joins decide what follows from what has ended: a new join mode is added here and
-in `tests/spec`. `drawn.outcomes` judges a handler's answer, ends activations and runs loops, `waits.children` waits for
-other runs; all of them write into one `DrawnDecisionBuilder`. `coded.decide` does the same for coded runs, and
-`shared_decisions` is what both have in common.
+in `tests/spec`. `drawn.outcomes` judges a handler's answer, ends activations, runs loops and waits for
+other runs; all of them write into one `DrawnDecisionBuilder`. `coded_decide` does the same for coded runs, and
+`shared.decisions` is what both have in common.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, 
 from anabranch.engine.rules.drawn.outcomes import (
     EVALUATIONS_MAX,
     LOOP_WORK_MAX,
+    DrawnDecisionBuilder,
     attempt_failed,
     close_child_wait,
     complete,
@@ -35,11 +36,12 @@ from anabranch.engine.rules.drawn.outcomes import (
     returned,
 )
 from anabranch.engine.rules.events import DEFAULT_HANDLE, TIMEOUT_HANDLE, EventType
+from anabranch.engine.rules.evolve import AnyState
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.payloads import RunCancelled
-from anabranch.engine.rules.shared.decision import NOTHING, Decision, DrawnDecisionBuilder
-from anabranch.engine.rules.shared.log_limit import LogFull
-from anabranch.engine.rules.shared.shared_decisions import (
+from anabranch.engine.rules.shared.decisions import (
+    NOTHING,
+    Decision,
     accept_signal,
     created,
     deadline_passed,
@@ -50,7 +52,7 @@ from anabranch.engine.rules.shared.shared_decisions import (
     taken_over,
     taking,
 )
-from anabranch.engine.rules.states import AnyState
+from anabranch.engine.rules.shared.log_limit import LogFull
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,

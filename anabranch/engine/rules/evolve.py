@@ -11,7 +11,7 @@ sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
@@ -29,6 +29,7 @@ from anabranch.engine.rules.payloads import (
     read_retry_time,
     read_wait,
 )
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.shared_events import (
     close_wait,
     instance_ended,
@@ -39,13 +40,30 @@ from anabranch.engine.rules.shared.shared_events import (
     signal_received,
     wait,
 )
-from anabranch.engine.rules.states import AnyPlan, AnyState, new_state
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.errors import RunError
+
+AnyPlan: TypeAlias = Plan | CodedPlan
+AnyState: TypeAlias = InstanceState | CodedState
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
 _RECOVERED = EventType.INSTANCE_RECOVERED
 _DISPATCHED = Phase.DISPATCHED
+
+
+@overload
+def new_state(plan: Plan, head: InstanceHead, *, log_limit: LogLimit = LOG_LIMIT) -> InstanceState: ...
+
+
+@overload
+def new_state(plan: CodedPlan, head: InstanceHead, *, log_limit: LogLimit = LOG_LIMIT) -> CodedState: ...
+
+
+def new_state(plan: AnyPlan, head: InstanceHead, *, log_limit: LogLimit = LOG_LIMIT) -> AnyState:
+    """The state of a run that nothing has happened to yet."""
+    state = CodedState(plan, head) if isinstance(plan, CodedPlan) else InstanceState(plan, head)
+    state.log_limit = log_limit
+    return state
 
 
 @overload

@@ -16,9 +16,9 @@ from anabranch.engine.rules.commands import AwaitChild, Dispatch
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.outcomes import EVALUATIONS_MAX, LOOP_WORK_MAX
 from anabranch.engine.rules.events import Event, Status, SuspendReason
-from anabranch.engine.rules.shared.decision import Decision
+from anabranch.engine.rules.evolve import AnyState
+from anabranch.engine.rules.shared.decisions import Decision
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.states import AnyState
 from anabranch.engine.rules.stimuli import EvaluationDue, LeaseAcquired, NodeResult, Started, Stimulus
 
 # 256 transitions or 4 MB a commit: throughput stops growing between 100 and 500 transitions a batch, and

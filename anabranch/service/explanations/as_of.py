@@ -13,12 +13,11 @@ from typing import Any
 
 from anabranch.engine.rules.drawn.drawn_state import Context, InstanceState
 from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.document import GraphEdge
 from anabranch.engine.rules.graph.plan import Body, Plan
 from anabranch.engine.rules.history import Activation, ActivationStatus, History, loop_of
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.states import AnyPlan, AnyState, new_state
 
 CONDITION_TYPE = "condition"
 

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.run_filter import InputFilter
-from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.values import Payload
 from anabranch.errors import InvalidInput, InvalidRequest, ValueNotStorable, ValueTooLarge
 from anabranch.run_requests import check_key

@@ -10,9 +10,9 @@ from typing import Any
 
 from anabranch.engine.plans import TEST_VERSION
 from anabranch.engine.ports import InstanceHead, WorkflowVersion
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.document import derive_name
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.states import AnyPlan
 from anabranch.errors import InvalidRequest
 from anabranch.run_requests import StartOptions
 from anabranch.service.runs.input_checks import new_run_id

@@ -15,12 +15,12 @@ from typing import Any
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import Status, SuspendReason
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.payloads import RunResumed, RunSuspended, read_input
 from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.engine.rules.shared.decisions import PAUSED_HINT
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.shared.shared_decisions import PAUSED_HINT
-from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.stimuli import CancelRequested, PauseRequested, ResumeRequested, SignalSent, Started
 from anabranch.errors import (
     InvalidInput,

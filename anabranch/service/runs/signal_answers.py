@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import InstanceRow, Store
-from anabranch.engine.rules.shared.signal_waits import SignalWaits
+from anabranch.engine.rules.shared.shared_events import SignalWaits
 from anabranch.engine.rules.values import Payload
 
 # 16 runs: many signals usually go to few runs at a time.

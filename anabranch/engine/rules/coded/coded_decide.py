@@ -24,11 +24,10 @@ from anabranch.engine.rules.payloads import (
     RunCancelled,
 )
 from anabranch.engine.rules.shared.child_ids import child_id
-from anabranch.engine.rules.shared.decision import NOTHING, Decision, DecisionBuilder
-from anabranch.engine.rules.shared.log_limit import LogFull
-from anabranch.engine.rules.shared.retry import RetryPolicy
-from anabranch.engine.rules.shared.run_state import Phase
-from anabranch.engine.rules.shared.shared_decisions import (
+from anabranch.engine.rules.shared.decisions import (
+    NOTHING,
+    Decision,
+    DecisionBuilder,
     accept_signal,
     child_result,
     created,
@@ -42,6 +41,9 @@ from anabranch.engine.rules.shared.shared_decisions import (
     taken_over,
     taking,
 )
+from anabranch.engine.rules.shared.log_limit import LogFull
+from anabranch.engine.rules.shared.retry import RetryPolicy
+from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.shared.signals import output_of
 from anabranch.engine.rules.stimuli import (
     AwaitsAnySignal,

@@ -1,13 +1,13 @@
 """Folding what every run has, drawn or coded: timers, signals and the waits for them, recoveries, the end.
 
-Pure. Called by `evolve` and `coded.evolve`, and by nobody else.
+Pure. Called by `evolve` and `coded_evolve`; the service asks `SignalWaits` about signals alone.
 """
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -17,10 +17,12 @@ from anabranch.engine.rules.payloads import (
     read_recoveries,
     read_signal,
     read_suspension,
+    read_wait,
     signal_taken,
 )
-from anabranch.engine.rules.shared.run_state import Open, Phase, RunState
+from anabranch.engine.rules.shared.run_state import InstanceHead, Open, OpenActivation, Phase, RunState
 from anabranch.engine.rules.shared.signals import KeptSignal
+from anabranch.engine.rules.values import NULL
 
 AnyRun: TypeAlias = RunState[Any, Any]
 
@@ -142,3 +144,57 @@ _TERMINAL_OF = {
     EventType.INSTANCE_FAILED: Status.FAILED,
     EventType.INSTANCE_CANCELLED: Status.CANCELLED,
 }
+
+
+class SignalWait(OpenActivation):
+    """An activation that waits for a signal."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: tuple[str, str]) -> None:
+        super().__init__()
+        self._place = place
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Node id and scope."""
+        return self._place
+
+
+class SignalWaits(RunState[SignalWait, SignalWait]):
+    """The waits for signals of one run, and which signal is promised to which: folded from the rows about these alone.
+
+    For callers without the state of a run: did a signal meet an open wait? The rest of its log need not be read.
+    """
+
+    __slots__ = ("open",)
+
+    def __init__(self, head: InstanceHead) -> None:
+        super().__init__(head)
+        self.open: dict[tuple[str, str], SignalWait] = {}
+        """Waits that have not ended, those with a promised signal too."""
+
+    def activation(self, node_id: str, scope: str) -> SignalWait | None:
+        """The wait that is open there, if there is one."""
+        return self.open.get((node_id, scope))
+
+    def evolve(self, event: Event) -> bool | None:
+        """Fold the next row that is about signals or their waits; others may be missing.
+
+        Of a signal: is a wait open that it fits, and that no earlier one is promised to?
+        """
+        self.last_seq = event.seq
+        place = (event.node_id, event.scope)
+        if event.type is EventType.SIGNAL_RECEIVED:
+            signal = read_signal(event.payload)
+            delivered = self.oldest_wait(signal.event, signal.content) is not None
+            signal_received(self, event)
+            if event.seq in self.kept.get(signal.event, {}):
+                # It is taken by its seq: nobody compares its payload any more.
+                self.kept[signal.event][event.seq] = KeptSignal(event.seq, signal.event, NULL)
+            return delivered
+        if event.type is EventType.NODE_WAITING:
+            wait(self, self.open.setdefault(place, SignalWait(place)), read_wait(event.payload), event.seq)
+        elif event.type in ENDINGS and (ended := self.open.pop(place, None)) is not None:
+            close_wait(self, ended)
+        return None

@@ -256,7 +256,7 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
                 event_type,
                 NODE_STATUS.get(event_type),
                 event.next_handle,
-                event.output_variable if event.mark is None else event.stored_variable,
+                event.output_variable if event.mark is None else event.mark.text,
                 raw.decode(),
                 event.error_message,
                 event.attempt,

@@ -1,28 +1,35 @@
-"""What is judged alike for every run, drawn or coded: creation, deadline, takeovers, signals, waits, retries, children.
+"""Decisions: what they come to, one in the making, and what is judged alike for every run, drawn or coded.
 
-Pure. Called by `decide`, `outcomes`, `children` and `coded.decide`; each draws its own consequences.
+Pure. `decide` and `coded_decide` make a builder each, and write into it. Whatever is written is folded into the state
+at once, so the next line sees it. What to write is theirs; that a row is numbered, stamped and folded is settled here.
+`transitions` reads what it came to. Alike are creation, deadline, takeovers, suspension, signals, waits, retries and
+children.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from anabranch.engine.rules.commands import Wake
-from anabranch.engine.rules.events import EventType, Status, SuspendReason
-from anabranch.engine.rules.evolve import outstanding
+from anabranch.engine.rules.coded.names import Mark
+from anabranch.engine.rules.commands import Command, Dispatch, Wake
+from anabranch.engine.rules.events import TERMINALS, Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.evolve import AnyState, evolve, outstanding
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.payloads import (
     DefinitionSet,
     InputSet,
     Recovered,
     RetryScheduled,
+    RunFailed,
     RunResumed,
     RunSuspended,
     SignalAwaited,
     SignalReceived,
     SignalTaken,
 )
-from anabranch.engine.rules.shared.decision import Decision, DecisionBuilder
+from anabranch.engine.rules.shared.log_limit import ROWS_ALWAYS_TAKEN, LogFull
 from anabranch.engine.rules.shared.retry import RETRY_AFTER_MS_MAX, RetryPolicy
 from anabranch.engine.rules.shared.run_state import OpenActivation
 from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX, KeptSignal, output_of
@@ -39,6 +46,131 @@ from anabranch.engine.rules.stimuli import (
 )
 from anabranch.engine.rules.values import VALUE_BYTES_MAX, Payload
 from anabranch.errors import RunError
+
+State = TypeVar("State", bound=AnyState)
+
+
+@dataclass(slots=True, eq=False)
+class Decision:
+    """What follows from one stimulus. Never changed once it is made (not `frozen`: see `Event`)."""
+
+    events: Sequence[Event] = ()
+    commands: Sequence[Command] = ()
+    """To perform once the events are committed: what this decision added to `outstanding`."""
+    stops: Sequence[Dispatch] = ()
+    """Attempts that nobody awaits any more: their handlers are told to stop."""
+    cancels: Sequence[str] = ()
+    """Children that nobody awaits any more, if there are any of these ids: they end with the same commit."""
+    not_before: int | None = None
+    """The latest due time that fired: the commit must find it passed by the store's own clock."""
+    delivered: bool | None = None
+    """For a signal: was a fitting wait open when it (or the first one with its key) arrived?"""
+    refused: str | None = None
+    """For a signal: the code of why it was not taken."""
+    worked: int = 0
+    """What running loops and evaluating nodes has cost, in the units of `templates.budget`."""
+    evaluated: Sequence[Dispatch] = ()
+    """Attempts of pure nodes that were answered by this decision."""
+
+
+NOTHING = Decision()
+
+
+class DecisionBuilder(Generic[State]):
+    """What one decision about one state writes, which each of its rows evolves."""
+
+    def __init__(self, state: State, now: int) -> None:
+        self.state = state
+        self.now = now
+        self.events: list[Event] = []
+        self.commands: list[Command] = []
+        self.stops: list[Dispatch] = []
+        self.cancels: list[str] = []
+        """Children that nobody awaits any more, if they were started at all."""
+        self.not_before: int | None = None
+        self.worked = 0
+        """What running loops and evaluating nodes has cost so far, in the units of `templates.budget`."""
+        self.evaluated: list[Dispatch] = []
+        """Attempts of pure nodes that it has answered."""
+
+    def append(
+        self,
+        event_type: EventType,
+        node_id: str,
+        scope: str,
+        attempt: int,
+        payload: Payload,
+        *,
+        next_handle: str | None = None,
+        output_variable: str | None = None,
+        error_message: str | None = None,
+        arguments: str | None = None,
+        mark: Mark | None = None,
+    ) -> None:
+        """Append an event, numbered and stamped; it is folded into the state at once.
+
+        Raises LogFull for a row that the log has no room for; the row that ends the run always has.
+        """
+        state = self.state
+        seq, limit = state.last_seq + 1, state.log_limit
+        if (
+            (state.log_bytes + len(payload.raw) > limit.bytes_max or seq > limit.rows_max)
+            and seq > ROWS_ALWAYS_TAKEN
+            and event_type not in TERMINALS
+        ):
+            raise LogFull
+        event = Event(
+            seq,
+            event_type,
+            node_id,
+            scope,
+            attempt,
+            payload,
+            self.now,
+            next_handle,
+            output_variable,
+            error_message,
+            arguments,
+            mark,
+        )
+        evolve(state, event)
+        self.events.append(event)
+
+    def fail_instance(self, error: RunError) -> None:
+        """The instance ends FAILED, with everything in flight told to stop."""
+        self.end_instance(EventType.INSTANCE_FAILED, RunFailed(error).payload, error.message)
+
+    def end_instance(self, event_type: EventType, payload: Payload, message: str | None = None) -> None:
+        """Terminal status is an event, and the last one."""
+        for (node_id, scope), activation in self.state.running.items():
+            self.stops.append(Dispatch(node_id, scope, activation.attempt))
+        self.append(event_type, "", "", 0, payload, error_message=message)
+
+    def wake(self, activation: OpenActivation) -> None:
+        """Ask to be woken when the activation is due, if it ever is."""
+        if activation.due_at is not None:
+            self.commands.append(Wake(*activation.place, activation.attempt, activation.due_at))
+
+    def fired(self, due_at: int) -> None:
+        """Remember the latest due time that this decision rests on."""
+        self.not_before = due_at if self.not_before is None else max(self.not_before, due_at)
+
+    def build(self) -> Decision:
+        """What it came to, without what it asked for and took back itself."""
+        if not self.events:
+            return Decision(worked=self.worked) if self.worked else NOTHING
+        commands = [command for command in self.commands if self.state.owes(command)]
+        begun_now = frozenset(self.commands) if self.stops else ()
+        stops = [stop for stop in self.stops if stop not in begun_now]
+        return Decision(
+            self.events, commands, stops, self.cancels, self.not_before, worked=self.worked, evaluated=self.evaluated
+        )
+
+    def log_full(self) -> Decision:
+        """The log has no room for what follows: the run has failed then."""
+        self.fail_instance(self.state.log_limit.error())
+        return self.build()
+
 
 AnyDecisionBuilder: TypeAlias = DecisionBuilder[Any]
 

@@ -374,7 +374,7 @@ class Store(Protocol):
         """What is shown of a run, with its first activations; none of their outputs is read."""
 
     async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
-        """At most `limit` events in seq order, with no payloads but those of errors and of what is waited for."""
+        """At most `limit` events in seq order, with the payloads of errors, suspensions and waits only."""
 
     async def read_activations(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -181,6 +183,13 @@ async def publish_and_start(page: Page) -> None:
     await expect(page.locator(".run-status")).to_have_text("completed")
     await expect(page.locator(".run-result .value")).to_contain_text("2 items")
 
+    # Why one of its nodes did not run.
+    await expect(node(page, "set2")).to_have_attribute("data-status", "skipped")
+    await node(page, "set2").click()
+    why = page.locator(".node-detail .notice")
+    await expect(why).to_contain_text("'condition' left by 'yes'")
+    await expect(why.locator(".why")).to_contain_text("{{ ctx.input.total > 100 }} was true")
+
 
 async def test_the_same_by_keyboard(page: Page, server: Server) -> None:
     await page.goto(server.entrance)
@@ -274,3 +283,111 @@ async def test_the_same_by_keyboard(page: Page, server: Server) -> None:
     await expect(node(page, "end")).to_be_visible()
     await saved(page)
     assert the_only_draft(server, "Drawn by keyboard") == before
+
+
+def order(charge: str) -> dict[str, Any]:
+    """Nodes in a row: a price, what is to pay for it, a receipt."""
+    nodes = [
+        ("price", {"total": "{{ ctx.input.count * 4503599627370497 }}"}),
+        ("charge", {"paid": charge}),
+        ("receipt", {"text": "paid {{ ctx.charge.paid }}"}),
+    ]
+    made = [
+        {
+            "id": name,
+            "type": "set",
+            "config": {"values": values},
+            "outputVariable": name,
+            "position": {"x": 320 * at, "y": 0},
+        }
+        for at, (name, values) in enumerate(nodes, 1)
+    ]
+    chain = [{"id": "start", "type": "start", "position": {"x": 0, "y": 0}}, *made]
+    edges = [{"upstreamNodeID": one["id"], "downstreamNodeID": other["id"]} for one, other in pairwise(chain)]
+    return {"nodes": chain, "edges": edges}
+
+
+async def run_test(page: Page, value: str | None = None) -> None:
+    """Run the drawing as it is, from the dialog that is open."""
+    if value is not None:
+        await page.get_by_label("Input, as JSON").fill(value)
+    await page.get_by_role("button", name="Run the test").click()
+    await expect(page.get_by_role("dialog", name="Test the workflow")).to_have_count(0)
+
+
+async def test_repairs_failing_node(page: Page, server: Server) -> None:
+    server.call("POST", "/workflows", {"title": "To repair", **order("{{ ctx.price.totl }}")})
+    await page.goto(f"{server.entrance}#/workflows/to-repair")
+    await page.get_by_role("button", name="Test", exact=True).click()
+    await run_test(page, '{"count": 2}')
+    bar = page.get_by_role("region", name="Test run")
+    await expect(bar.locator(".status")).to_have_text("failed")
+    await bar.get_by_role("button", name="Next failure").click()
+    await expect(node(page, "charge")).to_be_focused()
+
+    # The panel has what the node was given and what went wrong; the field shows what the repaired expression comes to.
+    await page.keyboard.press("Enter")
+    panel = page.get_by_role("dialog", name="Node charge")
+    await expect(panel.locator(".panel-output .notice.error")).to_contain_text("totl")
+    await expect(panel.get_by_role("region", name="ctx.price", exact=True)).to_contain_text("9007199254740994")
+    field = panel.get_by_label("Values: value of paid", exact=True)
+    await field.fill("{{ ctx.price.total }}")
+    await expect(panel.locator(".template-preview").first).to_contain_text("9007199254740994")
+    await panel.get_by_role("button", name="Run this node").click()
+    await run_test(page)
+    await expect(bar.locator(".status")).to_have_text("completed")
+    await expect(panel.locator(".panel-output .value")).to_contain_text("9007199254740994")
+    await page.keyboard.press("Escape")
+
+    await page.get_by_role("button", name="Publish").click()
+    await expect(page.locator(".toasts")).to_contain_text("Published as version 2")
+    run = server.call("POST", "/workflows/to-repair/runs?wait=30s", {"input": {"count": 2}})
+    assert run["status"] == "COMPLETED"
+
+
+async def test_pins_and_runs_from_here(page: Page, server: Server) -> None:
+    server.call("POST", "/workflows", {"title": "Pinned", **order("{{ ctx.price.total }}")})
+    await page.goto(f"{server.entrance}#/workflows/pinned")
+    await page.get_by_role("button", name="Test", exact=True).click()
+    await run_test(page, '{"count": 2}')
+    bar = page.get_by_role("region", name="Test run")
+    await expect(bar.locator(".status")).to_have_text("completed")
+
+    # An output is pinned by a key, exactly, and changed by hand: the node is not executed any more.
+    await node(page, "charge").click()
+    await page.keyboard.press("p")
+    await expect(node(page, "charge").locator(".mark.pin")).to_have_text("pinned")
+    await node(page, "charge").dblclick()
+    panel = page.get_by_role("dialog", name="Node charge")
+    pin = panel.get_by_label("Pinned output, as JSON")
+    await expect(pin).to_have_value(re.compile("9007199254740994"))
+    await pin.fill('{"paid": 9007199254740993}')
+    await page.keyboard.press("Escape")
+
+    # From here on: what is before it gives what it gave, the node itself and all behind it run.
+    first = await bar.get_by_role("link", name="Open the run").get_attribute("href")
+    await node(page, "receipt").click(button="right")
+    await page.get_by_role("menuitem", name="Run again from here").click()
+    await run_test(page)
+    await expect(bar.get_by_role("link", name="Open the run")).not_to_have_attribute("href", str(first))
+    await expect(bar.locator(".status")).to_have_text("completed")
+    await expect(node(page, "receipt")).to_have_attribute("data-status", "success")
+    second = str(await bar.get_by_role("link", name="Open the run").get_attribute("href")).rsplit("/", 1)[1]
+    steps = {each["nodeID"]: each for each in server.call("GET", f"/runs/{second}/steps")["items"]}
+    assert {name: step.get("pinned") for name, step in steps.items()} == {
+        "start": None,
+        "price": True,
+        "charge": True,
+        "receipt": None,
+    }
+    assert steps["receipt"]["output"] == {"text": "paid 9007199254740993"}
+
+    # To here: nothing behind it runs. A version and its runs know of no pin.
+    await node(page, "charge").click()
+    await page.keyboard.press("Control+Shift+Enter")
+    await run_test(page)
+    await expect(node(page, "receipt")).not_to_have_attribute("data-status", "success")
+    await expect(bar.locator(".status")).to_have_text("completed")
+    run = server.call("POST", "/workflows/pinned/runs?wait=30s", {"input": {"count": 2}})
+    steps = {each["nodeID"]: each for each in server.call("GET", f"/runs/{run['instanceID']}/steps")["items"]}
+    assert steps["receipt"]["output"] == {"text": "paid 9007199254740994"}

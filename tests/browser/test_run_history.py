@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser import axe
 from tests.browser.conftest import IN_THE_BROWSER, PATIENCE_MS, Server
+from tests.browser.test_pages import leave_unanswered
 
 pytestmark = IN_THE_BROWSER
 
@@ -22,8 +24,75 @@ async def test_asks_why(page: Page, server: Server) -> None:
     await expect(page.locator(".node-detail .notice")).to_contain_text("approval")
 
     await page.get_by_role("button", name="Why?").click()
-    await expect(page.locator(".run-page > .notice")).to_contain_text("approve")
+    why = page.locator(".run-page > .notice")
+    await expect(why).to_contain_text("the signal approve")
     assert await axe.findings(page) == []
+
+    # What is waited for is a click away.
+    await why.get_by_role("button", name="approval").click()
+    await expect(page.locator(".node-detail .status")).to_have_text("waiting")
+
+
+async def test_a_run_is_paused_and_goes_on(page: Page, server: Server) -> None:
+    run_id = server.start(server.save("Paused", [APPROVAL]))
+    await page.goto(f"{server.entrance}#/runs/{run_id}")
+    await page.get_by_role("button", name="Pause").click()
+    await expect(page.locator(".run-status")).to_have_text("suspended")
+    await page.get_by_role("button", name="Resume").click()
+    await expect(page.locator(".run-status")).to_have_text("waiting")
+
+
+@pytest.mark.timeout(240)
+async def test_finds_failed_iteration_of_1500(page: Page, server: Server) -> None:
+    odd = {"branches": [{"id": "odd", "expression": "{{ctx.item == 700 or ctx.item == 1404}}"}]}
+    source = {"source": "{{ctx.input.items}}", "concurrency": 500, "onItemError": "collect"}
+    nodes = [
+        {"id": "start", "type": "start"},
+        {"id": "each", "type": "loop", "config": source, "outputVariable": "done"},
+        {"id": "odd", "type": "condition", "config": odd},
+        {"id": "bad", "type": "set", "config": {"values": {"no": "{{ctx.item.absent}}"}}},
+        {"id": "end", "type": "end", "config": {"outputParameters": {"count": "{{ctx.done | length}}"}}},
+    ]
+    edges = [
+        {"upstreamNodeID": "start", "downstreamNodeID": "each"},
+        {"upstreamNodeID": "each", "downstreamNodeID": "odd", "sourceHandle": "loop"},
+        {"upstreamNodeID": "odd", "downstreamNodeID": "bad", "sourceHandle": "odd"},
+        {"upstreamNodeID": "each", "downstreamNodeID": "end", "sourceHandle": "done"},
+    ]
+    name = server.call("POST", "/workflows", {"title": "Long", "nodes": nodes, "edges": edges})["name"]
+    run_id = server.start(name, {"items": list(range(1500))})
+    await page.goto(f"{server.entrance}#/runs/{run_id}")
+    await expect(page.locator(".run-status")).to_have_text("completed")
+
+    # The result and the counts need no list of nodes: here that never comes.
+    await page.route("**/steps?limit=*", leave_unanswered)
+    await page.reload()
+    await expect(page.locator(".run-result .value")).to_contain_text("1500")
+    frame = page.locator('[data-loop="each"]')
+    await expect(frame).to_have_text("× 1,5002 failed")
+    bad, odd_card = page.locator('[data-node-id="bad"]'), page.locator('[data-node-id="odd"]')
+    await expect(bad.locator(".run-mark")).to_contain_text("2 failed")
+    await page.unroute("**/steps?limit=*")
+
+    # One key, or one button, leads from failure to failure; nodes in the loop show that iteration.
+    await frame.get_by_role("button", name="Next failure").click()
+    await expect(frame).to_contain_text("701 of 1,500")
+    await expect(page.locator(".node-detail")).to_contain_text("each[700]")
+    await expect(page.locator(".node-detail .notice.error")).to_contain_text("absent")
+    await expect(odd_card.locator(".run-mark")).not_to_contain_text("×")
+    await page.keyboard.press("f")
+    await expect(frame).to_contain_text("1,405 of 1,500")
+    await expect(page.locator(".node-detail")).to_contain_text("each[1404]")
+    await page.keyboard.press(".")
+    await expect(frame).to_contain_text("1,406 of 1,500")
+    await expect(bad).to_have_attribute("data-status", "skipped")
+    await expect(odd_card).to_have_attribute("data-status", "success")
+
+    # The list has failures first, and the address keeps the place.
+    await page.reload()
+    await expect(page.locator(".timeline-row").first).to_contain_text("each[700] › bad")
+    await expect(page.get_by_role("button", name="all 3,003")).to_be_visible()
+    await expect(frame).to_contain_text("1,406 of 1,500")
 
 
 async def test_slides_through_time(page: Page, server: Server) -> None:

@@ -8,6 +8,7 @@ from anabranch.engine.rules.payloads import RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
+from anabranch.service.runs.run_totals import RunTotals
 from tests.conformance.building import HOUR_MS, LEASE_MS, TENANT, WORKER, created, log_of, new_id, parked, row_of
 
 PAUSED = RunSuspended(SuspendReason.PAUSED, "paused by Ada", "Resume it.")
@@ -100,6 +101,14 @@ async def test_suspended_runs_are_listed_counted_and_read_with_the_reason(store:
     assert reading is not None and reading.suspended is not None
     assert reading.suspended.payload.value["message"] == "paused by Ada"
     assert (await store.count_runs(tenant_id=TENANT)) is not None
+
+
+async def test_the_totals_of_a_run_that_was_suspended_and_resumed_are_read_without_its_payloads(store: Store) -> None:
+    row = await created(store)
+    await suspend(store, row)
+    assert (await RunTotals(store).of(await row_of(store, row.head.instance_id)))["status"] == "SUSPENDED"
+    await resume(store, row)
+    assert (await RunTotals(store).of(await row_of(store, row.head.instance_id)))["seq"] == 3
 
 
 async def test_the_open_children_that_a_run_awaits_are_found(store: Store) -> None:

@@ -13,8 +13,9 @@ import { addNode, chordOf, commandOf, connect, moveTo, reconnect, remove, type M
 import { allMembers, frameAt, isNodeKey, NODE_HEADER_HEIGHT, NODE_WIDTH, selected, toggled, type Point, type SelectableKey } from "../model";
 import { IconButton } from "../ui/Button";
 import { CanvasContext, useCanvas, type CanvasModel } from "./CanvasModel";
-import { copySelection, focusNode, pasteText, runCommand, type CanvasActions } from "./commands";
+import { copySelection, pasteText, runCommand, type CanvasActions } from "./commands";
 import { FlowMaker, isSelectableKey, type CanvasNode, type FrameNode, type WireEdge } from "./flow";
+import { focusNode } from "./focus";
 import { FrameBox } from "./FrameBox";
 import { canvasLead } from "./lead";
 import { NodeCard } from "./NodeCard";

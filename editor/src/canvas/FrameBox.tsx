@@ -12,14 +12,13 @@ import { LoopStepper } from "./LoopStepper";
 export const FrameBox = memo(function FrameBox({ data }: NodeProps<FrameNode>): ReactElement {
   const { frame, title } = data;
   const name = useCanvas((view) => titleOf(view.document.nodes.get(frame.header)));
-  const nodeID = useCanvas((view) => view.document.nodes.get(frame.header)?.id ?? "");
   return (
     <div className={`frame ${frame.kind}`} data-frame={frame.id} style={{ width: frame.width, height: frame.height }}>
       <div className="frame-title" style={{ height: FRAME_TITLE_HEIGHT }}>
         {frame.kind === "loop" ? <Repeat size={13} aria-hidden /> : <RotateCcw size={13} aria-hidden />}
         <span className="frame-name">{name}</span>
         <span className="frame-text">{title}</span>
-        {frame.kind === "loop" && <LoopStepper nodeID={nodeID} />}
+        <LoopStepper id={frame.id} />
       </div>
     </div>
   );

@@ -1,20 +1,50 @@
-/** How a loop went, on its frame: iterations, failures. */
+/** How a loop went, on its frame: its iterations one by one, and the next failure. Keys do the same, so no button is a tab stop. */
 
-import type { ReactElement } from "react";
+import { ChevronLeft, ChevronRight, SkipForward } from "lucide-react";
+import { useCallback, useSyncExternalStore, type ReactElement, type ReactNode } from "react";
+import { useStore } from "zustand";
 
-import { useNodeRun, useShownRun } from "./run";
+import type { ContainerID } from "../model";
+import { flowOf } from "./Canvas";
+import { useCanvas, useCanvasModel } from "./CanvasModel";
+import { loopState, showNextFailure, step } from "./iterations";
+import { useShownRun, type ShownRun } from "./run";
 
-export function LoopStepper({ nodeID }: { nodeID: string }): ReactElement | null {
+export function LoopStepper({ id }: { id: ContainerID }): ReactElement | null {
   const run = useShownRun();
-  const summary = useNodeRun(nodeID);
-  if (run === null || summary === null) return null;
-  const iterations = run.store.iterations(nodeID, "");
-  const failed = run.store.failedIterations(nodeID, "");
-  if (iterations === 0) return null;
+  return run === null ? null : <Stepper id={id} run={run} />;
+}
+
+function Stepper({ id, run }: { id: ContainerID; run: ShownRun }): ReactElement | null {
+  const model = useCanvasModel();
+  useStore(run.focus);
+  const document = useCanvas((view) => view.document);
+  const containers = useCanvas((view) => view.containers);
+  const subscribe = useCallback((changed: () => void) => run.store.subscribeRun(changed), [run]);
+  // Counts are told as text, so that what did not change is not drawn again.
+  const read = () => JSON.stringify(loopState(run, { document, containers }, id));
+  const state = JSON.parse(useSyncExternalStore(subscribe, read)) as ReturnType<typeof loopState>;
+  if (state === null) return null;
+  const word = state.kind === "loop" ? "iteration" : "pass";
   return (
-    <span className="loop-counts">
-      × {iterations.toLocaleString("en")}
-      {failed > 0 && <span className="failed">{failed.toLocaleString("en")} failed</span>}
+    <span className="loop-counts nodrag nopan" data-loop={state.nodeID}>
+      <StepButton label={`The ${word} before`} onPress={() => step(run, state, -1)} icon={<ChevronLeft size={13} />} />
+      <span className="loop-at">{state.at === null ? `× ${state.count.toLocaleString("en")}` : `${state.at.toLocaleString("en")} of ${state.count.toLocaleString("en")}`}</span>
+      <StepButton label={`The ${word} after`} onPress={() => step(run, state, 1)} icon={<ChevronRight size={13} />} />
+      {state.failed > 0 && (
+        <>
+          <span className="failed">{state.failed.toLocaleString("en")} failed</span>
+          <StepButton label="Next failure" onPress={() => showNextFailure(run, model, flowOf(model), state)} icon={<SkipForward size={13} />} />
+        </>
+      )}
     </span>
+  );
+}
+
+function StepButton({ label, icon, onPress }: { label: string; icon: ReactNode; onPress: () => void }): ReactElement {
+  return (
+    <button type="button" className="loop-step" aria-label={label} title={label} tabIndex={-1} onClick={onPress}>
+      {icon}
+    </button>
   );
 }

@@ -7,7 +7,8 @@ import { KEYMAP, removeAndBridge, shownChord, type CommandName } from "../edit";
 import { isNodeKey, type Point, type SelectableKey } from "../model";
 import { flowOf } from "./Canvas";
 import { useCanvasModel } from "./CanvasModel";
-import { focusNode, runCommand, type CanvasActions } from "./commands";
+import { runCommand, type CanvasActions } from "./commands";
+import { focusNode } from "./focus";
 
 export interface MenuRequest {
   readonly key: SelectableKey;
@@ -58,6 +59,7 @@ export function NodeMenu({ request, onClose, actions }: NodeMenuProps): ReactEle
               <DropdownMenu.Separator className="menu-line" />
               {isNode && actions.runAlone && item("test", "Run this node alone", () => actions.runAlone?.(key))}
               {isNode && actions.runToHere && item("runToHere", "Run to here")}
+              {isNode && actions.runFromHere && item("test", "Run again from here", () => actions.runFromHere?.(key))}
               {isNode && actions.pin && item("pin", "Pin or unpin the output")}
               {isNode && item("disable", "Disable or enable")}
               <DropdownMenu.Separator className="menu-line" />

@@ -1,7 +1,5 @@
 /** What keys, menus and the command list do to a canvas: one name, one function. */
 
-import type { ReactFlowInstance } from "@xyflow/react";
-
 import {
   addNote,
   copy,
@@ -15,64 +13,32 @@ import {
   type CommandName,
   type Movable,
 } from "../edit";
-import { everything, extended, isEdgeKey, isNodeKey, isNoteKey, NODE_HEADER_HEIGHT, NODE_WIDTH, NOTHING_SELECTED, selected, selectedNodes, type NodeKey } from "../model";
+import { everything, extended, isEdgeKey, isNodeKey, isNoteKey, NOTHING_SELECTED, selected, selectedNodes, type NodeKey } from "../model";
 import { announce, toast } from "../ui/toasts";
 import { canvasLead } from "./lead";
 import type { CanvasModel } from "./CanvasModel";
-import { titleOf, type CanvasNode, type WireEdge } from "./flow";
+import { titleOf } from "./flow";
+import { focusNode, motionMs, type Flow } from "./focus";
+import { loopAtLead, showNextFailure, step } from "./iterations";
+import type { ShownRun } from "./run";
 import { LayoutCancelled } from "../layout";
 import { layOutCanvas } from "./layout";
 import { neighbour, type Way } from "./walk";
-
-export type Flow = ReactFlowInstance<CanvasNode, WireEdge>;
 
 /** What the page around a canvas does for it; what is missing is not offered. */
 export interface CanvasActions {
   readonly test?: () => void;
   readonly runToHere?: (node: NodeKey) => void;
   readonly runAlone?: (node: NodeKey) => void;
+  readonly runFromHere?: (node: NodeKey) => void;
   readonly pin?: (node: NodeKey) => void;
   readonly save?: () => void;
+  /** The run that is shown. */
+  readonly run?: ShownRun | null;
 }
 
 /** One step of the grid is 8; with shift it is five of them. */
 const FAR_STEP = 5;
-
-/** The canvas goes to a node that is walked to, unless it is seen. */
-export function focusNode(model: CanvasModel, flow: Flow | null, key: NodeKey): void {
-  model.select(selected(key));
-  reveal(model, flow, key);
-  const focus = () => document.querySelector<HTMLElement>(`[data-node="${key}"]`)?.focus({ preventScroll: true });
-  focus(); // now, where it is mounted: the next key must not be lost
-  afterMount(focus);
-}
-
-/** Room that is left between a revealed node and the border. */
-const REVEAL_MARGIN = 40;
-
-/** Bring a node into view without selecting it; what is seen moves no further than needed. */
-export function reveal(model: CanvasModel, flow: Flow | null, key: NodeKey): void {
-  const position = model.document.nodes.get(key)?.position;
-  const box = document.querySelector(".react-flow")?.getBoundingClientRect();
-  if (flow === null || position == null || box === undefined) return;
-  const { x, y, zoom } = flow.getViewport();
-  const place = flow.flowToScreenPosition(position);
-  const shift = (start: number, size: number, from: number, to: number) => {
-    if (start < from + REVEAL_MARGIN) return from + REVEAL_MARGIN - start;
-    return Math.min(0, to - REVEAL_MARGIN - (start + size));
-  };
-  const [byX, byY] = [shift(place.x, NODE_WIDTH * zoom, box.left, box.right), shift(place.y, NODE_HEADER_HEIGHT * zoom, box.top, box.bottom)];
-  if (byX !== 0 || byY !== 0) void flow.setViewport({ x: x + byX, y: y + byY, zoom }, { duration: motionMs() });
-}
-
-/** Two frames: React draws what changed, React Flow mounts what is now in view. */
-function afterMount(then: () => void): void {
-  requestAnimationFrame(() => requestAnimationFrame(then));
-}
-
-export function motionMs(): number {
-  return matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 120;
-}
 
 export function runCommand(name: CommandName, model: CanvasModel, flow: Flow | null, actions: CanvasActions): boolean {
   const view = model.view.getState();
@@ -224,6 +190,15 @@ export function runCommand(name: CommandName, model: CanvasModel, flow: Flow | n
       const focus = isEdge ? lead : next;
       if (focus !== null && model.document.nodes.has(focus)) focusNode(model, flow, focus);
       return true;
+    }
+    case "nextFailure":
+      if (actions.run && !showNextFailure(actions.run, model, flow)) announce("Nothing has failed");
+      return actions.run != null;
+    case "iterationBefore":
+    case "iterationAfter": {
+      const loop = actions.run ? loopAtLead(actions.run, view) : null;
+      if (actions.run && loop !== null) step(actions.run, loop, name === "iterationAfter" ? 1 : -1);
+      return actions.run != null;
     }
     case "test":
       actions.test?.();

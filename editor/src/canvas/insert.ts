@@ -5,7 +5,8 @@ import { textOf } from "../json";
 import { isNodeKey, type ContainerID, type NodeKey } from "../model";
 import { fieldOf } from "../ui/forms/schema";
 import type { CanvasModel, PaletteRequest } from "./CanvasModel";
-import { focusNode, placeForNew, type Flow } from "./commands";
+import { placeForNew } from "./commands";
+import { focusNode, type Flow } from "./focus";
 
 export function insertNode(model: CanvasModel, flow: Flow | null, type: string, request: PaletteRequest): NodeKey | null {
   const { document, containers } = model.view.getState();

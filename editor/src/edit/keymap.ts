@@ -51,6 +51,9 @@ export type CommandName =
   | "paste"
   | "duplicate"
   | "delete"
+  | "nextFailure"
+  | "iterationBefore"
+  | "iterationAfter"
   | "test"
   | "runToHere"
   | "save"
@@ -98,6 +101,9 @@ export const KEYMAP: readonly KeyBinding[] = [
   { command: "paste", title: "Paste", chords: ["ctrl+v"] },
   { command: "duplicate", title: "Duplicate", chords: ["ctrl+d"] },
   { command: "delete", title: "Delete", chords: ["delete", "backspace"] },
+  { command: "nextFailure", title: "Go to the next failure", chords: ["f"] },
+  { command: "iterationBefore", title: "Show the iteration before", chords: [","] },
+  { command: "iterationAfter", title: "Show the iteration after", chords: ["."] },
   { command: "test", title: "Test", chords: ["ctrl+enter"] },
   { command: "runToHere", title: "Run to here", chords: ["ctrl+shift+enter"] },
   { command: "save", title: "Save the draft now", chords: ["ctrl+s"] },

@@ -252,7 +252,8 @@ describe("the run store", () => {
     expect(nextFailure(store, null)?.scope).toBe("each[7]");
     expect(nextFailure(store, { nodeID: "charge", scope: "each[7]" })?.scope).toBe("each[0]");
     expect(nextFailure(store, { nodeID: "charge", scope: "each[0]" })?.scope).toBe("each[7]");
-    expect(nextFailure(store, null, new Set(["ship"]))).toBeNull();
+    expect(nextFailure(store, null, { nodeID: "each", outer: "" })?.scope).toBe("each[7]");
+    expect(nextFailure(store, null, { nodeID: "other", outer: "" })).toBeNull();
     expect(store.iterations("each", "")).toBe(9);
     expect(spokenSummary(store, ["charge", "ship"], (id) => id)).toBe("1 running, 1 failed: charge");
   });

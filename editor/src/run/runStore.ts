@@ -21,7 +21,7 @@ import {
   type SummaryMessage,
   type UpdateMessage,
 } from "./shapes";
-import { outerOf } from "./scopes";
+import { isWithin, iterationOf, outerOf } from "./scopes";
 import { Tally } from "./tally";
 
 /** Runs a function before the next frame: `requestAnimationFrame`, or a test's own. */
@@ -123,10 +123,13 @@ export class RunStore implements RunView {
   takeSteps(steps: readonly ActivationMessage[]): void {
     for (const step of steps) {
       const entry = this.#entry(step.nodeID);
-      const isCounted = entry.tally.total > 0 && !this.#activations.has(keyOf(step.nodeID, step.scope));
-      const counts = { ...entry.tally.counts };
+      const isCounted = step.seq <= this.#head.seq && entry.tally.total > 0 && !this.#activations.has(keyOf(step.nodeID, step.scope));
+      const before = new Tally(entry.tally);
       this.#upsert(step);
-      if (isCounted && this.#head.nodesOmitted > 0) entry.tally.setCounts(counts);
+      if (!isCounted) continue;
+      entry.tally.setCounts(before.counts);
+      // What was forgotten here had left its exits behind; what was never listed had not.
+      if (this.#head.nodesOmitted === 0) entry.tally.setExits(before.exits);
     }
   }
 
@@ -156,6 +159,20 @@ export class RunStore implements RunView {
     return this.#activations.get(keyOf(nodeID, scope));
   }
 
+  /** The same of the activations in one iteration, or below it, as far as they are known here. */
+  nodeWithin(nodeID: string, scope: string): NodeSummary {
+    const tally = new Tally();
+    let latest: Activation | null = null;
+    let failure: Activation | null = null;
+    for (const activation of this.#activations.values()) {
+      if (activation.nodeID !== nodeID || !isWithin(activation.scope, scope)) continue;
+      tally.move(undefined, activation);
+      if (latest === null || activation.seq >= latest.seq) latest = activation;
+      if (activation.status === "error" && (failure === null || activation.seq < failure.seq)) failure = activation;
+    }
+    return this.#summaryOf(nodeID, { tally, latest, firstFailure: failure && { scope: failure.scope, seq: failure.seq } });
+  }
+
   failures(): readonly Failure[] {
     this.#sortedFailures ??= sortedFailures(this.#failures.values());
     return this.#sortedFailures;
@@ -165,9 +182,12 @@ export class RunStore implements RunView {
     return this.#loops.get(keyOf(loopID, scope))?.iterations ?? 0;
   }
 
-  /** How many iterations of a loop have failed, if the server's summary has said so. */
+  /** How many iterations of a loop have failed, as the server's summary has said or the failures that are known say. */
   failedIterations(loopID: string, scope: string): number {
-    return this.#loops.get(keyOf(loopID, scope))?.failed ?? 0;
+    const told = this.#loops.get(keyOf(loopID, scope))?.failed ?? 0;
+    const known = new Set([...this.#failures.values()].map((failure) => (failure.isHandled ? null : iterationOf(failure.scope, loopID, scope))));
+    known.delete(null);
+    return Math.max(told, known.size);
   }
 
   subscribeNode(nodeID: string, listener: () => void): () => void {
@@ -217,11 +237,12 @@ export class RunStore implements RunView {
 
   #noteIteration(scope: string): void {
     const outer = outerOf(scope);
-    if (outer?.part.kind !== "iteration") return;
-    const { nodeID, index } = outer.part;
+    if (outer === null) return;
+    const { nodeID, kind, index } = outer.part;
     const loop = this.#loop(nodeID, outer.scope);
-    if (index < loop.iterations) return;
-    loop.iterations = index + 1;
+    const count = kind === "iteration" ? index + 1 : index;
+    if (count <= loop.iterations) return;
+    loop.iterations = count;
     this.#touch(nodeID);
   }
 
@@ -271,7 +292,7 @@ export class RunStore implements RunView {
     if (isHeadDirty) for (const listener of [...this.#runListeners]) listener();
   }
 
-  #summaryOf(nodeID: string, { tally, latest, firstFailure }: NodeEntry): NodeSummary {
+  #summaryOf(nodeID: string, { tally, latest, firstFailure }: Pick<NodeEntry, "tally" | "latest" | "firstFailure">): NodeSummary {
     const exits = { ...tally.exits };
     // An open loop has left by `loop` already; its handles are told with its end.
     if (exits["loop"] === undefined && latest !== null && this.iterations(nodeID, latest.scope) > 0) exits["loop"] = 1;
@@ -299,9 +320,13 @@ export class RunStore implements RunView {
   }
 }
 
-/** The failure after this one, as the list has them; the first after the last, null where nothing failed. */
-export function nextFailure(view: RunView, after: { readonly nodeID: string; readonly scope: string } | null, nodeIDs?: ReadonlySet<string>): Failure | null {
-  const failures = view.failures().filter((failure) => nodeIDs === undefined || nodeIDs.has(failure.nodeID));
+/** The failure after this one, as the list has them; the first after the last, null where nothing failed. `loop`: of that one only. */
+export function nextFailure(
+  view: RunView,
+  after: { readonly nodeID: string; readonly scope: string } | null,
+  loop?: { readonly nodeID: string; readonly outer: string },
+): Failure | null {
+  const failures = view.failures().filter(({ scope }) => loop === undefined || iterationOf(scope, loop.nodeID, loop.outer) !== null);
   const index = after === null ? -1 : failures.findIndex(({ nodeID, scope }) => nodeID === after.nodeID && scope === after.scope);
   return failures[(index + 1) % failures.length] ?? null;
 }

@@ -27,6 +27,27 @@ export function outerOf(scope: string): { readonly scope: string; readonly part:
   return { scope: cut < 0 ? "" : scope.slice(0, cut), part: partOf(scope.slice(cut + 1)) };
 }
 
+/**
+ * The beginning of a scope that nodes in these loops share with it: the loops and regions around them by id, the
+ * outermost first.
+ */
+export function sharedScope(scope: string, around: readonly string[]): string {
+  const parts = scope === "" ? [] : scope.split("/");
+  let shared = 0;
+  while (shared < Math.min(parts.length, around.length) && partOf(parts[shared]!).nodeID === around[shared]) shared += 1;
+  return parts.slice(0, shared).join("/");
+}
+
+/** Which iteration, or pass, of a loop that is in scope `outer` another scope is in; null if in none. */
+export function iterationOf(scope: string, loopID: string, outer: string): number | null {
+  const part = isWithin(scope, outer) ? partsOf(scope)[partsOf(outer).length] : undefined;
+  return part?.nodeID === loopID ? part.index : null;
+}
+
+export function passScope(outer: string, headerID: string, index: number): string {
+  return `${outer === "" ? "" : `${outer}/`}${headerID}#${index}`;
+}
+
 export function iterationScope(outer: string, loopID: string, index: number): string {
   return `${outer === "" ? "" : `${outer}/`}${loopID}[${index}]`;
 }

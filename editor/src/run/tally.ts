@@ -23,6 +23,11 @@ export class Tally {
     Object.assign(this.counts, counts);
   }
 
+  setExits(exits: Readonly<Record<string, number>>): void {
+    for (const handle of Object.keys(this.exits)) delete this.exits[handle];
+    Object.assign(this.exits, exits);
+  }
+
   exit(handle: string, change: number): void {
     this.exits[handle] = (this.exits[handle] ?? 0) + change;
     if (this.exits[handle] === 0) delete this.exits[handle];

@@ -32,10 +32,11 @@ class Payloads(StrEnum):
 
     ALL = "l.payload"
     SHOWN = (
-        "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED', 'NODE_DISPATCHED') THEN l.payload"
+        "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED', 'NODE_DISPATCHED',"
+        " 'INSTANCE_SUSPENDED', 'INSTANCE_RESUMED') THEN l.payload"
         " WHEN l.event_type = 'NODE_WAITING' THEN {without_output} ELSE '{{}}' END"
     )
-    """Errors, why a node was not executed, and what is waited for (a delay without what it hands on)."""
+    """Errors, why a node was not executed, suspensions, and what is waited for (a delay without what it hands on)."""
 
 
 _FROM_LOG = "FROM workflow_instance_logs AS l WHERE l.instance_id = :instance_id"
@@ -123,7 +124,7 @@ class RunReader(SqlComponent):
         return await self.read(read)
 
     async def read_rows(self, instance_id: str, *, after_seq: int, limit: int) -> list[Event]:
-        """A page of a log, with no payloads but those of errors and of what is waited for."""
+        """A page of a log, with no payloads but those of errors, of suspensions and of what is waited for."""
         if not is_uuid(instance_id):
             return []
         page = {"instance_id": instance_id, "after_seq": after_seq, "limit": limit}

@@ -14,9 +14,10 @@ import { ListView } from "../../canvas/ListView";
 import { NodeMenu, type MenuRequest } from "../../canvas/NodeMenu";
 import { PaletteDialog, PaletteList } from "../../canvas/Palette";
 import { PinsContext } from "../../canvas/pins";
-import { RunContext } from "../../canvas/run";
+import { RunContext, summaryAt } from "../../canvas/run";
 import { Empty, Notice, Problem, Skeleton } from "../../ui/Notice";
 import { toast } from "../../ui/toasts";
+import { readOutput } from "../outputs";
 import { OfflineBanner } from "../shell/Layout";
 import { useMay, useSession } from "../session";
 import { useTitle } from "../title";
@@ -81,16 +82,18 @@ function EditorShell({ session, onReopen }: { session: EditorSession; onReopen: 
   useWarningBeforeLeaving(session);
 
   const actions = useMemo<CanvasActions>(() => {
-    if (model.isReadOnly) return {};
+    if (model.isReadOnly) return { run: shown };
     const idOf = (key: `n${number}`) => model.document.nodes.get(key)?.id ?? "";
     return {
       test: () => setTest({ kind: "all" }),
       runToHere: (key) => setTest({ kind: "until", nodeID: idOf(key) }),
+      runFromHere: (key) => setTest({ kind: "from", nodeID: idOf(key) }),
       runAlone: (key) => setTest({ kind: "alone", nodeID: idOf(key) }),
-      pin: (key) => togglePin(session, idOf(key)),
+      run: shown,
+      pin: (key) => void togglePin(session, idOf(key)),
       save: () => void session.save().then(() => toast("Saved."), (failure: Error) => toast(failure.message, { kind: "error" })),
     };
-  }, [model, session]);
+  }, [model, session, shown]);
 
   return (
     <CanvasContext.Provider value={model}>
@@ -172,7 +175,7 @@ function CodedWorkflow({ opened }: { opened: Opened }): ReactElement {
 }
 
 /** Pin what the node put out in the run that is shown, or take its pin away. */
-export function togglePin(session: EditorSession, nodeID: string): void {
+export async function togglePin(session: EditorSession, nodeID: string): Promise<void> {
   const pins = session.pins.getState();
   if (nodeID in pins) {
     const { [nodeID]: _, ...rest } = pins;
@@ -180,11 +183,11 @@ export function togglePin(session: EditorSession, nodeID: string): void {
     return;
   }
   const { run } = session.test.getState();
-  const latest = run?.store.node(nodeID).latest;
-  if (run == null || latest == null || latest.output === undefined) {
+  const latest = run === null ? null : summaryAt(run, session.model.view.getState(), nodeID).latest;
+  const output = run === null || latest === null ? null : await readOutput(run.instanceID, nodeID, latest.scope).catch(() => null);
+  if (output === null || latest === null) {
     toast("There is no output to pin yet: run a test first, or write one in the node's panel.");
     return;
   }
-  session.setPins({ ...pins, [nodeID]: { output: JSON.stringify(latest.output), handle: latest.handles?.[0] ?? null } });
+  session.setPins({ ...session.pins.getState(), [nodeID]: { output, handle: latest.handles?.[0] ?? null } });
 }
-

@@ -8,13 +8,14 @@ import { useStore } from "zustand";
 import { callText } from "../../api/client";
 import { flowOf } from "../../canvas/Canvas";
 import { useCanvas, useCanvasModel } from "../../canvas/CanvasModel";
-import { focusNode, type CanvasActions } from "../../canvas/commands";
+import type { CanvasActions } from "../../canvas/commands";
 import { titleOf } from "../../canvas/flow";
+import { focusNode } from "../../canvas/focus";
 import { TypeIcon } from "../../canvas/icons";
 import { usePins } from "../../canvas/pins";
 import { useNodeRun, useShownRun } from "../../canvas/run";
 import { renameHandle, renameVariable, setConfig, setName } from "../../edit";
-import { entriesOf, memberText, setAt, shownScalar } from "../../json";
+import { entriesOf, memberText, setAt } from "../../json";
 import { withText, type NodeKey, type NodeRecord } from "../../model";
 import { Button, IconButton } from "../../ui/Button";
 import { FormContext, type FieldProblem, type FormServices, type Variable } from "../../ui/forms/context";
@@ -23,6 +24,7 @@ import { Notice } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { ValueViewer } from "../../ui/ValueViewer";
 import { useAsk } from "../data";
+import { useOutput } from "../outputs";
 import { useMay } from "../session";
 import { togglePin } from "./EditorPage";
 import { useExpressionPreview } from "./preview";
@@ -289,8 +291,9 @@ function InputColumn({ nodeID }: { nodeID: string }): ReactElement {
 }
 
 function VariableRow({ variable, writerID }: { variable: Variable; writerID: string | null }): ReactElement {
-  const summary = useNodeRun(writerID ?? "");
-  const value = summary?.latest?.output;
+  const run = useShownRun();
+  const latest = useNodeRun(writerID ?? "")?.latest ?? null;
+  const value = useOutput(latest === null ? null : (run?.instanceID ?? null), writerID ?? "", latest?.scope ?? "", latest?.status ?? null).data ?? null;
   const expression = `ctx.${variable.name}`;
   return (
     <div className="variable">
@@ -305,13 +308,9 @@ function VariableRow({ variable, writerID }: { variable: Variable; writerID: str
         <span className={`badge ${variable.certain ? "accent" : ""}`}>{variable.certain ? "always" : "maybe"}</span>
         <span className="faint small clip">{variable.writers.join(", ")}</span>
       </div>
-      {value !== undefined && value !== null && !isTruncated(value) && <ValueViewer text={JSON.stringify(value)} label={expression} root={expression} />}
+      {value !== null && <ValueViewer text={value} label={expression} root={expression} />}
     </div>
   );
-}
-
-function isTruncated(value: unknown): boolean {
-  return typeof value === "object" && value !== null && (value as { truncated?: unknown }).truncated === true;
 }
 
 function useRunInput(instanceID: string | null): string | null {
@@ -330,7 +329,7 @@ function OutputColumn({ session, node }: { session: EditorSession; node: NodeRec
   const summary = useNodeRun(node.id);
   const pin = usePins((pins) => pins[node.id] ?? null);
   const latest = summary?.latest ?? null;
-  const output = useOutput(run?.instanceID ?? null, node.id, latest?.scope ?? "", latest?.status ?? null);
+  const output = useOutput(run?.instanceID ?? null, node.id, latest?.scope ?? "", latest?.status ?? null).data ?? null;
   const failures = useSyncExternalStore(
     (changed) => run?.store.subscribeRun(changed) ?? (() => undefined),
     () => run?.store.failures() ?? NO_FAILURES,
@@ -348,7 +347,7 @@ function OutputColumn({ session, node }: { session: EditorSession; node: NodeRec
             </span>
             <span className="small faint grow">Test runs take this and do not execute the node.</span>
             {!model.isReadOnly && (
-              <Button small onClick={() => togglePin(session, node.id)}>
+              <Button small onClick={() => void togglePin(session, node.id)}>
                 Unpin
               </Button>
             )}
@@ -389,19 +388,3 @@ function OutputColumn({ session, node }: { session: EditorSession; node: NodeRec
 }
 
 const NO_FAILURES: readonly { nodeID: string }[] = [];
-
-/** The output of an activation as source text: read when somebody looks, so that integers of any size are exact. */
-function useOutput(instanceID: string | null, nodeID: string, scope: string, status: string | null): string | null {
-  const steps = useQuery({
-    queryKey: ["activation-output", instanceID, nodeID, scope, status],
-    queryFn: async ({ signal }) => {
-      const { text } = await callText("get_steps", { path: { instanceID: instanceID! }, query: { nodeID, scope, limit: 1 }, signal });
-      const [step] = entriesOf(memberText(text, "items") ?? "[]");
-      const id = step && memberText(step.text, "nodeID");
-      return step !== undefined && id !== undefined && shownScalar(id) === nodeID ? (memberText(step.text, "output") ?? null) : null;
-    },
-    enabled: instanceID !== null && (status === "success" || status === "error"),
-    staleTime: Infinity,
-  });
-  return steps.data ?? null;
-}

@@ -5,7 +5,7 @@ import { useState, type ReactElement } from "react";
 
 import { flowOf } from "../../canvas/Canvas";
 import { useCanvas, useCanvasModel } from "../../canvas/CanvasModel";
-import { focusNode, reveal } from "../../canvas/commands";
+import { focusNode, reveal } from "../../canvas/focus";
 import { titleOf } from "../../canvas/flow";
 import type { Problem } from "../../canvas/validation";
 import { applyFix } from "../../edit";

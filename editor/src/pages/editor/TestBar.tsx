@@ -7,9 +7,8 @@ import { useStore } from "zustand";
 
 import { useCanvasModel } from "../../canvas/CanvasModel";
 import { flowOf } from "../../canvas/Canvas";
-import { focusNode } from "../../canvas/commands";
+import { showNextFailure } from "../../canvas/iterations";
 import type { ShownRun } from "../../canvas/run";
-import { nodeByID } from "../../model";
 import { isOver } from "../../run";
 import { Button, IconButton } from "../../ui/Button";
 import { Status } from "../../ui/Status";
@@ -33,15 +32,8 @@ function Bar({ session, run }: { session: EditorSession; run: ShownRun }): React
     () => run.store.failures(),
   );
   const [isSignalling, setSignalling] = useState(false);
-  const [at, setAt] = useState(0);
   const isEnded = isOver(head.status);
   useEffect(() => announce(`Test run ${head.status.toLowerCase()}${failures.length > 0 ? `, ${failures.length} failed` : ""}`), [head.status, failures.length]);
-  const showFailure = () => {
-    const failure = failures[at % failures.length];
-    const node = failure && nodeByID(model.document, failure.nodeID);
-    if (node) focusNode(model, flowOf(model), node.key);
-    setAt(at + 1);
-  };
   const error = head.error as { code?: string; message?: string; nodeID?: string } | null;
   return (
     <div className="test-bar" role="region" aria-label="Test run">
@@ -55,7 +47,7 @@ function Bar({ session, run }: { session: EditorSession; run: ShownRun }): React
       )}
       <span className="grow" />
       {failures.length > 0 && (
-        <Button small look="danger" onClick={showFailure}>
+        <Button small look="danger" onClick={() => showNextFailure(run, model, flowOf(model))}>
           Next failure ({failures.length})
         </Button>
       )}

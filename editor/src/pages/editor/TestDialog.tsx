@@ -4,6 +4,7 @@ import { Play } from "lucide-react";
 import { useState, type ReactElement } from "react";
 
 import { ApiError } from "../../api/client";
+import { scopeOfNode } from "../../canvas/run";
 import { memberText, prettyText } from "../../json";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
@@ -11,9 +12,9 @@ import { jsonProblem } from "../../ui/forms/SchemaForm";
 import { Problem } from "../../ui/Notice";
 import { InputFields } from "../start/InputFields";
 import { sketchInput, type InputSchema } from "../start/inputSketch";
-import type { EditorSession } from "./session";
+import type { EditorSession, TestOptions } from "./session";
 
-export type TestRequest = { kind: "all" } | { kind: "until"; nodeID: string } | { kind: "alone"; nodeID: string };
+export type TestRequest = { kind: "all" } | { kind: "until" | "alone" | "from"; nodeID: string };
 
 interface TestDialogProps {
   session: EditorSession;
@@ -38,29 +39,20 @@ export function TestDialog({ session, request, onClose }: TestDialogProps): Reac
     localStorage.setItem(place, text);
     setBusy(true);
     setProblem(null);
-    const shown = session.test.getState().run;
-    const from = request.kind === "alone" && shown !== null ? { from: { instanceID: shown.instanceID, nodeID: request.nodeID } } : {};
     void session
-      .startTest(text, request.kind === "all" ? {} : { until: request.nodeID, ...from })
+      .startTest(text, optionsOf(session, request))
       .then((instanceID) => {
         if (instanceID !== null) onClose();
         else setProblem(session.test.getState().failure);
       })
       .finally(() => setBusy(false));
   };
-  const titles = { all: "Test the workflow as it is drawn", until: "Run to a node", alone: "Run one node alone" };
   return (
     <Dialog
       open
       onClose={onClose}
-      title={titles[request.kind]}
-      about={
-        request.kind === "all"
-          ? "Nothing is saved or published. Nodes do what they do, except pinned ones."
-          : request.kind === "until"
-            ? `The run ends behind ${request.nodeID}.`
-            : "Nodes before it give what they gave in the run that is shown."
-      }
+      title={TITLES[request.kind]}
+      about={aboutOf(request, session.test.getState().run !== null)}
       onSubmit={start}
       footer={
         <>
@@ -75,4 +67,25 @@ export function TestDialog({ session, request, onClose }: TestDialogProps): Reac
       {problem !== null && <Problem error={problem} />}
     </Dialog>
   );
+}
+
+const TITLES = { all: "Test the workflow as it is drawn", until: "Run to a node", alone: "Run one node alone", from: "Run again from a node" } as const;
+
+function aboutOf(request: TestRequest, isRunShown: boolean): string {
+  if (request.kind === "all") return "Nothing is saved or published. Nodes do what they do, except pinned ones.";
+  if (request.kind === "until") return `The run ends behind ${request.nodeID}.`;
+  if (!isRunShown) return `No run is shown that says what nodes before ${request.nodeID} give: they run, too.`;
+  const before = "Nodes before it give what they gave in the run that is shown";
+  return request.kind === "alone" ? `${before}; the run ends behind ${request.nodeID}.` : `${before}; ${request.nodeID} and all behind it run.`;
+}
+
+/** What is known of the run that is shown is given; of a node in a loop, what its iteration knew that is looked at. */
+function optionsOf(session: EditorSession, request: TestRequest): TestOptions {
+  if (request.kind === "all") return {};
+  const { nodeID } = request;
+  const until = request.kind === "from" ? {} : { until: nodeID };
+  const { run } = session.test.getState();
+  if (request.kind === "until" || run === null) return until;
+  const scope = scopeOfNode(session.model.view.getState(), nodeID, run.focus.getState().scope);
+  return { ...until, from: { instanceID: run.instanceID, nodeID, ...(scope === "" ? {} : { scope }) } };
 }

@@ -4,17 +4,20 @@ import { useMemo } from "react";
 import { useStore } from "zustand";
 
 import { ApiError, callText } from "../../api/client";
+import { scopeOfNode } from "../../canvas/run";
 import { entriesOf, entryCountOf, kindOf, memberText, shownScalar } from "../../json";
 import type { FormServices, Preview } from "../../ui/forms/context";
 import type { EditorSession } from "./session";
 
 export function useExpressionPreview(session: EditorSession, nodeID: string): FormServices["preview"] {
-  const instanceID = useStore(session.test, (state) => state.run?.instanceID ?? null);
+  const run = useStore(session.test, (state) => state.run);
   return useMemo(() => {
-    if (instanceID === null || session.model.isReadOnly) return null;
+    if (run === null || session.model.isReadOnly) return null;
     return async (template: string, signal: AbortSignal): Promise<Preview | null> => {
+      const { instanceID } = run;
+      const scope = scopeOfNode(session.model.view.getState(), nodeID, run.focus.getState().scope) || null;
       try {
-        const { text } = await callText("preview_templates", { body: { items: [{ id: "1", template }], at: { instanceID, nodeID, scope: null } }, signal });
+        const { text } = await callText("preview_templates", { body: { items: [{ id: "1", template }], at: { instanceID, nodeID, scope } }, signal });
         const [item] = entriesOf(memberText(text, "items") ?? "[]");
         if (item === undefined) return null;
         const error = memberText(item.text, "error");
@@ -27,5 +30,5 @@ export function useExpressionPreview(session: EditorSession, nodeID: string): Fo
         throw failure;
       }
     };
-  }, [instanceID, nodeID, session]);
+  }, [run, nodeID, session]);
 }

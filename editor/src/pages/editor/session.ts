@@ -22,7 +22,7 @@ import { CanvasModel } from "../../canvas/CanvasModel";
 import { layOutCanvas } from "../../canvas/layout";
 import { NodeTypes, type NodeType } from "../../canvas/nodeTypes";
 import type { Pins } from "../../canvas/pins";
-import type { ShownRun } from "../../canvas/run";
+import { readTotals, shownRun, type ShownRun } from "../../canvas/run";
 import { verdictOf, type ValidateAnswer } from "../../canvas/validation";
 import { EditStore, replaceDocument, replaceWithSameKeys } from "../../edit";
 import { entriesOf, memberText, setMember, shownScalar } from "../../json";
@@ -102,6 +102,12 @@ export const CODED = "This workflow is a Python function: it is changed in its c
 async function headOf(name: string, version: number | null): Promise<WorkflowHead> {
   const found = await call("get_workflow", { path: { workflow: name }, query: version === null ? {} : { version } });
   return { workflowID: found.workflowID, name: found.name, title: found.title, version: found.version, kind: found.kind };
+}
+
+/** What a test run does not execute: see `POST /v1/test-runs`. */
+export interface TestOptions {
+  readonly until?: string;
+  readonly from?: { readonly instanceID: string; readonly nodeID: string; readonly scope?: string };
 }
 
 export interface TestState {
@@ -247,7 +253,7 @@ export class EditorSession {
   }
 
   /** Run the document as it is drawn, without saving it. Resolves with the run's id; null where it was refused. */
-  async startTest(input: string, options: { until?: string; from?: { instanceID: string; nodeID: string } } = {}): Promise<string | null> {
+  async startTest(input: string, options: TestOptions = {}): Promise<string | null> {
     this.test.setState({ isStarting: true, failure: null, input });
     let body = setMember(this.text, "input", input);
     const pins = this.pins.getState();
@@ -270,11 +276,15 @@ export class EditorSession {
   show(instanceID: string): void {
     this.#leave?.();
     const store = new RunStore((flush) => void requestAnimationFrame(flush));
-    this.test.setState({ run: { instanceID, store } });
+    const run = shownRun(instanceID, store);
+    this.test.setState({ run });
     const { live } = useSession.getState();
     if (live === null) return;
     this.#leave = live.follow(instanceID, {
-      snapshot: (snapshot) => store.takeSnapshot(snapshot as never),
+      snapshot: (snapshot) => {
+        store.takeSnapshot(snapshot as never);
+        if (store.head.nodesOmitted > 0) readTotals(run);
+      },
       nodes: (updates) => store.takeUpdates(updates as unknown as UpdateMessage[]),
       status: (update) => store.takeStatus(update as never),
     });

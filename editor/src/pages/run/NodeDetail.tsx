@@ -1,16 +1,15 @@
 /** What one activation did: its state, its error, its output. */
 
-import { useQuery } from "@tanstack/react-query";
 import { X } from "lucide-react";
 import type { ReactElement } from "react";
 
-import { callText } from "../../api/client";
-import { entriesOf, memberText } from "../../json";
 import { IconButton } from "../../ui/Button";
+import { withCode } from "../../ui/forms/SchemaForm";
 import { Notice, Problem, Skeleton } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { absolute, Took } from "../../ui/time";
 import { ValueViewer } from "../../ui/ValueViewer";
+import { useOutput } from "../outputs";
 import type { Activation } from "./useRun";
 import { WhyNode } from "./WhyText";
 
@@ -19,16 +18,13 @@ interface NodeDetailProps {
   place: { nodeID: string; scope: string };
   /** Null: the run did not come to it. */
   activation: Activation | null;
+  onSelect: (place: { nodeID: string; scope: string }) => void;
   onClose: () => void;
 }
 
-export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, onClose }: NodeDetailProps): ReactElement {
+export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, onSelect, onClose }: NodeDetailProps): ReactElement {
   const status = activation?.status ?? null;
-  const output = useQuery({
-    queryKey: ["node-output", instanceID, nodeID, scope, status],
-    queryFn: async ({ signal }) => outputOf(instanceID, nodeID, scope, signal),
-    enabled: status === "success" || status === "error",
-  });
+  const output = useOutput(instanceID, nodeID, scope, status);
   return (
     <div className="card node-detail">
       <div className="row">
@@ -48,10 +44,10 @@ export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, o
       {activation?.startedAt && <p className="faint small">Began {absolute(activation.startedAt)}</p>}
       {activation?.error && (
         <Notice kind="error">
-          <strong>{activation.error.code}</strong> {activation.error.message}
+          <strong>{activation.error.code}</strong> {withCode(activation.error.message ?? "")}
         </Notice>
       )}
-      {status !== "success" && <WhyNode key={status} instanceID={instanceID} nodeID={nodeID} scope={scope} />}
+      {status !== "success" && <WhyNode key={status} instanceID={instanceID} nodeID={nodeID} scope={scope} onSelect={onSelect} />}
       {status !== null && (
         <>
           <h3>Output</h3>
@@ -68,11 +64,4 @@ export function NodeDetail({ instanceID, place: { nodeID, scope }, activation, o
       )}
     </div>
   );
-}
-
-/** The output as source text. */
-async function outputOf(instanceID: string, nodeID: string, scope: string, signal: AbortSignal): Promise<string | null> {
-  const { text } = await callText("get_steps", { path: { instanceID }, query: { nodeID, scope, limit: 1 }, signal });
-  const [step] = entriesOf(memberText(text, "items") ?? "[]");
-  return step === undefined ? null : (memberText(step.text, "output") ?? null);
 }

@@ -8,26 +8,29 @@ import { createStore } from "zustand/vanilla";
 import { ApiError, call, callText, type Answer } from "../../api/client";
 import { Canvas } from "../../canvas/Canvas";
 import { CanvasModel } from "../../canvas/CanvasModel";
+import type { CanvasActions } from "../../canvas/commands";
 import { layOutCanvas } from "../../canvas/layout";
-import { RunContext, type ShownRun } from "../../canvas/run";
+import { exactScope, lookAt, readTotals, RunContext, shownRun, summaryAt, type ShownRun } from "../../canvas/run";
 import { verdictOf } from "../../canvas/validation";
 import { EditStore } from "../../edit";
 import { setMember } from "../../json";
 import { LayoutCancelled } from "../../layout";
 import { isNodeKey, nodeByID, NOTHING_SELECTED, readDocument, selected as selectedKeys, withLayout, writeDocument } from "../../model";
-import { RunStore, type SummaryMessage, type UpdateMessage } from "../../run";
+import { RunStore, type UpdateMessage } from "../../run";
 import { readNodeTypes } from "../editor/session";
 import { useSession } from "../session";
+import type { RunPlace } from "./useRun";
 
 export interface RunGraphProps {
   run: Answer<"get_run">;
   /** Null: the run as it is now. */
   asOf: Answer<"get_run_at"> | null;
-  selected: { nodeID: string; scope: string } | null;
-  onSelect: (chosen: { nodeID: string; scope: string } | null) => void;
+  selected: RunPlace["selected"];
+  iteration: string;
+  onGo: (place: RunPlace) => void;
 }
 
-export default function RunGraph({ run, asOf, selected, onSelect }: RunGraphProps): ReactElement | null {
+export default function RunGraph({ run, asOf, ...place }: RunGraphProps): ReactElement | null {
   const { instanceID } = run;
   const graph = useQuery({
     queryKey: ["run-graph", instanceID],
@@ -46,14 +49,15 @@ export default function RunGraph({ run, asOf, selected, onSelect }: RunGraphProp
   const now = useShownRun(instanceID);
   const earlier = useMemo(() => (asOf === null ? null : runAsOf(asOf)), [asOf]);
   const shown = earlier ?? now;
+  const actions = useMemo<CanvasActions>(() => ({ run: shown }), [shown]);
   useJudged(model);
-  useSameSelection(model, shown, selected, onSelect);
+  useSamePlace(model, shown, place);
   if (graph.error instanceof ApiError && graph.error.status === 404) return null;
   if (model === null || shown === null) return <div className="run-graph card" />;
   return (
     <div className="run-graph card">
       <RunContext.Provider value={shown}>
-        <Canvas model={model} label={`Graph of the run of ${run.name}`} />
+        <Canvas model={model} actions={actions} label={`Graph of the run of ${run.name}`} />
       </RunContext.Provider>
     </div>
   );
@@ -63,24 +67,23 @@ export default function RunGraph({ run, asOf, selected, onSelect }: RunGraphProp
 function runAsOf({ instanceID, status, seq, nodes }: Answer<"get_run_at">): ShownRun {
   const store = new RunStore((flush) => flush());
   store.takeSnapshot({ instanceID, status: status as never, seq, nodes: nodes as never });
-  return { instanceID, store };
+  return shownRun(instanceID, store, { isPast: true });
 }
 
 /** The run as it is told, from the totals of all its activations on. */
 function useShownRun(instanceID: string): ShownRun | null {
   const live = useSession((session) => session.live);
-  const shown = useMemo<ShownRun>(() => ({ instanceID, store: new RunStore((flush) => void requestAnimationFrame(flush)) }), [instanceID]);
+  const shown = useMemo(() => shownRun(instanceID, new RunStore((flush) => void requestAnimationFrame(flush))), [instanceID]);
   useEffect(() => {
     if (live === null) return undefined;
     const { store } = shown;
-    const readTotals = () => void call("get_totals", { path: { instanceID } }).then((totals) => store.takeSummary(totals as unknown as SummaryMessage), () => undefined);
-    readTotals();
+    readTotals(shown);
     return live.follow(instanceID, {
       snapshot: (snapshot) => store.takeSnapshot(snapshot as never),
       nodes: (updates) => store.takeUpdates(updates as unknown as UpdateMessage[]),
       status: (update) => {
         store.takeStatus(update as never);
-        readTotals();
+        readTotals(shown);
       },
     });
   }, [live, instanceID, shown]);
@@ -108,8 +111,8 @@ function useJudged(model: CanvasModel | null): void {
 
 const NO_VIEW = createStore(() => ({ selection: NOTHING_SELECTED }));
 
-/** What is selected on the canvas is selected on the page, and the other way round. */
-function useSameSelection(model: CanvasModel | null, shown: ShownRun | null, selected: RunGraphProps["selected"], onSelect: RunGraphProps["onSelect"]): void {
+/** What is selected on the canvas, and the iteration that it shows, are those of the page, and the other way round. */
+function useSamePlace(model: CanvasModel | null, shown: ShownRun | null, { selected, iteration, onGo }: Pick<RunGraphProps, "selected" | "iteration" | "onGo">): void {
   const lead = useStore((model?.view ?? NO_VIEW) as typeof NO_VIEW, (view) => view.selection.lead);
   const nodeID = selected?.nodeID ?? null;
   useEffect(() => {
@@ -123,8 +126,21 @@ function useSameSelection(model: CanvasModel | null, shown: ShownRun | null, sel
     if (model === null || shown === null || lead === null || !isNodeKey(lead)) return;
     const id = model.document.nodes.get(lead)?.id;
     if (id === undefined || id === nodeID) return;
-    const summary = shown.store.node(id);
-    onSelect({ nodeID: id, scope: summary.firstFailure?.scope ?? summary.latest?.scope ?? "" });
+    const summary = summaryAt(shown, model.view.getState(), id);
+    const scope = exactScope(model.view.getState(), id, iteration) ?? summary.firstFailure?.scope ?? summary.latest?.scope ?? "";
+    onGo({ selected: { nodeID: id, scope }, iteration });
     // Only a selection on the canvas is told here.
   }, [lead]); // eslint-disable-line react-hooks/exhaustive-deps
+  useEffect(() => {
+    if (shown !== null) lookAt(shown, iteration);
+  }, [shown, iteration]);
+  useEffect(
+    () =>
+      shown?.focus.subscribe(({ scope }) => {
+        if (scope === iteration) return;
+        const own = model === null || selected === null ? null : exactScope(model.view.getState(), selected.nodeID, scope);
+        onGo({ selected: selected && own !== null ? { ...selected, scope: own } : selected, iteration: scope });
+      }),
+    [model, shown, selected, iteration, onGo],
+  );
 }

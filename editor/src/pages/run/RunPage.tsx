@@ -1,12 +1,13 @@
 /** One run: how it stands, what it came to, its nodes, and its log; with the verbs that fit its state. */
 
-import { Bell, ChevronLeft, CircleHelp, OctagonX, RotateCw, Workflow } from "lucide-react";
+import { Bell, ChevronLeft, CircleHelp, OctagonX, Pause, Play, RotateCw, Workflow } from "lucide-react";
 import { lazy, Suspense, useEffect, useMemo, useState, type ReactElement } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import { ApiError, call } from "../../api/client";
 import type { RunError } from "../../api/live";
 import { Button } from "../../ui/Button";
+import { withCode } from "../../ui/forms/SchemaForm";
 import { Notice, Problem, Skeleton } from "../../ui/Notice";
 import { Status } from "../../ui/Status";
 import { Ago, Took, absolute } from "../../ui/time";
@@ -21,7 +22,7 @@ import { RunLog } from "./RunLog";
 import { SignalDialog } from "./SignalDialog";
 import { AsOfCard, TimeSlider, useAsOf } from "./TimeSlider";
 import { Timeline } from "./Timeline";
-import { activationKey, ENDED, useRun, type RunState } from "./useRun";
+import { activationKey, ENDED, useRun, type RunPlace, type RunState } from "./useRun";
 import { WhyRun } from "./WhyText";
 import "./run.css";
 
@@ -49,18 +50,20 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
 
   const [nodeID, scope] = [params.get("node"), params.get("scope") ?? ""];
   const selected = useMemo(() => (nodeID === null ? null : { nodeID, scope }), [nodeID, scope]);
-  const select = (chosen: { nodeID: string; scope: string } | null) =>
+  const iteration = params.get("iteration") ?? scope;
+  const go = ({ selected: chosen, iteration: wanted }: RunPlace) =>
     setParams(
       (before) => {
         const next = new URLSearchParams(before);
-        next.delete("node");
-        next.delete("scope");
+        for (const name of ["node", "scope", "iteration"]) next.delete(name);
         if (chosen !== null) next.set("node", chosen.nodeID);
         if (chosen?.scope) next.set("scope", chosen.scope);
+        if (wanted !== (chosen?.scope ?? "")) next.set("iteration", wanted);
         return next;
       },
       { replace: true },
     );
+  const select = (chosen: { nodeID: string; scope: string } | null) => go({ selected: chosen, iteration: chosen?.scope ?? iteration });
   const tab = TABS.find((each) => each === params.get("tab")) ?? "timeline";
   const choose = (wanted: Tab) =>
     setParams(
@@ -78,7 +81,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
   }, [selected, state.activations]);
 
   const at = params.get("at") === null ? null : Math.max(1, Math.trunc(Number(params.get("at"))) || 1);
-  const asOf = useAsOf(instanceID, at, scope);
+  const asOf = useAsOf(instanceID, at, iteration);
   const totals = useAsk("get_totals", { path: { instanceID } }, { everyMs: ENDED.has(state.status) ? false : TOTALS_EVERY_MS });
   const { refetch: countAgain } = totals;
   useEffect(() => void countAgain(), [state.status, countAgain]);
@@ -99,11 +102,11 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
   return (
     <div className="run-page">
       <Head state={state} isWhyShown={isWhyShown} onWhy={() => setWhyShown(!isWhyShown)} />
-      {isWhyShown && <WhyRun instanceID={run.instanceID} status={state.status} />}
+      {isWhyShown && <WhyRun instanceID={run.instanceID} status={state.status} onSelect={select} />}
       {run.error != null && <Failure error={run.error as RunError} onSelect={select} />}
       {run.note != null && <Notice kind="info">{typeof run.note === "string" ? run.note : JSON.stringify(run.note)}</Notice>}
       <Suspense fallback={<div className="run-graph card" />}>
-        <RunGraph run={run} asOf={at === null ? null : (asOf.data?.run ?? null)} selected={selected} onSelect={select} />
+        <RunGraph run={run} asOf={at === null ? null : (asOf.data?.run ?? null)} selected={selected} iteration={iteration} onGo={go} />
       </Suspense>
       {last > 0 && <TimeSlider last={last} seq={at} onChange={slide} />}
       <div className="run-columns">
@@ -129,7 +132,7 @@ function OneRun({ instanceID }: { instanceID: string }): ReactElement {
           {at !== null ? (
             <AsOfCard asked={asOf} seq={at} />
           ) : selected ? (
-            <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onClose={() => select(null)} />
+            <NodeDetail instanceID={run.instanceID} place={selected} activation={chosen} onSelect={select} onClose={() => select(null)} />
           ) : (
             <div className="card run-result">
               <h2>Output</h2>
@@ -179,6 +182,7 @@ function Head({ state, isWhyShown, onWhy }: { state: RunState; isWhyShown: boole
       </Button>
       {mayOperate && isOpen && (
         <>
+          <PauseButton instanceID={run.instanceID} isSuspended={state.status === "SUSPENDED"} onDone={state.refetch} />
           <Button onClick={() => setSignalling(true)}>
             <Bell size={14} /> Send a signal
           </Button>
@@ -193,6 +197,22 @@ function Head({ state, isWhyShown, onWhy }: { state: RunState; isWhyShown: boole
       {isRerunning && <RerunDialog instanceID={run.instanceID} input={state.data!.inputText} onClose={() => setRerunning(false)} />}
       {isSignalling && <SignalDialog instanceID={run.instanceID} isWaiting={state.activations.some(({ status }) => status === "waiting")} onClose={() => setSignalling(false)} />}
     </div>
+  );
+}
+
+/** While a run is paused nothing of it begins or fires; what goes on ends. */
+function PauseButton({ instanceID, isSuspended, onDone }: { instanceID: string; isSuspended: boolean; onDone: () => void }): ReactElement {
+  const [isBusy, setBusy] = useState(false);
+  const press = () => {
+    setBusy(true);
+    call(isSuspended ? "resume_run" : "pause_run", { path: { instanceID } })
+      .then(onDone, (failure: unknown) => toast(failure instanceof ApiError ? failure.advice : String(failure), { kind: "error" }))
+      .finally(() => setBusy(false));
+  };
+  return (
+    <Button disabled={isBusy} onClick={press}>
+      {isSuspended ? <Play size={14} /> : <Pause size={14} />} {isSuspended ? "Resume" : "Pause"}
+    </Button>
   );
 }
 
@@ -238,7 +258,7 @@ function Failure({ error, onSelect }: { error: RunError; onSelect: (node: { node
         {error.code}
         {error.code ? ": " : ""}
       </strong>
-      {error.message}
+      {withCode(error.message ?? "")}
     </Notice>
   );
 }

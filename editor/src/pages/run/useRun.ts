@@ -19,6 +19,12 @@ export interface Activation {
   readonly seq: number;
 }
 
+/** What is selected on a run's page, and the iteration that is looked at: its scope, "" for all of them. */
+export interface RunPlace {
+  readonly selected: { readonly nodeID: string; readonly scope: string } | null;
+  readonly iteration: string;
+}
+
 export interface RunData {
   readonly run: Answer<"get_run">;
   /** The source texts of values that may hold integers of any size. */

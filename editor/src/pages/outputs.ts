@@ -1,0 +1,24 @@
+/** Outputs of activations as source text, so that integers of any size are exact: read when somebody looks. */
+
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+
+import { callText } from "../api/client";
+import { entriesOf, memberText, shownScalar } from "../json";
+
+/** Null: there is no such activation, or it has none. */
+export async function readOutput(instanceID: string, nodeID: string, scope: string, signal?: AbortSignal): Promise<string | null> {
+  const { text } = await callText("get_steps", { path: { instanceID }, query: { nodeID, scope, limit: 1 }, ...(signal === undefined ? {} : { signal }) });
+  const [step] = entriesOf(memberText(text, "items") ?? "[]");
+  const id = step && memberText(step.text, "nodeID");
+  return step !== undefined && id !== undefined && shownScalar(id) === nodeID ? (memberText(step.text, "output") ?? null) : null;
+}
+
+/** The same, once the activation has ended. */
+export function useOutput(instanceID: string | null, nodeID: string, scope: string, status: string | null): UseQueryResult<string | null> {
+  return useQuery({
+    queryKey: ["output", instanceID, nodeID, scope, status],
+    queryFn: ({ signal }) => readOutput(instanceID!, nodeID, scope, signal),
+    enabled: instanceID !== null && (status === "success" || status === "error"),
+    staleTime: Infinity,
+  });
+}

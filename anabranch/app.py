@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.app_services import AppServices, RunServices
 from anabranch.deferred import deferred
-from anabranch.durable.definition import DECLARED, Registry
-from anabranch.durable.registration import register
+from anabranch.durable.definition import DECLARED, Registry, register
 from anabranch.durable.runner import Runner
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
@@ -26,7 +25,7 @@ from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
-from anabranch.engine.telemetry import Telemetry, unsurrounded
+from anabranch.engine.telemetry import Telemetry
 from anabranch.errors import SettingsError
 from anabranch.grace import Grace
 from anabranch.handlers import Services
@@ -220,9 +219,7 @@ class App:
         children, signals = components.children, StepSignals()
         node_types = load_types(components.services)
         current = None if spans is None else CurrentAttempts(spans)
-        runner = Runner(
-            role.code if role.works else Registry(), children=children, signals=signals, around=current or unsurrounded
-        )
+        runner = Runner(role.code if role.works else Registry(), children=children, signals=signals, around=current)
         feed = Feed(Meters(Names(settings.shown_names)), spans, read_log=store.read_log)
         traced = node_types if current is None else TracedHandlers(node_types, current)
         telemetry = None if spans is None and not role.counts else feed

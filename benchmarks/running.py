@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anabranch.durable.definition import Registry
-from anabranch.durable.registration import register
+from anabranch.durable.definition import Registry, register
 from anabranch.durable.runner import Runner
 from anabranch.engine.handling import HandlerRegistry, HandlerResult
 from anabranch.engine.lifecycle import Engine, EngineOptions

@@ -1,18 +1,30 @@
-"""Open calls of a workflow function: steps, waits, children, signals, timers. See `function_run`."""
+"""What a workflow function has asked for: its open calls, what it must repeat on replay, which task knows which rows.
+
+Used by `function_run`, for each call of a function anew. Calls are steps, waits, children, signals and timers.
+
+The order of the log decides: an end is told when all that stands before it was told, live as on replay. So a function
+has asked, when an end is told, for everything whose first row stands before that end.
+
+A function that gathers runs in several tasks, and the traced graph has an edge for each. Each is a branch; it knows
+what the branch that began it knew then, and what it was answered since; when it ends, the branch that began it knows
+that too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from enum import Enum
+from heapq import heappop, heappush
 from typing import TypeAlias
 
-from anabranch.durable.branches import Branch
 from anabranch.durable.workflow_loop import WorkflowFuture, WorkflowTimer
 from anabranch.engine.rules.coded.arguments import shown
 from anabranch.engine.rules.coded.coded_state import CodedState, Step
-from anabranch.engine.rules.coded.names import StepKind
+from anabranch.engine.rules.coded.names import Rows, StepKind
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.shared.run_state import Phase
 from anabranch.engine.rules.stimuli import (
@@ -44,6 +56,48 @@ class Stage(Enum):
 
     # An enum hashes its name in Python, and these are looked up several times a step.
     __hash__ = object.__hash__
+
+
+class Branch:
+    """One task of a workflow function, and the latest rows that it knows: several where branches have joined."""
+
+    __slots__ = ("inherited", "known", "task")
+
+    def __init__(self, task: asyncio.Task[object] | None, known: Rows) -> None:
+        self.task = task
+        self.inherited = known
+        self.known = known
+
+    def saw(self, seq: int) -> None:
+        """It was answered from this row; whatever it knew before led there."""
+        self.known = frozenset((seq,))
+
+    def meet(self, ended: Branch) -> None:
+        """A branch that it has begun has ended."""
+        if ended.known != ended.inherited:
+            self.known = self.known - ended.inherited | ended.known
+
+
+_branch: ContextVar[Branch] = ContextVar("branch")
+
+
+def begin_branch(task: asyncio.Task[object], seq: int) -> None:
+    """This task is the first branch of a function that was dispatched by this row; call it in the task's context."""
+    _branch.set(Branch(task, frozenset((seq,))))
+
+
+def present_branch(began_seq: int) -> Branch:
+    """The branch that calls; a task that was begun since has its own. `began_seq` is the row of the first one."""
+    task = asyncio.current_task()
+    branch = _branch.get(None)
+    if branch is None:  # somebody has given the task a context without it
+        branch = Branch(None, frozenset((began_seq,)))
+    if branch.task is not task and task is not None:
+        parent = branch
+        branch = Branch(task, parent.known)
+        _branch.set(branch)
+        task.add_done_callback(lambda _: parent.meet(branch))
+    return branch
 
 
 class Call:
@@ -148,6 +202,60 @@ class Calls:
         self._open.clear()
         for calls in self._stages.values():
             calls.clear()
+
+
+class Replay:
+    """The steps that had rows when the function was called, and the ends that are to be told."""
+
+    def __init__(self, steps: Iterable[Step], *, attempt: int) -> None:
+        """`attempt` is that of the workflow: of earlier ones, nothing must be asked for again."""
+        asked = sorted((step.first_seq, step.place) for step in steps if step.created_in == attempt)
+        self._unasked = {place for _, place in asked}
+        self._first_rows = deque(asked)
+        """Of those that were not asked for yet, and of some others."""
+        self._met = 0
+        """How many ends of the log have had their turn."""
+        self._late: list[tuple[int, Place]] = []
+        """Ends whose turn was over when they were asked for: they come first."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True once the function has asked for all that the log has of this attempt."""
+        return not self._unasked
+
+    def ask(self, *places: Place) -> None:
+        """The function has asked for these."""
+        self._unasked.difference_update(places)
+
+    def asked_late(self, ended: Step) -> None:
+        """It has asked for something that ended before its last answer, in an earlier attempt of the workflow."""
+        heappush(self._late, (ended.ended_seq, ended.place))
+
+    def has_met(self, ended: Step, endings: Sequence[Step]) -> bool:
+        """Has this end had its turn?"""
+        return self._met > 0 and ended.ended_seq <= endings[self._met - 1].ended_seq
+
+    def next(self, endings: Sequence[Step], *, settled_seq: int) -> tuple[int, Place] | None:
+        """Row and place of the end whose turn it is; None: there is none that is committed."""
+        if self._late:
+            return self._late[0]
+        if self._met < len(endings) and endings[self._met].ended_seq <= settled_seq:
+            return endings[self._met].ended_seq, endings[self._met].place
+        return None
+
+    def pass_on(self) -> None:
+        """The end whose turn it was has had it."""
+        if self._late:
+            heappop(self._late)
+        else:
+            self._met += 1
+
+    def missing(self, *, before: int | None = None) -> tuple[int, Place] | None:
+        """What the function should have asked for when the end at row `before` is told (None: by now): that, too."""
+        rows = self._first_rows
+        while rows and rows[0][1] not in self._unasked:
+            rows.popleft()
+        return rows[0] if rows and (before is None or rows[0][0] <= before) else None
 
 
 def is_short(call: Call, journal: CodedState, *, now: int) -> bool:

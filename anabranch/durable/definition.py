@@ -6,14 +6,18 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeAlias
 
-from anabranch.durable.durations import Duration, without_timedelta
+from anabranch.engine.ports import Store
 from anabranch.engine.rules.coded.coded_plan import coded_plan
 from anabranch.errors import InvalidDefinition
 
 WorkflowFunction: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 """`async def NAME(ctx, input)`."""
+
+Duration = str | int | float | timedelta
+"""`"5m"`, `"PT5M"`, a number of milliseconds, or a timedelta; 0 to 5 years."""
 
 # The form of every workflow's name.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -160,3 +164,16 @@ def _check(name: object, version: object, options: Mapping[str, Any]) -> None:
     for option, length_ms in (("retention", plan.retention_ms), ("deadline", plan.deadline_ms)):
         if length_ms == 0:
             raise InvalidDefinition(f"workflow {name!r}: {option} must be longer than nothing")
+
+
+def without_timedelta(duration: Duration | None) -> str | int | float | None:
+    """The same as JSON can say it, and as `parse_duration` reads it: a timedelta in milliseconds."""
+    return duration / timedelta(milliseconds=1) if isinstance(duration, timedelta) else duration
+
+
+async def register(store: Store, registry: Registry) -> None:
+    """Note every workflow of the registry in the table of definitions. Raises StoreUnavailable."""
+    for each in registry:
+        await store.register_code(
+            name=each.name, version=each.version, definition={"workflowOptions": dict(each.options)}
+        )

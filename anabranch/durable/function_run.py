@@ -14,17 +14,26 @@ import asyncio
 import contextvars
 import logging
 import sys
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
 
-from anabranch.durable import branches
-from anabranch.durable.branches import Branch
-from anabranch.durable.calls import Call, Calls, Place, Stage, Try, is_short
-from anabranch.durable.replay import Replay
+from anabranch.durable.calls import (
+    Branch,
+    Call,
+    Calls,
+    Place,
+    Replay,
+    Stage,
+    Try,
+    begin_branch,
+    is_short,
+    present_branch,
+)
 from anabranch.durable.step_error import StepError, Suspended, qualified_name
 from anabranch.durable.workflow_loop import WorkflowLoop, WorkflowTimer, line_of_task
+from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.plans import PYTHON
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import Slot
@@ -52,7 +61,6 @@ from anabranch.engine.rules.stimuli import (
     StepOutcome,
     StepReport,
 )
-from anabranch.engine.run_access import RunAccess
 from anabranch.errors import InvalidDefinition, NotInWorkflow, WorkflowStuck
 
 logger = logging.getLogger("anabranch.durable")
@@ -103,7 +111,7 @@ class FunctionRun:
         """`_advance` is about to be called."""
 
     # -- the runner's side ----------------------------------------------------------------
-    async def run(self, function: Coroutine[Any, Any, Any]) -> Any:
+    async def run(self, function: Callable[[], Awaitable[Any]]) -> Any:
         """What the function returns, or how it came not to. Raises what it raises, and what interrupted it."""
         self._worker_loop.call_soon(self._begin, function, contextvars.copy_context())
         try:
@@ -188,12 +196,11 @@ class FunctionRun:
             self._run_access.report(self._report_of(call, 1, StepCancelled()))
 
     # -- the course of it -----------------------------------------------------------------
-    def _begin(self, function: Coroutine[Any, Any, Any], context: contextvars.Context) -> None:
+    def _begin(self, function: Callable[[], Awaitable[Any]], context: contextvars.Context) -> None:
         if self._over.done():
-            function.close()  # cancelled before it began
-            return
-        self._main = self._loop.begin(function, context)
-        context.run(branches.begin, self._main, self._began_seq)
+            return  # cancelled before it began
+        self._main = self._loop.begin(_called(function), context)
+        context.run(begin_branch, self._main, self._began_seq)
         self._advance()
 
     def _wake(self) -> None:
@@ -534,7 +541,7 @@ class FunctionRun:
         return journal
 
     def _branch(self) -> Branch:
-        return branches.present(self._began_seq)
+        return present_branch(self._began_seq)
 
     def _future(self, call: Call) -> asyncio.Future[Any]:
         assert call.future is not None, "a step is awaited"
@@ -554,3 +561,7 @@ def _how_it_ended(main: asyncio.Task[Any]) -> str:
         return "it ended"
     error = failed_by(failure, node_id="", scope="", attempt=0, name_of=qualified_name).error
     return f"it raised {error.type} ({error.message})"
+
+
+async def _called(function: Callable[[], Awaitable[Any]]) -> Any:
+    return await function()

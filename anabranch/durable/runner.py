@@ -9,24 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 
 from anabranch.durable.context import Context
 from anabranch.durable.definition import Registry, Workflow
+from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.step_error import StepError, qualified_name
-from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.queues import present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.shared.failures import failed_by, kept_error, who_is
 from anabranch.engine.rules.stimuli import Failed, FunctionBlocked, FunctionSuspended
-from anabranch.engine.run_access import RunAccess, run_access_of
-from anabranch.engine.telemetry import AroundAttempt, unsurrounded
+from anabranch.engine.telemetry import AroundAttempt
 from anabranch.engine.tracebacks import lines_of_the_author
 from anabranch.errors import AnabranchError, NonRetryable, RunError
 
@@ -41,7 +42,7 @@ class Runner:
     """Runs the workflow functions that this process knows."""
 
     def __init__(
-        self, registry: Registry, *, children: Children, signals: Signals, around: AroundAttempt = unsurrounded
+        self, registry: Registry, *, children: Children, signals: Signals, around: AroundAttempt | None = None
     ) -> None:
         self.registry = registry
         self._children = children
@@ -72,7 +73,7 @@ class Runner:
             message = f"no worker that has looked at this run knows workflow {name!r} in version {version}"
             return FunctionBlocked("UNKNOWN_WORKFLOW", message)
         assert self._engine is not None, "connect comes before any run"
-        run_access = run_access_of(self._engine.orchestrator.held, helpers.instance_id)
+        run_access = self._engine.orchestrator.held.run_access_of(helpers.instance_id)
         journal = None if run_access is None else run_access.journal
         activation = None if journal is None else journal.function
         # An attempt that was answered while its job was still queued is not called any more: the next one may be.
@@ -104,7 +105,7 @@ class Runner:
         task = asyncio.current_task()
         run_access.listen(run.settled, run.steps_under_way)
         try:
-            returned = await run.run(_coroutine(found, context, input_))
+            returned = await run.run(partial(found.function, context, input_))
             if not isinstance(returned, FunctionSuspended | FunctionBlocked):
                 steps.check_awaited()
         except BaseException as failure:  # any exception of the function is its outcome
@@ -129,10 +130,6 @@ class Runner:
                 " nothing of that is recorded. Raise it again.",
                 *key,
             )
-
-
-async def _coroutine(found: Workflow, context: Context, input_: Any) -> Any:
-    return await found.function(context, input_)
 
 
 def _failed(failure: BaseException, helpers: Helpers) -> Failed:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
 from anabranch.durable.calls import Call
-from anabranch.durable.durations import Duration, without_timedelta
-from anabranch.durable.execution import called, inside_step, tried
+from anabranch.durable.definition import Duration, without_timedelta
+from anabranch.durable.execution import StepThreads, called, inside_step, tried
 from anabranch.durable.function_run import FunctionRun
-from anabranch.durable.step_threads import StepThreads
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
 from anabranch.engine.rules.coded.names import StepKind, scope_of_first_attempt
@@ -32,7 +32,7 @@ from anabranch.engine.rules.stimuli import (
     StepOutcome,
 )
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.telemetry import AroundAttempt, unsurrounded
+from anabranch.engine.telemetry import AroundAttempt
 from anabranch.errors import InvalidDefinition, StepNotAwaited, ValueNotStorable, ValueTooLarge
 
 # 255 characters, as for every key that comes from outside: no signal has a longer name.
@@ -81,7 +81,7 @@ class Steps:
         children: Children,
         signals: Signals,
         threads: StepThreads,
-        around: AroundAttempt = unsurrounded,
+        around: AroundAttempt | None = None,
     ) -> None:
         self._function_run = function_run
         self._helpers = helpers
@@ -123,7 +123,8 @@ class Steps:
         timeout: Duration | None,  # noqa: ASYNC109 -- of each try, and counted by the engine
     ) -> Any:
         name = self._begun(asked)
-        policy, timeout_ms = _policy(name, retry), _milliseconds(name, "timeout", timeout)
+        policy = DEFAULT_STEP_RETRY if retry is None else _policy(name, retry)
+        timeout_ms = _milliseconds(name, "timeout", timeout)
         call = self._call(name, StepKind.RUN, note_of_call(fn, args, kwargs), policy)
         function = partial(fn, *args, **kwargs)
         step = (self._helpers.instance_id, name, scope_of_first_attempt(call.scope))
@@ -133,7 +134,8 @@ class Steps:
 
         async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
             await self._threads.earlier_try_ended(step)
-            with self._around(self._helpers.instance_id, call.name, call.scope, attempt):
+            span = self._around and self._around(self._helpers.instance_id, call.name, call.scope, attempt)
+            with span or nullcontext():
                 return await self._tried(call, attempt, work, timeout_ms)
 
         return await self._function_run.answer(call, attempt_once=attempt_once)
@@ -348,7 +350,7 @@ def _check_event(name: str, event: str) -> None:
         raise InvalidDefinition(f"step {name!r}: no signal has such a name: event is {refusal.message}") from None
 
 
-def _policy(name: str, retry: Mapping[str, Any] | None) -> RetryPolicy:
+def _policy(name: str, retry: Mapping[str, Any]) -> RetryPolicy:
     try:
         return RetryPolicy.parse(retry, default=DEFAULT_STEP_RETRY)
     except ValueError as refusal:

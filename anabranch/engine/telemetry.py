@@ -8,7 +8,7 @@ processes, each row would be there twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
 from anabranch.engine.rules.events import Event, Status
@@ -41,8 +41,3 @@ class Telemetry(Protocol):
 
 AroundAttempt: TypeAlias = Callable[[str, str, str, int], AbstractContextManager[None]]
 """What surrounds a try while its code runs, by the run's id, the node's id or step's name, scope and attempt."""
-
-
-def unsurrounded(run_id: str, name: str, scope: str, attempt: int) -> AbstractContextManager[None]:
-    """Nothing: nobody traces."""
-    return nullcontext()

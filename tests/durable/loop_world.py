@@ -12,13 +12,15 @@ import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from anabranch.durable.context import Context
+from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
-from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Children, Signals, Steps
 from anabranch.engine.handling import Helpers
+from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_state import CodedState
@@ -26,7 +28,6 @@ from anabranch.engine.rules.drawn.drawn_state import Context as NoContext
 from anabranch.engine.rules.events import EventType
 from anabranch.engine.rules.stimuli import FunctionBlocked, FunctionSuspended, NodeResult, StepReport
 from anabranch.engine.rules.values import Payload
-from anabranch.engine.run_access import RunAccess
 from anabranch.errors import NonRetryable
 from tests.durable.loop_programs import Function
 from tests.spec.coded import BIRTH_MS, Coded, raised, returned
@@ -139,7 +140,7 @@ class World:
     # -- the run access -------------------------------------------------------------------------
     @property
     def journal(self) -> CodedState:
-        """See `engine.run_access.RunAccess`."""
+        """See `engine.ownership.owned.RunAccess`."""
         return self.run.state
 
     def report(self, report: StepReport) -> None:
@@ -161,7 +162,7 @@ class World:
             slots = Slots(lambda: None)
             slots.concurrency = 1
             function_run = FunctionRun(cast(RunAccess, self), self.journal, cast(Clock, self), slots.take())
-            job = asyncio.create_task(function_run.run(self._coroutine(function_run)))
+            job = asyncio.create_task(function_run.run(partial(self._coroutine, function_run)))
             await self._until_cut_short(job, function_run.settled)
             if self._has_committed_enough:
                 job.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.durable.replay import Replay
+from anabranch.durable.calls import Replay
 from anabranch.engine.rules.coded.coded_state import Step
 from anabranch.engine.rules.coded.names import Mark, StepKind
 

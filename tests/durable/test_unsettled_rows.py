@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from anabranch.durable.function_run import FunctionRun
 from anabranch.engine.clock import SystemClock
+from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.queues.task_queue import Slots
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.coded.names import StepKind
 from anabranch.engine.rules.shared.retry import RetryPolicy
 from anabranch.engine.rules.stimuli import Completed, Failed, StepOutcome, StepReport
 from anabranch.engine.rules.values import NULL
-from anabranch.engine.run_access import RunAccess
 from anabranch.errors import RunError
 from tests.spec.coded import Coded
 
@@ -26,7 +26,7 @@ ROUNDS = 20
 
 
 class OpenDesk:
-    """See `engine.run_access.RunAccess`: the test says what is committed."""
+    """See `engine.ownership.owned.RunAccess`: the test says what is committed."""
 
     def __init__(self, run: Coded) -> None:
         self._run = run
@@ -70,7 +70,7 @@ async def test_a_later_try_begins_once_its_dispatch_is_committed() -> None:
             function_run.ask("fetch", StepKind.RUN, None, POLICY), attempt_once=attempt_once
         )
 
-    under_way = asyncio.create_task(function_run.run(function()))
+    under_way = asyncio.create_task(function_run.run(function))
     await rounds()
     run.when(run_access.reports.pop())
     run_access.commit(function_run.settled)

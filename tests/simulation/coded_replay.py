@@ -17,13 +17,13 @@ from anabranch.durable.runner import Runner
 from anabranch.engine.clock import SystemClock
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.ownership.owned import RunAccess
 from anabranch.engine.ports import InstanceHead
 from anabranch.engine.queues.task_queue import Slots, present_slot
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.drawn.drawn_state import Context
 from anabranch.engine.rules.evolve import fold
 from anabranch.engine.rules.stimuli import StepReport
-from anabranch.engine.run_access import RunAccess
 from tests.simulation.coded_facts import CodedFacts
 from tests.simulation.program_functions import Call, FunctionCall, StepLedger
 from tests.simulation.programs import Run
@@ -55,7 +55,7 @@ class _Shell:
 
 @dataclass(slots=True)
 class _FinishedDesk:
-    """See `engine.run_access.RunAccess`: nothing happens to this run any more."""
+    """See `engine.ownership.owned.RunAccess`: nothing happens to this run any more."""
 
     journal: CodedState
     wrong: list[str]

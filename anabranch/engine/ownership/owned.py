@@ -18,6 +18,7 @@ from anabranch.engine.ownership.waiters import Waiters
 from anabranch.engine.ports import Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
+from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyPlan, AnyState
 from anabranch.engine.rules.shared.run_state import InstanceHead
@@ -127,6 +128,11 @@ class OwnedInstances:
     def ids(self) -> list[str]:
         """Ids of the owned instances."""
         return list(self._owned)
+
+    def run_access_of(self, instance_id: str) -> RunAccess | None:
+        """What a workflow function has of its run; None: it is not advanced here any more."""
+        held = self.get(instance_id)
+        return None if held is None else RunAccess(self, held)
 
     def get(self, instance_id: str) -> OwnedInstance | None:
         """The owned instance, or None: it is not advanced here."""
@@ -293,3 +299,43 @@ class OwnedInstances:
         if owned is not None:
             owned.due_at = None
             self.offer(owned, TimersDue())
+
+
+class RunAccess:
+    """How a workflow function reads its journal and reports to the engine; made anew for each call of a function.
+
+    All of it ends by itself when the run is not advanced here any more.
+    """
+
+    def __init__(self, held_instances: OwnedInstances, held: OwnedInstance) -> None:
+        self._held_instances = held_instances
+        self._held = held
+
+    @property
+    def journal(self) -> CodedState | None:
+        """What is known of the run, and what is about to be committed. None: it is not advanced here any more."""
+        state = self._held.state
+        if not self._held.is_held or not isinstance(state, CodedState):
+            return None
+        return state
+
+    def report(self, report: StepReport) -> None:
+        """Hand in what a step came to; the listener is called once it is settled."""
+        if self._held.is_held:
+            self._held_instances.offer(self._held, report)
+
+    @property
+    def settled_seq(self) -> int:
+        """The last row of the journal that is committed: nothing may be done because of a later one."""
+        return self._held.settled_seq
+
+    def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
+        """Be told whenever something is settled; on release the caller may ask which steps are under way."""
+        self._held.listener = settled
+        self._held.steps_under_way = steps_under_way
+
+    def stop_listening(self, settled: Callable[[], None]) -> None:
+        """Be told no more, unless another call listens by now."""
+        if self._held.listener == settled:
+            self._held.listener = None
+            self._held.steps_under_way = tuple

@@ -1,0 +1,22 @@
+"""`check_log`: what is wrong with the log of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.states import AnyPlan
+from anabranch.engine.rules.verify.coded_check import CodedCheck
+from anabranch.engine.rules.verify.drawn_check import DrawnCheck
+from anabranch.engine.rules.verify.finding import Finding
+
+
+def check_log(plan: AnyPlan, head: InstanceHead, events: Iterable[Event]) -> list[Finding]:
+    """Every difference between a whole log and what its definition says, in log order; at most `FINDINGS_MAX`."""
+    check = CodedCheck(plan, head) if isinstance(plan, CodedPlan) else DrawnCheck(plan, head)
+    for event in events:
+        check.take(event)
+    check.finish()
+    return check.findings

@@ -1,0 +1,130 @@
+"""The log of a coded run: what every log promises, and what its function's calls must look like.
+
+What the function would do next only its code can say: `durable.history_replay` calls it with this log.
+"""
+
+from __future__ import annotations
+
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, StepKind, is_step_name
+from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.payloads import FunctionPaused, FunctionPostponed, read_system, read_wait
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.verify.finding import FindingCode, Place
+from anabranch.engine.rules.verify.run_check import Account, RunCheck
+
+_TIMER_PREFIX = "@"
+
+
+class CodedCheck(RunCheck):
+    """Checks the log of one coded run."""
+
+    def __init__(self, plan: CodedPlan, head: InstanceHead) -> None:
+        super().__init__(head)
+        self._plan = plan
+        self._attempt = 0
+        """The workflow's attempt."""
+        self._is_running = False
+        """May the function be called now?"""
+        self._retry_due_at: int | None = None
+        self._kinds: dict[Place, StepKind] = {}
+
+    def begin(self, event: Event) -> None:
+        """Take INPUT_SET."""
+
+    def take_activation(self, event: Event) -> None:
+        """Take a row about a step or the function."""
+        if event.type is EventType.SYSTEM_SET:
+            if isinstance(read_system(event.payload), FunctionPostponed):
+                self._is_running = False
+        elif event.type is EventType.INSTANCE_RECOVERED:
+            return
+        elif event.node_id == FUNCTION_NODE_ID:
+            self._function(event)
+        else:
+            self._step(event)
+
+    # -- the function ---------------------------------------------------------------------
+    def _function(self, event: Event) -> None:
+        match event.type:
+            case EventType.NODE_DISPATCHED:
+                self._function_dispatched(event)
+            case EventType.NODE_WAITING:
+                said = read_wait(event.payload)
+                if event.attempt != self._attempt or not isinstance(said, FunctionPaused):
+                    self.note(FindingCode.RESULT_UNEXPECTED, event, "what waits is not the function's present attempt")
+                else:
+                    self._is_running = said.ready
+            case EventType.NODE_ATTEMPT_FAILED:
+                account = self.open.get(FUNCTION_KEY)
+                if account is None or event.attempt != self._attempt or not self._is_running:
+                    self.note(FindingCode.RESULT_UNEXPECTED, event, f"attempt {event.attempt} of the workflow fails, and is not running")
+                    return
+                key = f"{self.head.instance_id}/"
+                earliest = event.created_at + self._plan.retry.delay_ms(event.attempt, key=key)
+                self.attempt_failed(event, account, attempts_max=self._plan.retry.max_attempts, earliest=earliest)
+                self._is_running = False
+            case _:
+                self.note(FindingCode.ROW_UNEXPECTED, event, f"{event.type.value} of the function: it ends with the run")
+
+    def _function_dispatched(self, event: Event) -> None:
+        if self.dispatched(event) is None:
+            self.open[FUNCTION_KEY] = Account(FUNCTION_KEY, event.attempt, event)
+        self._attempt, self._is_running = event.attempt, True
+
+    # -- steps ----------------------------------------------------------------------------
+    def _step(self, event: Event) -> None:
+        place = (event.node_id, event.scope)
+        is_new = place not in self.open and place not in self.endings
+        if is_new:
+            self._first_row(event, place)
+        elif event.mark is not None and event.mark.kind is not self._kinds.get(place):
+            self.note(FindingCode.STEP_DIFFERS, event, f"'{event.node_id}' was a {self._kinds[place].value} and is a {event.mark.kind.value}")
+        if event.type is EventType.NODE_DISPATCHED:
+            if self.dispatched(event) is None:
+                self.open.setdefault(place, Account(place, event.attempt, event))
+            self._is_running = self._is_running or self._attempt > 0
+            return
+        account = self.answered(event, may_be_first=is_new)
+        if account is None:
+            return
+        match event.type:
+            case EventType.NODE_WAITING:
+                self.waiting(event, account)
+            case EventType.NODE_ATTEMPT_FAILED:
+                self.attempt_failed(event, account, attempts_max=None, earliest=None)
+            case EventType.NODE_COMPLETED | EventType.NODE_FAILED | EventType.NODE_SKIPPED:
+                self._end(event, account)
+
+    def _first_row(self, event: Event, place: Place) -> None:
+        if not self._attempt:
+            self.note(FindingCode.DISPATCH_EARLY, event, f"'{event.node_id}' has a row before the function was called")
+        if not is_step_name(event.node_id) and not event.node_id.startswith(_TIMER_PREFIX):
+            self.note(FindingCode.ROW_UNEXPECTED, event, f"'{event.node_id}' cannot be the name of a step")
+        self._kinds[place] = StepKind.RUN if event.mark is None else event.mark.kind
+        latest = None if event.mark is None else event.mark.latest_row
+        if latest is not None and latest >= event.seq:
+            self.note(FindingCode.DISPATCH_EARLY, event, f"'{event.node_id}' follows row {latest}, which comes after it")
+
+    def _end(self, event: Event, account: Account) -> None:
+        if event.type is EventType.NODE_COMPLETED and account.is_waiting:
+            self.check_wait_over(event, account)
+        self.close(event, account)
+        self._is_running = self._attempt > 0 and not self._is_retrying
+
+    @property
+    def _is_retrying(self) -> bool:
+        account = self.open.get(FUNCTION_KEY)
+        return account is not None and account.is_retrying
+
+    # -- the end --------------------------------------------------------------------------
+    def check_completed(self, event: Event) -> None:
+        """The function has returned: it must have been running."""
+        if not self._is_running:
+            self.note(FindingCode.END_UNEXPECTED, event, "the run completes while its function is not running")
+
+    def check_failed(self, event: Event) -> None:
+        """The function has raised, or asked for too many steps."""
+        if not self._is_running:
+            code = event.payload.value["code"]
+            self.note(FindingCode.END_UNEXPECTED, event, f"the run fails with {code} while its function is not running")

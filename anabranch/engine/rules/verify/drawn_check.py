@@ -1,0 +1,421 @@
+"""The log of a drawn run against its graph: every dispatch, skip and ending is derived again.
+
+A row is either a *cause* (a handler has answered, a time has come, a signal has arrived) or a *consequence*: a
+dispatch, a skip, the end of a loop or of the run. What a cause decides must be the next rows; so before the next
+cause nothing may be owed (something is missing), and no consequence may come that is not (it is early, or double).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
+from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items
+from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.values import Payload
+from anabranch.engine.rules.verify.finding import FindingCode, Place
+from anabranch.engine.rules.verify.run_check import Account, RunCheck
+from anabranch.engine.rules.verify.scopes import (
+    CheckedContext,
+    CheckedLoop,
+    CheckedScope,
+    Derived,
+    Edges,
+    Readiness,
+    failure_handle,
+    merged,
+)
+from anabranch.engine.rules.waits.signals import json_equal
+from anabranch.errors import AnabranchError
+
+_DELAY_TYPE = "delay"
+_WAIT_TYPE = "waitForEvent"
+
+# Failures that the engine itself adds to what a node came to.
+_ADDED_FAILURES = frozenset({"CONTEXT_TOO_LARGE", "VALUE_TOO_LARGE", "VALUE_NOT_STORABLE"})
+
+
+class DrawnCheck(RunCheck):
+    """Checks the log of one drawn run."""
+
+    def __init__(self, plan: Plan, head: InstanceHead) -> None:
+        super().__init__(head)
+        self._plan = plan
+        self._edges = Edges(plan)
+        self._root = CheckedScope("", plan.root)
+        self._scopes: dict[str, CheckedScope] = {"": self._root}
+        self._loops: dict[Place, CheckedLoop] = {}
+        self._owed: dict[Place, Readiness] = {}
+        """What has to be dispatched or skipped before anything else happens."""
+        self._derived: dict[Place, Derived] = {}
+        """What pure nodes that are open come to."""
+        self._ends: list[tuple[str | None, Event]] = []
+        self._must_fail: Event | None = None
+        """The unhandled failure that ends the run."""
+        self._is_terminating = False
+
+    # -- rows -----------------------------------------------------------------------------
+    def begin(self, event: Event) -> None:
+        """Take INPUT_SET."""
+        self._root.names["input"] = (event.seq, read_input(event.payload))
+        self._root.bytes += len(event.payload.raw)
+
+    def take_activation(self, event: Event) -> None:
+        """Take a row about a node."""
+        if event.type in (EventType.SYSTEM_SET, EventType.INSTANCE_RECOVERED) or not event.node_id:
+            return
+        node = self._plan.nodes.get(event.node_id)
+        if node is None:
+            self.note(FindingCode.ROW_UNEXPECTED, event, f"the graph has no node '{event.node_id}' that can be reached")
+            return
+        match event.type:
+            case EventType.NODE_DISPATCHED:
+                self._dispatch(event, node)
+            case EventType.NODE_SKIPPED:
+                self._skip(event, node)
+            case EventType.NODE_COMPLETED:
+                self._complete(event, node)
+            case EventType.NODE_FAILED:
+                self._fail(event, node)
+            case EventType.NODE_ATTEMPT_FAILED:
+                self._attempt_failed(event, node)
+            case EventType.NODE_WAITING:
+                self._wait(event, node)
+            case EventType.LOOP_OPENED:
+                self._open_loop(event, node)
+
+    def finish(self) -> None:
+        """Nothing may be owed at the end of the log: what a cause decides is committed with it."""
+        if self.last is not None and self.ended is None:
+            self._nothing_is_owed(self.last)
+            if self._root.is_over and self._root.handles:
+                self.note(FindingCode.END_MISSING, self.last, "everything in the run has ended, and the run has not", ("", ""))
+
+    # -- dispatches -----------------------------------------------------------------------
+    def _dispatch(self, event: Event, node: PlanNode) -> None:
+        place = (event.node_id, event.scope)
+        if self.dispatched(event) is not None or place in self.endings:
+            return
+        if event.scope not in self._scopes and not self._open_iteration(event, node):
+            return
+        scope = self._scopes[event.scope]
+        if scope.body is not node.home:
+            self.note(FindingCode.ROW_UNEXPECTED, event, f"'{node.id}' does not live in scope {event.scope!r}")
+            return
+        owed = self._owed.pop(place, None)
+        if node is self._plan.start and not event.scope:
+            pass
+        elif self._must_fail is not None or self._is_terminating:
+            self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched while the run comes to its end")
+        elif owed is Readiness.SKIP:
+            self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched and was to be skipped")
+        elif owed is None:
+            readiness = scope.readiness(node, self._edges)
+            if readiness is not Readiness.DISPATCH:
+                code = FindingCode.DISPATCH_EARLY if readiness is Readiness.OPEN else FindingCode.DISPATCH_UNEXPECTED
+                verdicts = "are not all decided" if readiness is Readiness.OPEN else "are all dead"
+                self.note(code, event, f"'{node.id}' is dispatched while its incoming edges {verdicts}")
+        scope.dispatched.add(node.id)
+        self.open[place] = Account(place, event.attempt, event)
+        if node.evaluate is not None:
+            self._derived[place] = self._evaluate(node, scope)
+
+    def _open_iteration(self, event: Event, node: PlanNode) -> bool:
+        """The first row in an iteration opens it."""
+        outer, _, name = event.scope.rpartition("/")
+        loop_id, _, index_text = name[:-1].rpartition("[")
+        loop = self._loops.get((loop_id, outer))
+        if loop is None or (loop_id, outer) in self.endings or not index_text.isdigit():
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{event.scope} begins while its loop is not open")
+            return False
+        index = int(index_text)
+        if index != loop.next_index:
+            message = f"{event.scope} begins, and the next iteration of '{loop_id}' is {loop.next_index}"
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, message)
+            if loop.items is not None and index >= len(loop.items):
+                return False
+        elif (more := loop.goes_on()) is not True:
+            why = "has no more items" if loop.items is not None else f"does not go on ({more or 'its condition is false'})"
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{event.scope} begins although '{loop_id}' {why}")
+            if loop.items is not None:
+                return False
+        if len(loop.open) >= loop.spec.concurrency or loop.error is not None:
+            why = f"{len(loop.open)} iterations are open" if loop.error is None else f"the loop fails ({loop.error})"
+            self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{event.scope} begins although {why}")
+        scope = CheckedScope(
+            event.scope, loop.spec.body, loop.scope, (loop_id, outer), index, loop.bindings(index)
+        )
+        loop.next_index = index + 1
+        loop.open[index] = self._scopes[event.scope] = scope
+        for each in scope.body.nodes:
+            if scope.readiness(each, self._edges) is Readiness.DISPATCH:
+                self._owed[each.id, scope.path] = Readiness.DISPATCH
+        return True
+
+    def _evaluate(self, node: PlanNode, scope: CheckedScope) -> Derived:
+        assert node.evaluate is not None
+        try:
+            output, handle = node.evaluate(CheckedContext(scope), Work())
+            payload = Payload.of(output, bytes_max=node.output_bytes_max)
+        except Exception as failure:  # noqa: BLE001 -- as a decision does: whatever it raises is the node's failure
+            return Derived(error=getattr(failure, "code", None) or "HANDLER_ERROR")
+        return Derived(payload, DEFAULT_HANDLE if handle is None and node.exits else handle)
+
+    # -- skips ----------------------------------------------------------------------------
+    def _skip(self, event: Event, node: PlanNode) -> None:
+        place = (event.node_id, event.scope)
+        scope = self._scopes.get(event.scope)
+        if place in self.endings:
+            self.answered(event)
+            return
+        if scope is None or scope.body is not node.home:
+            self.note(FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped in {event.scope!r}, which is not open")
+            return
+        account = self.open.get(place)
+        owed = self._owed.pop(place, None)
+        is_derived = owed is Readiness.SKIP or (self._is_terminating and account is not None)
+        if not is_derived and not (account is None and scope.readiness(node, self._edges) is Readiness.SKIP):
+            why = "it is open" if account is not None else "not all of its incoming edges are dead"
+            self.note(FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped although {why}")
+        if account is not None and event.attempt != account.attempt:
+            self.note(FindingCode.SKIP_UNEXPECTED, event, f"attempt {event.attempt} of '{node.id}' is skipped, open is {account.attempt}")
+        self._leave(event, node, scope, None)
+
+    # -- results --------------------------------------------------------------------------
+    def _complete(self, event: Event, node: PlanNode) -> None:
+        place = (event.node_id, event.scope)
+        account = self._cause(event)
+        if account is None:
+            return
+        scope = self._scopes[event.scope]
+        if event.next_handle not in node.exits and not (event.next_handle is None and not node.exits):
+            self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' has no handle {event.next_handle!r}")
+        derived = self._loop_result(event, place) if place in self._loops else self._derived.get(place)
+        if derived is not None:
+            self._compare(event, node, derived)
+        elif node.given is not None:
+            self._compare(event, node, Derived(node.given.output, node.given.handle))
+        elif account.is_waiting:
+            self.check_wait_over(event, account)
+        elif node.type in (_DELAY_TYPE, _WAIT_TYPE):
+            self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{node.id}' completes without having waited")
+        scope.bytes += len(event.payload.raw)
+        self._write(scope, node, event.seq, event.payload.value)
+        if event.next_handle in node.back_handles:
+            scope.back = event.payload
+        if node.is_sink and scope.outer is not None:
+            scope.sinks.append((node, event.payload))
+        if node.is_end and (scope.outer is None or node.terminate):
+            self._ends.append((node.end_name, event))
+        self._leave(event, node, scope, event.next_handle)
+        if node.terminate:
+            self._is_terminating = True
+            self._owed.clear()
+
+    def _compare(self, event: Event, node: PlanNode, derived: Derived) -> None:
+        """What is recorded of a node against what it comes to."""
+        if derived.error is not None:
+            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' completes, and comes to {derived.error}")
+        elif not json_equal(derived.output.value, event.payload.value):
+            message = f"'{node.id}' is recorded with {_shown(event.payload)}, and comes to {_shown(derived.output)}"
+            self.note(FindingCode.RESULT_DIFFERS, event, message)
+        elif derived.handle != event.next_handle:
+            message = f"'{node.id}' is recorded as leaving by {event.next_handle!r}, and leaves by {derived.handle!r}"
+            self.note(FindingCode.HANDLE_DIFFERS, event, message)
+
+    def _loop_result(self, event: Event, place: Place) -> Derived:
+        """What a loop comes to now, if it is over."""
+        loop = self._loops[place]
+        if not loop.spec.body.nodes:
+            loop.run_empty()
+        elif loop.error is None and not loop.open:
+            more = loop.goes_on()
+            if isinstance(more, str):
+                loop.error = more
+            elif more:
+                what = "its condition holds" if loop.items is None else f"{len(loop.items) - loop.next_index} items are left"
+                self.note(FindingCode.ITERATION_UNEXPECTED, event, f"'{place[0]}' ends although {what}")
+        if loop.open:
+            self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{place[0]}' ends while {len(loop.open)} iterations are open")
+        return loop.derived()
+
+    def _fail(self, event: Event, node: PlanNode) -> None:
+        place = (event.node_id, event.scope)
+        account = self._cause(event)
+        if account is None:
+            return
+        scope, error = self._scopes[event.scope], read_error(event.payload)
+        derived = self._loop_result(event, place) if place in self._loops else self._derived.get(place)
+        if derived is not None and derived.error != error["code"] and error["code"] not in _ADDED_FAILURES:
+            comes_to = derived.error or f"the output {_shown(derived.output)}"
+            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' fails with {error['code']}, and comes to {comes_to}")
+        handle = failure_handle(node)
+        if event.next_handle != handle:
+            self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' fails by {event.next_handle!r}, not by {handle!r}")
+        if handle == ERROR_HANDLE:
+            folded = handled_error(error)
+            scope.bytes += len(event.payload.raw)
+            self._write(scope, node, event.seq, folded)
+            if handle in node.back_handles:
+                scope.back = Payload.trusted(folded)
+        elif handle is not None:
+            self._write(scope, node, event.seq, None)
+            if handle in node.back_handles:
+                scope.back = Payload.trusted(None)
+        elif node.error_handling == "fail_workflow" or scope.outer is None:
+            self._must_fail = event
+            self._owed.clear()
+        else:
+            scope.error = error
+        self._leave(event, node, scope, handle)
+        if handle is None and self._must_fail is None:
+            self._abandon(scope)
+
+    def _attempt_failed(self, event: Event, node: PlanNode) -> None:
+        account = self._cause(event)
+        if account is None:
+            return
+        key = f"{self.head.instance_id}/{event.scope}/{node.id}"
+        earliest = event.created_at + node.retry.delay_ms(event.attempt, key=key)
+        self.attempt_failed(event, account, attempts_max=node.retry.max_attempts, earliest=earliest)
+
+    def _wait(self, event: Event, node: PlanNode) -> None:
+        account = self._cause(event)
+        if account is None:
+            return
+        self.waiting(event, account)
+        configured = node.config.get("event") if node.type == _WAIT_TYPE else None
+        if isinstance(configured, str) and "{" not in configured and configured not in (account.events or {}):
+            self.note(FindingCode.SIGNAL_DIFFERS, event, f"'{node.id}' waits for something else than {configured!r}")
+        if node.type == _DELAY_TYPE and account.delay is not None and account.delay.output is not None:
+            delayed_ms = account.delay.output.value["delayedMs"]
+            if account.delay.due_at < event.created_at + delayed_ms:
+                self.note(FindingCode.TIMER_EARLY, event, f"'{node.id}' is due before its {delayed_ms} ms are over")
+
+    def _open_loop(self, event: Event, node: PlanNode) -> None:
+        account = self._cause(event)
+        if account is None:
+            return
+        place, items = (event.node_id, event.scope), read_items(event.payload)
+        account.row = event
+        if node.loop is None or place in self._loops:
+            self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{node.id}' opens, and is no loop that could")
+            return
+        derived = self._derived.pop(place, None)
+        if derived is not None and derived.error is not None:
+            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens, and comes to {derived.error}")
+        elif derived is not None and node.loop.mode == "forEach" and not json_equal(derived.output.value, items):
+            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens with other items than its source has")
+        loop = self._loops[place] = CheckedLoop(node, self._scopes[event.scope], items)
+        if items == [] and loop.spec.mode == "forEach":
+            self._owed[place] = Readiness.OPEN
+
+    # -- what follows ---------------------------------------------------------------------
+    def _cause(self, event: Event) -> Account | None:
+        """A result that stands in the log: what was decided before it must have been written before."""
+        place = (event.node_id, event.scope)
+        ends_loop = self._owed.pop(place, None) is Readiness.OPEN or place in self._loops
+        if not ends_loop:
+            self._nothing_is_owed(event)
+        account = self.answered(event)
+        if account is not None and event.scope not in self._scopes:
+            self.note(FindingCode.RESULT_UNEXPECTED, event, f"{event.type.value} in {event.scope}, which is not open")
+            return None
+        return account
+
+    def _nothing_is_owed(self, event: Event) -> None:
+        for place, readiness in self._owed.items():
+            node_id, scope = place
+            shown = f"'{node_id}'" + (f" in {scope}" if scope else "")
+            if readiness is Readiness.OPEN:
+                self.note(FindingCode.END_MISSING, event, f"the loop {shown} has nothing left to do, and has not ended", place)
+            elif readiness is Readiness.SKIP:
+                self.note(FindingCode.SKIP_MISSING, event, f"{shown} was to be skipped before row {event.seq}", place)
+            else:
+                self.note(FindingCode.DISPATCH_MISSING, event, f"{shown} was to be dispatched before row {event.seq}", place)
+        self._owed.clear()
+
+    def _leave(self, event: Event, node: PlanNode, scope: CheckedScope, handle: str | None) -> None:
+        """An activation has ended: decide its targets, and perhaps its iteration."""
+        place = (event.node_id, event.scope)
+        self.close(event, self.open.get(place))
+        self._derived.pop(place, None)
+        self._forget_iterations(place)
+        scope.handles[node.id] = handle
+        if self._must_fail is None and not self._is_terminating:
+            for target in dict.fromkeys(edge.target for edge in node.edges):
+                if target.id not in scope.handles and target.id not in scope.dispatched:
+                    readiness = scope.readiness(target, self._edges)
+                    if readiness is not Readiness.OPEN and (target.id, scope.path) not in self._owed:
+                        self._owed[target.id, scope.path] = readiness
+        if scope.is_over and scope.loop_place is not None:
+            self._close_iteration(scope)
+
+    def _forget_iterations(self, place: Place) -> None:
+        loop = self._loops.get(place)
+        if loop is not None:
+            for scope in loop.open.values():
+                self._scopes.pop(scope.path, None)
+
+    def _close_iteration(self, scope: CheckedScope) -> None:
+        assert scope.loop_place is not None
+        del self._scopes[scope.path]
+        loop = self._loops[scope.loop_place]
+        loop.closed(scope)
+        if self._must_fail is not None or self._is_terminating or scope.loop_place in self.endings:
+            return
+        if loop.error is not None:
+            for other in list(loop.open.values()):
+                self._abandon(other)
+        if not loop.open and (loop.error is not None or (loop.items is not None and loop.next_index >= len(loop.items))):
+            self._owed[scope.loop_place] = Readiness.OPEN
+
+    def _abandon(self, scope: CheckedScope) -> None:
+        """All that is open or undecided in an iteration has to be skipped."""
+        for each in self._within(scope):
+            for node in each.undecided():
+                self._owed[node.id, each.path] = Readiness.SKIP
+
+    def _within(self, scope: CheckedScope) -> Iterator[CheckedScope]:
+        yield scope
+        for (_, outer), loop in self._loops.items():
+            if outer == scope.path:
+                for inner in list(loop.open.values()):
+                    yield from self._within(inner)
+
+    def _write(self, scope: CheckedScope, node: PlanNode, seq: int, value: object) -> None:
+        scope.names["__node_" + node.id] = (seq, value)
+        if node.output_variable is not None:
+            scope.names[node.output_variable] = (seq, value)
+
+    # -- the end --------------------------------------------------------------------------
+    def check_completed(self, event: Event) -> None:
+        """Everything in the root has ended, or an End has terminated the run."""
+        self._nothing_is_owed(event)
+        if self._must_fail is not None:
+            self.note(FindingCode.END_UNEXPECTED, event, f"the run completes although '{self._must_fail.node_id}' has failed it")
+        elif not self._is_terminating and not self._root.is_over:
+            undecided = ", ".join(sorted(f"'{node.id}'" for node in self._root.undecided())[:5])
+            self.note(FindingCode.END_UNEXPECTED, event, f"the run completes although {undecided} has not ended")
+        elif self._is_terminating and self.open:
+            self.note(FindingCode.SKIP_MISSING, event, f"the run is terminated, and {len(self.open)} nodes are open still")
+        try:
+            output = merged(self._ends)
+        except TypeError:
+            return  # the rows of its End nodes have been noted
+        if not json_equal(output, event.payload.value):
+            self.note(FindingCode.OUTPUT_DIFFERS, event, f"the output of the run is {_shown(event.payload)}, not {_shown(Payload.trusted(output))}")
+
+    def check_failed(self, event: Event) -> None:
+        """It must be the unhandled failure right before."""
+        failed = self._must_fail
+        if failed is None or not json_equal(read_error(failed.payload), event.payload.value):
+            code = event.payload.value["code"]
+            self.note(FindingCode.END_UNEXPECTED, event, f"the run fails with {code}, which is no unhandled failure of a node")
+
+
+def _shown(payload: Payload) -> str:
+    text = payload.raw.decode(errors="replace")
+    return text if len(text) <= 80 else text[:80] + "…"

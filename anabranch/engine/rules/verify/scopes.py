@@ -1,0 +1,257 @@
+"""The scopes of a drawn run as its log tells them: verdicts, what was written, the value of an iteration.
+
+Used by `drawn_check` alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from anabranch.engine.rules.events import DONE_HANDLE, ERROR_HANDLE, LOOP_HANDLE, Event
+from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
+from anabranch.engine.rules.templates.budget import Work
+from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
+from anabranch.errors import AnabranchError
+
+
+class Readiness(Enum):
+    """What its incoming edges say of a node."""
+
+    OPEN = "open"
+    DISPATCH = "dispatch"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What a node or an iteration comes to: an output and a handle, or the code of an error."""
+
+    output: Payload = field(default_factory=lambda: NULL)
+    handle: str | None = None
+    error: str | None = None
+    error_json: Mapping[str, Any] | None = None
+
+
+class Edges:
+    """The incoming edges of every node, from the plan: (source, handle). A loop is a source by its `loop` handle."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.into: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for node in plan.nodes.values():
+            for edge in node.edges:
+                self.into[edge.target.id].append((node.id, edge.handle))
+            if node.loop is not None:
+                for target, count in node.loop.body.entries:
+                    self.into[target.id] += [(node.id, LOOP_HANDLE)] * count
+
+
+@dataclass(slots=True, eq=False)
+class CheckedScope:
+    """The root, or an iteration that is open."""
+
+    path: str
+    body: Body
+    outer: CheckedScope | None = None
+    loop_place: tuple[str, str] | None = None
+    index: int = 0
+    bindings: Mapping[str, Any] = field(default_factory=dict)
+    names: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    handles: dict[str, str | None] = field(default_factory=dict)
+    """Of each node that has ended: the handle that it left by; None: none."""
+    dispatched: set[str] = field(default_factory=set)
+    bytes: int = 0
+    error: Mapping[str, Any] | None = None
+    """The unhandled error in it."""
+    back: Payload | None = None
+    sinks: list[tuple[PlanNode, Payload]] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Has everything in it ended?"""
+        return len(self.handles) == len(self.body.nodes)
+
+    def undecided(self) -> Iterator[PlanNode]:
+        """The nodes that have not ended."""
+        return (node for node in self.body.nodes if node.id not in self.handles)
+
+    def readiness(self, node: PlanNode, edges: Edges) -> Readiness:
+        """By the rule of its join, from the endings of its sources."""
+        live = dead = 0
+        incoming = edges.into[node.id]
+        for source, handle in incoming:
+            if handle == LOOP_HANDLE and self.loop_place is not None and source == self.loop_place[0]:
+                live += 1
+            elif source in self.handles:
+                if self.handles[source] == handle:
+                    live += 1
+                else:
+                    dead += 1
+        if live and (node.join_any or live + dead == len(incoming)):
+            return Readiness.DISPATCH
+        return Readiness.SKIP if dead == len(incoming) else Readiness.OPEN
+
+    def context_bytes(self) -> int:
+        """JSON bytes of what a node in it sees."""
+        return self.bytes + (0 if self.outer is None else self.outer.context_bytes())
+
+
+class CheckedContext(Mapping[str, Any]):
+    """What a node in a scope sees now."""
+
+    def __init__(self, scope: CheckedScope, bindings: Mapping[str, Any] | None = None) -> None:
+        """`bindings`: the loop names of an iteration of a loop in this scope that is not open."""
+        self._bindings = [] if bindings is None else [bindings]
+        self._names: list[dict[str, tuple[int, Any]]] = []
+        level: CheckedScope | None = scope
+        while level is not None:
+            self._bindings.append(level.bindings)
+            self._names.append(level.names)
+            level = level.outer
+
+    def __getitem__(self, name: str) -> Any:
+        for bindings in self._bindings:
+            if name in bindings:
+                return bindings[name]
+        if name not in self:
+            raise KeyError(name)
+        return max((names[name] for names in self._names if name in names), key=_seq_of)[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for names in (*self._bindings, *self._names) for name in names))
+
+    def __len__(self) -> int:
+        return len({name for names in (*self._bindings, *self._names) for name in names})
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in names for names in (*self._bindings, *self._names))
+
+
+@dataclass(slots=True, eq=False)
+class CheckedLoop:
+    """A loop that was opened."""
+
+    node: PlanNode
+    scope: CheckedScope
+    items: list[Any] | None
+    next_index: int = 0
+    open: dict[int, CheckedScope] = field(default_factory=dict)
+    outcomes: dict[int, Payload | None] = field(default_factory=dict)
+    results: list[Any] = field(default_factory=list)
+    bytes: int = 2
+    error: str | None = None
+    """The code of the error that it must fail with."""
+
+    @property
+    def spec(self) -> LoopSpec:
+        """How it iterates."""
+        assert self.node.loop is not None, "only loops are opened"
+        return self.node.loop
+
+    def bindings(self, index: int) -> dict[str, Any]:
+        """The loop names of an iteration."""
+        if self.items is None:
+            return {"item": None, "index": index, "count": None, "results": list(self.results)}
+        return {"item": self.items[index], "index": index, "count": len(self.items)}
+
+    def goes_on(self) -> bool | str:
+        """Is there another iteration? The code of an error: it fails instead."""
+        if self.items is not None:
+            return self.next_index < len(self.items)
+        assert self.spec.condition is not None, "a loop has a source or a condition"
+        context = CheckedContext(self.scope, self.bindings(self.next_index))
+        try:
+            holds = bool(self.spec.condition.resolve(context, Work()))
+        except AnabranchError as error:
+            return error.code
+        return "LOOP_LIMIT" if holds and self.next_index >= self.spec.iterations_max else holds
+
+    def run_empty(self) -> None:
+        """The iterations of a loop without a body leave no rows: all there is to them is `yield`."""
+        while self.error is None:
+            more = self.goes_on()
+            if isinstance(more, str):
+                self.error = more
+            elif more:
+                index = self.next_index
+                self.next_index += 1
+                self.record(index, self._yielded(CheckedContext(self.scope, self.bindings(index))))
+            else:
+                return
+
+    def closed(self, scope: CheckedScope) -> None:
+        """An iteration is over."""
+        del self.open[scope.index]
+        self.record(scope.index, self._value(scope))
+
+    def record(self, index: int, derived: Derived) -> None:
+        """Enter what an iteration has come to."""
+        outcome: Payload | None = derived.output
+        if derived.error is not None:
+            if self.spec.on_item_error == "fail":
+                self.error = self.error or derived.error
+                return
+            collects = self.spec.on_item_error == "collect"
+            outcome = Payload.trusted({"error": derived.error_json}) if collects else None
+        self.outcomes[index] = outcome
+        if outcome is not None:
+            self.results.append(outcome.value)
+            self.bytes += len(outcome.raw) + 1
+            if self.bytes > VALUE_BYTES_MAX:
+                self.error = self.error or "VALUE_TOO_LARGE"
+
+    def derived(self) -> Derived:
+        """What the loop comes to."""
+        if self.error is not None:
+            return Derived(error=self.error)
+        values = (self.outcomes.get(index) for index in range(self.next_index))
+        return Derived(Payload.list_of([value for value in values if value is not None]), DONE_HANDLE)
+
+    def _value(self, scope: CheckedScope) -> Derived:
+        if scope.error is not None:
+            return Derived(error=scope.error["code"], error_json=scope.error)
+        if self.spec.yields is not None:
+            return self._yielded(CheckedContext(scope))
+        if scope.back is not None:
+            return Derived(scope.back)
+        if len(scope.sinks) == 1:
+            return Derived(scope.sinks[0][1])
+        values = {(node.output_variable or node.id): output.value for node, output in scope.sinks}
+        return Derived(Payload.trusted(values)) if values else Derived()
+
+    def _yielded(self, context: CheckedContext) -> Derived:
+        if self.spec.yields is None:
+            return Derived()
+        try:
+            return Derived(Payload.of(self.spec.yields.resolve(context, Work())))
+        except AnabranchError as error:
+            shown = {
+                "code": error.code,
+                "type": type(error).__name__,
+                "message": error.message,
+                "nodeID": self.node.id,
+                "scope": self.scope.path,
+            }
+            return Derived(error=error.code, error_json=shown)
+
+
+def _seq_of(entry: tuple[int, Any]) -> int:
+    return entry[0]
+
+
+def failure_handle(node: PlanNode) -> str | None:
+    """By which handle a failure of this node is handled; None: it is not."""
+    if node.error_handling == "ignore":
+        return node.ignored_handle
+    return ERROR_HANDLE if node.error_handling == "continue" and node.has_error_edge else None
+
+
+def merged(ends: list[tuple[str | None, Event]]) -> Any:
+    """The output of a run: what its End nodes have collected, in log order; None: none was reached."""
+    output: dict[str, Any] = {}
+    for name, event in ends:
+        output |= event.payload.value if name is None else {name: event.payload.value}
+    return output if ends else None

@@ -71,6 +71,9 @@ class Gateway(Protocol):
     async def get_log(self, instance_id: str, *, after_seq: int = 0) -> list[dict[str, Any]]:
         """All events after `after_seq`, in log order. Raises NotFound."""
 
+    async def get_history(self, instance_id: str) -> dict[str, Any]:
+        """A run, the definition that it is pinned to, and its whole log: `{run, definition, log}`. Raises NotFound."""
+
     def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every activation, page by page, in the order of its first event. Raises NotFound."""
 

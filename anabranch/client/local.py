@@ -120,6 +120,11 @@ class LocalGateway:
         """All events after `after_seq`, in log order. Raises NotFound."""
         return await self._service.get_log(instance_id, tenant_id=self._tenant_id, after_seq=after_seq)
 
+    async def get_history(self, instance_id: str) -> dict[str, Any]:
+        """A run with its definition and its log. Raises NotFound."""
+        head = await self._service.get_history(instance_id, tenant_id=self._tenant_id)
+        return {**head, "log": await self.get_log(instance_id)}
+
     async def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every activation, page by page, in the order of its first event. Raises NotFound."""
         after_seq: int | None = 0

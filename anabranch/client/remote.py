@@ -203,6 +203,11 @@ class RemoteGateway:
         """All events after `after_seq`, in log order."""
         return await self._all("v1", "runs", instance_id, "log", query={"after": str(after_seq)})
 
+    async def get_history(self, instance_id: str) -> dict[str, Any]:
+        """A run with its definition and its log."""
+        head = (await self._get("v1", "runs", instance_id, "history")).document()
+        return {**head, "log": await self.get_log(instance_id)}
+
     def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every activation with timings, output and error, page by page, in the order of its first event."""
         return self._pages("v1", "runs", instance_id, "steps")

@@ -418,6 +418,16 @@ class LogEntry(Answer):
     payload: Any = None
     errorMessage: str | None
     createdAt: AwareDatetime
+    arguments: str | None = Field(
+        None, description="Of the first row of a coded step: a hash of what it was called with, and its beginning."
+    )
+
+
+class RunHistory(Answer):
+    """What the log of a run is read with elsewhere."""
+
+    run: RunSummary
+    definition: dict[str, Any] = Field(description="The version that the run is pinned to; of coded runs its options.")
 
 
 class RunList(Answer):

@@ -46,6 +46,7 @@ from anabranch.rest.models.run_forms import (
     Run,
     RunAsOf,
     RunGraph,
+    RunHistory,
     RunList,
     RunPage,
     RunState,
@@ -246,6 +247,11 @@ async def get_iterations(call: Call) -> Reply:
         tenant_id=call.tenant_id,
     )
     return Reply(page_of(items, None if place is None else make_cursor("iterations", place.index, place.seq)))
+
+
+async def get_history(call: Call) -> Reply:
+    """The run with the definition that it is pinned to; its rows are in `/log`."""
+    return Reply(await call.services.workflows.get_history(await _run_id(call), tenant_id=call.tenant_id))
 
 
 async def get_graph(call: Call) -> Reply:
@@ -469,6 +475,14 @@ ROUTES = (
         errors=(RunTooLarge, TooManyPending),
     ),
     _about_run("GET", "/graph", get_graph, "Read the graph that a run follows.", Role.VIEWER, {200: RunGraph}),
+    _about_run(
+        "GET",
+        "/history",
+        get_history,
+        "Read a run with the definition that it is pinned to.",
+        Role.VIEWER,
+        {200: RunHistory},
+    ),
     _about_run(
         "GET",
         "/widget",

@@ -24,7 +24,7 @@ from anabranch.service.definitions.definition_verbs import DefinitionVerbs
 from anabranch.service.definitions.references import References
 from anabranch.service.runs.input_checks import check_input_filters, is_run_id
 from anabranch.service.runs.iterations import IterationsWanted, Place, iterations_page
-from anabranch.service.runs.run_graph import coded_graph, drawn_graph
+from anabranch.service.runs.run_graph import coded_graph, drawn_graph, history_head
 from anabranch.service.runs.run_totals import RunTotals
 from anabranch.service.runs.run_view import (
     NODES_SHOWN_MAX,
@@ -82,6 +82,10 @@ class ReadVerbs(DefinitionVerbs):
             return await drawn_graph(self._store, row)
         run = await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX)
         return coded_graph(run.row, traced_graph(activations_in(run.activations, run.row)))
+
+    async def get_history(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
+        """A run and the definition that it is pinned to: with its log it is a history. Raises NotFound."""
+        return await history_head(self._store, await self.get_run_status(instance_id, tenant_id=tenant_id))
 
     async def get_outcome(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """A run's id and status, and its output and error, which are null while it is open. Raises NotFound."""

@@ -12,12 +12,23 @@ from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.payloads import DEFINITION_SEQ, read_definition, read_test_run
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan
 from anabranch.errors import NotFound
+from anabranch.service.runs.run_view import run_summary
 
 _DRAWN_FIELDS = ("title", "workflowOptions", "notes", "viewport")
 
 
 async def drawn_graph(store: Store, row: InstanceRow) -> dict[str, Any]:
     """The graph of a drawn run, with the pins and the last node of a test run. Raises NotFound."""
+    return _shown(row, *await _definition(store, row))
+
+
+async def history_head(store: Store, row: InstanceRow) -> dict[str, Any]:
+    """What a run's log is read with elsewhere: the run, and the definition that it is pinned to. Raises NotFound."""
+    return {"run": run_summary(row), "definition": (await _definition(store, row))[0]}
+
+
+async def _definition(store: Store, row: InstanceRow) -> tuple[Mapping[str, Any], TestRunPlan]:
+    """The definition that a run is pinned to, and how a test run differs from it. Raises NotFound."""
     head = row.head
     if head.workflow_id is None:
         first = await store.read_log(head.instance_id, limit=DEFINITION_SEQ)
@@ -27,7 +38,7 @@ async def drawn_graph(store: Store, row: InstanceRow) -> dict[str, Any]:
         definition, differs = None if stored is None else stored.definition, WHOLE
     if definition is None:
         raise NotFound(f"the definition of run {head.instance_id} is no longer stored")
-    return _shown(row, definition, differs)
+    return definition, differs
 
 
 def coded_graph(row: InstanceRow, traced: Mapping[str, Any]) -> dict[str, Any]:

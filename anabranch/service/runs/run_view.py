@@ -198,6 +198,7 @@ def log_entry(event: Event, *, payload: bool = True) -> dict[str, Any]:
         **({"payload": event.payload.value} if payload else {}),
         "errorMessage": event.error_message,
         "createdAt": to_iso(event.created_at),
+        "arguments": event.arguments,
     }
 
 

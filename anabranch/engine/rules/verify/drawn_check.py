@@ -190,8 +190,6 @@ class DrawnCheck(RunCheck):
         if account is None:
             return
         scope = self._scopes[event.scope]
-        if event.next_handle not in node.exits and not (event.next_handle is None and not node.exits):
-            self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' has no handle {event.next_handle!r}")
         derived = self._loop_result(event, place) if place in self._loops else self._derived.get(place)
         if derived is not None:
             self._compare(event, node, derived)
@@ -201,6 +199,8 @@ class DrawnCheck(RunCheck):
             self.check_wait_over(event, account)
         elif node.type in (_DELAY_TYPE, _WAIT_TYPE):
             self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{node.id}' completes without having waited")
+        elif event.next_handle not in node.exits and (event.next_handle is not None or node.exits):
+            self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' has no handle {event.next_handle!r}")
         scope.bytes += len(event.payload.raw)
         self._write(scope, node, event.seq, event.payload.value)
         if event.next_handle in node.back_handles:
@@ -308,7 +308,7 @@ class DrawnCheck(RunCheck):
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens, and comes to {derived.error}")
         elif derived is not None and node.loop.mode == "forEach" and not json_equal(derived.output.value, items):
             self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' opens with other items than its source has")
-        loop = self._loops[place] = CheckedLoop(node, self._scopes[event.scope], items)
+        loop = self._loops[place] = CheckedLoop(node, self._scopes[event.scope], account.attempt, items)
         if items == [] and loop.spec.mode == "forEach":
             self._owed[place] = Readiness.OPEN
 
@@ -370,7 +370,7 @@ class DrawnCheck(RunCheck):
             for other in list(loop.open.values()):
                 self._abandon(other)
         if not loop.open and (loop.error is not None or (loop.items is not None and loop.next_index >= len(loop.items))):
-            self._owed[scope.loop_place] = Readiness.OPEN
+            self._owed.setdefault(scope.loop_place, Readiness.OPEN)
 
     def _abandon(self, scope: CheckedScope) -> None:
         """All that is open or undecided in an iteration has to be skipped."""

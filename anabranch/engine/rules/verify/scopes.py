@@ -15,7 +15,7 @@ from anabranch.engine.rules.events import DONE_HANDLE, ERROR_HANDLE, LOOP_HANDLE
 from anabranch.engine.rules.graph.plan import Body, LoopSpec, Plan, PlanNode
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.values import NULL, VALUE_BYTES_MAX, Payload
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, RunError
 
 
 class Readiness(Enum):
@@ -136,6 +136,7 @@ class CheckedLoop:
 
     node: PlanNode
     scope: CheckedScope
+    attempt: int
     items: list[Any] | None
     next_index: int = 0
     open: dict[int, CheckedScope] = field(default_factory=dict)
@@ -228,13 +229,9 @@ class CheckedLoop:
         try:
             return Derived(Payload.of(self.spec.yields.resolve(context, Work())))
         except AnabranchError as error:
-            shown = {
-                "code": error.code,
-                "type": type(error).__name__,
-                "message": error.message,
-                "nodeID": self.node.id,
-                "scope": self.scope.path,
-            }
+            shown = RunError(
+                error.code, type(error).__name__, error.message, self.node.id, self.scope.path, self.attempt
+            ).as_json()
             return Derived(error=error.code, error_json=shown)
 
 

@@ -59,7 +59,7 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 # They print a document without being asked to.
-_EXPORT, _OPENAPI = ("workflows", "export"), ("openapi",)
+_EXPORTS, _OPENAPI = (("workflows", "export"), ("runs", "export")), ("openapi",)
 
 # What was typed or written down has to change before the command can succeed.
 _USAGE_ERRORS = (
@@ -105,6 +105,8 @@ application.commands = CommandsOnDemand(
         "workflows": "anabranch.cli.commands.workflows_command:family",
         "runs": "anabranch.cli.commands.runs_command:family",
         "explain": "anabranch.cli.commands.explain_command:explain",
+        "verify": "anabranch.cli.commands.verify_command:verify",
+        "replay": "anabranch.cli.commands.replay_command:replay",
         "secrets": "anabranch.secrets.secret_commands:family",
         "sources": "anabranch.queries.saved.source_commands:family",
         "queries": "anabranch.queries.saved.query_commands:family",
@@ -130,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _prints_a_document(arguments: Sequence[str]) -> bool:
-    return "--json" in arguments or tuple(arguments[:2]) == _EXPORT or tuple(arguments[:1]) == _OPENAPI
+    return "--json" in arguments or tuple(arguments[:2]) in _EXPORTS or tuple(arguments[:1]) == _OPENAPI
 
 
 def _exit_code_of(arguments: Sequence[str]) -> int:

@@ -100,6 +100,8 @@ class FunctionRun:
         self._main: asyncio.Task[Any] | None = None
         self._over: asyncio.Future[FunctionSuspended | FunctionBlocked | None] = self._worker_loop.create_future()
         self._has_left = False
+        self.blocked_at: Place | None = None
+        """The step where it does not fit its log."""
         self.has_swallowed = False
         """It caught the exception that unwinds it, and went on."""
         self._calls = Calls()
@@ -250,9 +252,9 @@ class FunctionRun:
             record = journal.steps.get(call.place)
             if record is None:
                 continue
-            if record.kind is not call.kind:
-                return call.changed_from(record)
-            if record.created_in == self.attempt and differ(record.arguments, call.arguments):
+            changed = record.created_in == self.attempt and differ(record.arguments, call.arguments)
+            if record.kind is not call.kind or changed:
+                self.blocked_at = call.place
                 return call.changed_from(record)
             self._place(call, record, journal)
         return None
@@ -289,6 +291,7 @@ class FunctionRun:
         if self._replay.missing(before=row) is not None:
             return self._fire_unrecorded() or self._changed(before=row)
         if record.step_cancelled and call is not None:
+            self.blocked_at = place
             why = f"it waits for {call.shown}, which its log has as cancelled: the code has changed"
             return self._fire_unrecorded() or self._block(why)
         self._replay.pass_on()
@@ -515,7 +518,7 @@ class FunctionRun:
     def _changed(self, *, before: int | None = None) -> bool:
         missing = self._replay.missing(before=before)
         assert missing is not None, "something was not asked for"
-        name, scope = missing[1]
+        name, scope = self.blocked_at = missing[1]
         what = self._what_it_does()
         return self._block(f"{what} without having asked for {name}{scope}, which its log has: the code has changed")
 

@@ -111,7 +111,7 @@ class Runner:
         except BaseException as failure:  # any exception of the function is its outcome
             if ends_us(failure, task):
                 raise
-            return _failed(failure, helpers)
+            return function_failure(failure, helpers)
         finally:
             if run.has_swallowed:
                 self._warn_of_swallowing(found)
@@ -132,7 +132,7 @@ class Runner:
             )
 
 
-def _failed(failure: BaseException, helpers: Helpers) -> Failed:
+def function_failure(failure: BaseException, helpers: Helpers) -> Failed:
     """The failure of the function. For an exception group of a task group: the failures of its members."""
     if not isinstance(failure, BaseExceptionGroup):
         return _failed_by_one(failure, helpers)

@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "client",
         "engine.rules",
         "errors",
+        "histories",
         "json_input",
         "keys",
         "migrations",
@@ -42,6 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "app_services",
         "engine.rules",
         "errors",
+        "histories",
         "json_input",
         "keys",
         "migrations",
@@ -198,6 +200,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "ports of side concerns",
         "run_requests",
     ),
+    # recorded runs apart from any engine: checked against their definitions, replayed on others
+    "histories": ("durable", "engine.rules", "errors"),
     # what is asked about runs: the same for clients and for the service
     "run_requests": ("engine.rules", "errors"),
     "durable": (
@@ -309,7 +313,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "schema of side concerns",
         "ports of side concerns",
     ),
-    "workflows and runs": ("service", "durable", "durable.step_error", "run_requests"),
+    "workflows and runs": ("service", "histories", "durable", "durable.step_error", "run_requests"),
     "node types": ("handlers", "handlers.sandbox.inside", "egress", "handlers.types.http_port", "json_input"),
     "engine": (
         "telemetry",

@@ -25,12 +25,22 @@ MAY_LOOK_AT_EVENT_TYPES = {
     f"{RULES}.shared.decisions",
     f"{RULES}.coded.coded_decide",
     f"{RULES}.drawn.outcomes",
+    # what recorded rows say, apart from any engine
+    "anabranch.histories.history",
+    "anabranch.histories.graph_replay",
+    "anabranch.durable.history_replay",
     # the number of committed events by type
     "anabranch.rest.metrics",
 }
 
-MAY_LOOK_BY_FOLDER = ("anabranch.engine.store.", "anabranch.migrations.versions.", "anabranch.testing.memory_store.")
-"""Stores write external rows, and select rows by columns and indexes that name types."""
+MAY_LOOK_BY_FOLDER = (
+    "anabranch.engine.store.",
+    "anabranch.migrations.versions.",
+    "anabranch.testing.memory_store.",
+    f"{RULES}.verify.",
+)
+"""Stores write external rows, and select rows by columns and indexes that name types. `verify` reads logs with eyes of
+its own."""
 
 NAMES = {"EventType", "ENDINGS", "TERMINALS"}
 TYPES = {event_type.value for event_type in EventType}

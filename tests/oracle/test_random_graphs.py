@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anabranch.engine.rules.graph.validate import validate
+from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.handlers.registry import builtin_types
 from tests.oracle.flaky import WithFlaky
 from tests.oracle.graphs import Case, cases, random_case
@@ -67,7 +68,8 @@ def judge(case: Case, *, order: int, duplicate: bool, evaluations_max: int) -> N
     assert report.valid, f"a legal workflow was refused: {pformat(report.as_json())}\n{pformat(case)}"
     run = asyncio.run(run_of(case, registry, order=order, duplicate=duplicate, evaluations_max=evaluations_max))
     observed = observe(run)
-    problems = [*disagreements(prediction, observed), *disorder(case.document, run.log)]
+    faults = check_log(run.state.plan, run.state.head, run.log)
+    problems = [*disagreements(prediction, observed), *disorder(case.document, run.log), *map(str, faults)]
     assert not problems, explain(
         case,
         prediction,

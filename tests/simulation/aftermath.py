@@ -11,6 +11,7 @@ from collections import Counter
 
 from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, EventType, Status
+from anabranch.engine.rules.verify.check_log import check_log
 from anabranch.testing.memory_store.database import MemoryDatabase
 from tests.oracle.prediction import Ending, Observed, disagreements
 from tests.simulation.cases import probe_case
@@ -73,6 +74,10 @@ def last_look(judge: Judge, machines: Machines, database: MemoryDatabase, rariti
     for done in judge.steps.under_way:
         judge.accuse("handlers in flight are told to stop", f"{done.place} is still executed", done.function.run_id)
     for run, facts in judge.runs.items():
+        record = database.instances.get(run)
+        if record is not None:
+            for fault in check_log(facts.case.plan, record.row.head, facts.log):
+                judge.accuse(check_log, f"{fault.code.value}: {fault.message}", run)
         if not isinstance(facts, Facts):
             continue  # what coded runs come to is judged as they end
         _compare_with_oracle(judge, run, facts, database.instances[run].row, rarities)

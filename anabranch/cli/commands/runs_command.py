@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli import histories
 from anabranch.cli.activation_table import ActivationTable
 from anabranch.cli.event_lines import event_line
 from anabranch.cli.options import (
@@ -22,16 +24,19 @@ from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.errors import InvalidRequest
 from anabranch.run_requests import SAME_INPUT, StartedRun, StartOptions
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
+    from anabranch.histories import history
     from anabranch.service.runs import run_view
 else:
+    history = deferred("anabranch.histories.history")
     run_view = deferred("anabranch.service.runs.run_view")
 
 family = typer.Typer(
-    help="Runs: list, show, log, start, rerun, cancel, pause, resume, signal, watch.", no_args_is_help=True
+    help="Runs: list, show, log, export, start, rerun, cancel, pause, resume, signal, watch.", no_args_is_help=True
 )
 
 Key = Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")]
@@ -150,6 +155,47 @@ def log(
         return
     columns = ("seq", "createdAt", "eventType", "nodeID", "scope", "nodeAttempt", "nextHandle", "errorMessage")
     print_table(columns, [[event[column] or None for column in columns] for event in events])
+
+
+@family.command("export")
+def export(
+    instance_ids: Annotated[list[str] | None, typer.Argument(metavar="[INSTANCE_ID]…", help="These runs.")] = None,
+    *,
+    workflow: Annotated[str | None, typer.Option("--workflow", metavar="WORKFLOW", help="Or runs of this one.")] = None,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="The newest so many of them.")] = 100,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FOLDER", help="A file INSTANCE_ID.json for each, in this folder."),
+    ] = None,
+    at: TargetOptions,
+) -> None:
+    """Write runs with their definitions and logs as files, for `verify` and `replay --history`."""
+    if output is None and (len(instance_ids or ()) != 1 or workflow is not None):
+        raise InvalidRequest("several runs are written into a folder", hint="Name it with --output, or name one run.")
+    if bool(instance_ids) is (workflow is not None):
+        raise InvalidRequest("name runs, or a workflow with --workflow", hint="`anabranch runs export --help`")
+    target = open_target(at)
+    written = target.ask(lambda gateway: _export(gateway, instance_ids or [], workflow, last, output))
+    if output is not None and at.as_json:
+        print_document({"files": written})
+    elif output is not None:
+        print_line(f"{len(written)} runs in {output}")
+
+
+async def _export(
+    gateway: Gateway, instance_ids: list[str], workflow: str | None, last: int, output: Path | None
+) -> list[str]:
+    """Write each run; the names of the files."""
+    written: list[str] = []
+    if workflow is not None:
+        instance_ids = [each async for each in histories.run_ids(gateway, RunFilter(workflow=workflow), limit=last)]
+    for instance_id in instance_ids:
+        document = history.as_document(await gateway.get_history(instance_id))
+        if output is None:
+            print_document(document)
+        else:
+            written.append(str(histories.write_document(output, instance_id, document)))
+    return written
 
 
 @family.command("start")

@@ -9,7 +9,7 @@ from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.names import FUNCTION_KEY, FUNCTION_NODE_ID, StepKind, is_step_name
 from anabranch.engine.rules.events import Event, EventType
 from anabranch.engine.rules.payloads import FunctionPaused, FunctionPostponed, read_system, read_wait
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.verify.finding import FindingCode, Place
 from anabranch.engine.rules.verify.run_check import Account, RunCheck
 
@@ -58,14 +58,20 @@ class CodedCheck(RunCheck):
             case EventType.NODE_ATTEMPT_FAILED:
                 account = self.open.get(FUNCTION_KEY)
                 if account is None or event.attempt != self._attempt or not self._is_running:
-                    self.note(FindingCode.RESULT_UNEXPECTED, event, f"attempt {event.attempt} of the workflow fails, and is not running")
+                    self.note(
+                        FindingCode.RESULT_UNEXPECTED,
+                        event,
+                        f"attempt {event.attempt} of the workflow fails, and is not running",
+                    )
                     return
                 key = f"{self.head.instance_id}/"
                 earliest = event.created_at + self._plan.retry.delay_ms(event.attempt, key=key)
                 self.attempt_failed(event, account, attempts_max=self._plan.retry.max_attempts, earliest=earliest)
                 self._is_running = False
             case _:
-                self.note(FindingCode.ROW_UNEXPECTED, event, f"{event.type.value} of the function: it ends with the run")
+                self.note(
+                    FindingCode.ROW_UNEXPECTED, event, f"{event.type.value} of the function: it ends with the run"
+                )
 
     def _function_dispatched(self, event: Event) -> None:
         if self.dispatched(event) is None:
@@ -79,7 +85,11 @@ class CodedCheck(RunCheck):
         if is_new:
             self._first_row(event, place)
         elif event.mark is not None and event.mark.kind is not self._kinds.get(place):
-            self.note(FindingCode.STEP_DIFFERS, event, f"'{event.node_id}' was a {self._kinds[place].value} and is a {event.mark.kind.value}")
+            self.note(
+                FindingCode.STEP_DIFFERS,
+                event,
+                f"'{event.node_id}' was a {self._kinds[place].value} and is a {event.mark.kind.value}",
+            )
         if event.type is EventType.NODE_DISPATCHED:
             if self.dispatched(event) is None:
                 self.open.setdefault(place, Account(place, event.attempt, event))
@@ -104,7 +114,9 @@ class CodedCheck(RunCheck):
         self._kinds[place] = StepKind.RUN if event.mark is None else event.mark.kind
         latest = None if event.mark is None else event.mark.latest_row
         if latest is not None and latest >= event.seq:
-            self.note(FindingCode.DISPATCH_EARLY, event, f"'{event.node_id}' follows row {latest}, which comes after it")
+            self.note(
+                FindingCode.DISPATCH_EARLY, event, f"'{event.node_id}' follows row {latest}, which comes after it"
+            )
 
     def _end(self, event: Event, account: Account) -> None:
         if event.type is EventType.NODE_COMPLETED and account.is_waiting:
@@ -116,6 +128,9 @@ class CodedCheck(RunCheck):
     def _is_retrying(self) -> bool:
         account = self.open.get(FUNCTION_KEY)
         return account is not None and account.is_retrying
+
+    def finish(self) -> None:
+        """Nothing: what its function owes only its code can say."""
 
     # -- the end --------------------------------------------------------------------------
     def check_completed(self, event: Event) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ERROR_HANDLE, Event, EventType
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.payloads import handled_error, read_error, read_input, read_items
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.shared.signals import json_equal
 from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.values import Payload
 from anabranch.engine.rules.verify.finding import FindingCode, Place
@@ -27,8 +28,6 @@ from anabranch.engine.rules.verify.scopes import (
     failure_handle,
     merged,
 )
-from anabranch.engine.rules.waits.signals import json_equal
-from anabranch.errors import AnabranchError
 
 _DELAY_TYPE = "delay"
 _WAIT_TYPE = "waitForEvent"
@@ -91,7 +90,9 @@ class DrawnCheck(RunCheck):
         if self.last is not None and self.ended is None:
             self._nothing_is_owed(self.last)
             if self._root.is_over and self._root.handles:
-                self.note(FindingCode.END_MISSING, self.last, "everything in the run has ended, and the run has not", ("", ""))
+                self.note(
+                    FindingCode.END_MISSING, self.last, "everything in the run has ended, and the run has not", ("", "")
+                )
 
     # -- dispatches -----------------------------------------------------------------------
     def _dispatch(self, event: Event, node: PlanNode) -> None:
@@ -108,7 +109,9 @@ class DrawnCheck(RunCheck):
         if node is self._plan.start and not event.scope:
             pass
         elif self._must_fail is not None or self._is_terminating:
-            self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched while the run comes to its end")
+            self.note(
+                FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched while the run comes to its end"
+            )
         elif owed is Readiness.SKIP:
             self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"'{node.id}' is dispatched and was to be skipped")
         elif owed is None:
@@ -137,18 +140,24 @@ class DrawnCheck(RunCheck):
             if loop.items is not None and index >= len(loop.items):
                 return False
         elif (more := loop.goes_on()) is not True:
-            why = "has no more items" if loop.items is not None else f"does not go on ({more or 'its condition is false'})"
+            why = (
+                "has no more items"
+                if loop.items is not None
+                else f"does not go on ({more or 'its condition is false'})"
+            )
             self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{event.scope} begins although '{loop_id}' {why}")
             if loop.items is not None:
                 return False
-        if len(loop.open) >= loop.spec.concurrency or loop.error is not None:
-            why = f"{len(loop.open)} iterations are open" if loop.error is None else f"the loop fails ({loop.error})"
+        if len(loop.unfinished) >= loop.spec.concurrency or loop.error is not None:
+            why = (
+                f"{len(loop.unfinished)} iterations are open"
+                if loop.error is None
+                else f"the loop fails ({loop.error})"
+            )
             self.note(FindingCode.ITERATION_UNEXPECTED, event, f"{event.scope} begins although {why}")
-        scope = CheckedScope(
-            event.scope, loop.spec.body, loop.scope, (loop_id, outer), index, loop.bindings(index)
-        )
+        scope = CheckedScope(event.scope, loop.spec.body, loop.scope, (loop_id, outer), index, loop.bindings(index))
         loop.next_index = index + 1
-        loop.open[index] = self._scopes[event.scope] = scope
+        loop.unfinished[index] = self._scopes[event.scope] = scope
         for each in scope.body.nodes:
             if scope.readiness(each, self._edges) is Readiness.DISPATCH:
                 self._owed[each.id, scope.path] = Readiness.DISPATCH
@@ -171,7 +180,9 @@ class DrawnCheck(RunCheck):
             self.answered(event)
             return
         if scope is None or scope.body is not node.home:
-            self.note(FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped in {event.scope!r}, which is not open")
+            self.note(
+                FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped in {event.scope!r}, which is not open"
+            )
             return
         account = self.open.get(place)
         owed = self._owed.pop(place, None)
@@ -180,7 +191,11 @@ class DrawnCheck(RunCheck):
             why = "it is open" if account is not None else "not all of its incoming edges are dead"
             self.note(FindingCode.SKIP_UNEXPECTED, event, f"'{node.id}' is skipped although {why}")
         if account is not None and event.attempt != account.attempt:
-            self.note(FindingCode.SKIP_UNEXPECTED, event, f"attempt {event.attempt} of '{node.id}' is skipped, open is {account.attempt}")
+            self.note(
+                FindingCode.SKIP_UNEXPECTED,
+                event,
+                f"attempt {event.attempt} of '{node.id}' is skipped, open is {account.attempt}",
+            )
         self._leave(event, node, scope, None)
 
     # -- results --------------------------------------------------------------------------
@@ -230,15 +245,23 @@ class DrawnCheck(RunCheck):
         loop = self._loops[place]
         if not loop.spec.body.nodes:
             loop.run_empty()
-        elif loop.error is None and not loop.open:
+        elif loop.error is None and not loop.unfinished:
             more = loop.goes_on()
             if isinstance(more, str):
                 loop.error = more
             elif more:
-                what = "its condition holds" if loop.items is None else f"{len(loop.items) - loop.next_index} items are left"
+                what = (
+                    "its condition holds"
+                    if loop.items is None
+                    else f"{len(loop.items) - loop.next_index} items are left"
+                )
                 self.note(FindingCode.ITERATION_UNEXPECTED, event, f"'{place[0]}' ends although {what}")
-        if loop.open:
-            self.note(FindingCode.RESULT_UNEXPECTED, event, f"'{place[0]}' ends while {len(loop.open)} iterations are open")
+        if loop.unfinished:
+            self.note(
+                FindingCode.RESULT_UNEXPECTED,
+                event,
+                f"'{place[0]}' ends while {len(loop.unfinished)} iterations are open",
+            )
         return loop.derived()
 
     def _fail(self, event: Event, node: PlanNode) -> None:
@@ -250,10 +273,14 @@ class DrawnCheck(RunCheck):
         derived = self._loop_result(event, place) if place in self._loops else self._derived.get(place)
         if derived is not None and derived.error != error["code"] and error["code"] not in _ADDED_FAILURES:
             comes_to = derived.error or f"the output {_shown(derived.output)}"
-            self.note(FindingCode.RESULT_DIFFERS, event, f"'{node.id}' fails with {error['code']}, and comes to {comes_to}")
+            self.note(
+                FindingCode.RESULT_DIFFERS, event, f"'{node.id}' fails with {error['code']}, and comes to {comes_to}"
+            )
         handle = failure_handle(node)
         if event.next_handle != handle:
-            self.note(FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' fails by {event.next_handle!r}, not by {handle!r}")
+            self.note(
+                FindingCode.HANDLE_DIFFERS, event, f"'{node.id}' fails by {event.next_handle!r}, not by {handle!r}"
+            )
         if handle == ERROR_HANDLE:
             folded = handled_error(error)
             scope.bytes += len(event.payload.raw)
@@ -316,8 +343,9 @@ class DrawnCheck(RunCheck):
     def _cause(self, event: Event) -> Account | None:
         """A result that stands in the log: what was decided before it must have been written before."""
         place = (event.node_id, event.scope)
-        ends_loop = self._owed.pop(place, None) is Readiness.OPEN or place in self._loops
-        if not ends_loop:
+        if self._owed.get(place) is Readiness.OPEN:
+            del self._owed[place]
+        if place not in self._loops:
             self._nothing_is_owed(event)
         account = self.answered(event)
         if account is not None and event.scope not in self._scopes:
@@ -330,11 +358,15 @@ class DrawnCheck(RunCheck):
             node_id, scope = place
             shown = f"'{node_id}'" + (f" in {scope}" if scope else "")
             if readiness is Readiness.OPEN:
-                self.note(FindingCode.END_MISSING, event, f"the loop {shown} has nothing left to do, and has not ended", place)
+                self.note(
+                    FindingCode.END_MISSING, event, f"the loop {shown} has nothing left to do, and has not ended", place
+                )
             elif readiness is Readiness.SKIP:
                 self.note(FindingCode.SKIP_MISSING, event, f"{shown} was to be skipped before row {event.seq}", place)
             else:
-                self.note(FindingCode.DISPATCH_MISSING, event, f"{shown} was to be dispatched before row {event.seq}", place)
+                self.note(
+                    FindingCode.DISPATCH_MISSING, event, f"{shown} was to be dispatched before row {event.seq}", place
+                )
         self._owed.clear()
 
     def _leave(self, event: Event, node: PlanNode, scope: CheckedScope, handle: str | None) -> None:
@@ -356,7 +388,7 @@ class DrawnCheck(RunCheck):
     def _forget_iterations(self, place: Place) -> None:
         loop = self._loops.get(place)
         if loop is not None:
-            for scope in loop.open.values():
+            for scope in loop.unfinished.values():
                 self._scopes.pop(scope.path, None)
 
     def _close_iteration(self, scope: CheckedScope) -> None:
@@ -367,9 +399,11 @@ class DrawnCheck(RunCheck):
         if self._must_fail is not None or self._is_terminating or scope.loop_place in self.endings:
             return
         if loop.error is not None:
-            for other in list(loop.open.values()):
+            for other in list(loop.unfinished.values()):
                 self._abandon(other)
-        if not loop.open and (loop.error is not None or (loop.items is not None and loop.next_index >= len(loop.items))):
+        if not loop.unfinished and (
+            loop.error is not None or (loop.items is not None and loop.next_index >= len(loop.items))
+        ):
             self._owed.setdefault(scope.loop_place, Readiness.OPEN)
 
     def _abandon(self, scope: CheckedScope) -> None:
@@ -382,7 +416,7 @@ class DrawnCheck(RunCheck):
         yield scope
         for (_, outer), loop in self._loops.items():
             if outer == scope.path:
-                for inner in list(loop.open.values()):
+                for inner in list(loop.unfinished.values()):
                     yield from self._within(inner)
 
     def _write(self, scope: CheckedScope, node: PlanNode, seq: int, value: object) -> None:
@@ -395,25 +429,37 @@ class DrawnCheck(RunCheck):
         """Everything in the root has ended, or an End has terminated the run."""
         self._nothing_is_owed(event)
         if self._must_fail is not None:
-            self.note(FindingCode.END_UNEXPECTED, event, f"the run completes although '{self._must_fail.node_id}' has failed it")
+            self.note(
+                FindingCode.END_UNEXPECTED,
+                event,
+                f"the run completes although '{self._must_fail.node_id}' has failed it",
+            )
         elif not self._is_terminating and not self._root.is_over:
             undecided = ", ".join(sorted(f"'{node.id}'" for node in self._root.undecided())[:5])
             self.note(FindingCode.END_UNEXPECTED, event, f"the run completes although {undecided} has not ended")
         elif self._is_terminating and self.open:
-            self.note(FindingCode.SKIP_MISSING, event, f"the run is terminated, and {len(self.open)} nodes are open still")
+            self.note(
+                FindingCode.SKIP_MISSING, event, f"the run is terminated, and {len(self.open)} nodes are open still"
+            )
         try:
             output = merged(self._ends)
         except TypeError:
             return  # the rows of its End nodes have been noted
         if not json_equal(output, event.payload.value):
-            self.note(FindingCode.OUTPUT_DIFFERS, event, f"the output of the run is {_shown(event.payload)}, not {_shown(Payload.trusted(output))}")
+            self.note(
+                FindingCode.OUTPUT_DIFFERS,
+                event,
+                f"the output of the run is {_shown(event.payload)}, not {_shown(Payload.trusted(output))}",
+            )
 
     def check_failed(self, event: Event) -> None:
         """It must be the unhandled failure right before."""
         failed = self._must_fail
         if failed is None or not json_equal(read_error(failed.payload), event.payload.value):
             code = event.payload.value["code"]
-            self.note(FindingCode.END_UNEXPECTED, event, f"the run fails with {code}, which is no unhandled failure of a node")
+            self.note(
+                FindingCode.END_UNEXPECTED, event, f"the run fails with {code}, which is no unhandled failure of a node"
+            )
 
 
 def _shown(payload: Payload) -> str:

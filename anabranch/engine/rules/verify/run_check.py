@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.rules.events import DEFAULT_HANDLE, ENDINGS, TERMINALS, TIMEOUT_HANDLE, Event, EventType
 from anabranch.engine.rules.instants import to_iso
-from anabranch.engine.rules.log_limit import LOG_TOO_LARGE
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -23,11 +22,12 @@ from anabranch.engine.rules.payloads import (
     read_signal,
     read_wait,
 )
-from anabranch.engine.rules.run_state import InstanceHead
+from anabranch.engine.rules.shared.child_ids import child_id
+from anabranch.engine.rules.shared.log_limit import LOG_TOO_LARGE
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.shared.signals import KeptSignal, fits, json_equal, output_of
 from anabranch.engine.rules.values import NULL, Payload
 from anabranch.engine.rules.verify.finding import FINDINGS_MAX, Finding, FindingCode, Place
-from anabranch.engine.rules.waits.child_ids import child_id
-from anabranch.engine.rules.waits.signals import KeptSignal, fits, json_equal, output_of
 
 # Ends that no node brings about.
 _OWN_FAILURES = frozenset({"RECOVERY_LIMIT", LOG_TOO_LARGE})
@@ -68,7 +68,11 @@ class _Signals:
     def offer(self, signal: KeptSignal) -> None:
         """To the oldest wait that it fits, otherwise it is kept."""
         for place, wait in self.waits.items():
-            if wait.events is not None and signal.event in wait.events and fits(wait.events[signal.event], signal.payload):
+            if (
+                wait.events is not None
+                and signal.event in wait.events
+                and fits(wait.events[signal.event], signal.payload)
+            ):
                 del self.waits[place]
                 self.promised[signal.seq] = place
                 return
@@ -122,6 +126,7 @@ class RunCheck(ABC):
             self.note(FindingCode.ROW_UNREADABLE, event, message)
         self.last = event
 
+    @abstractmethod
     def finish(self) -> None:
         """The log ends here: is anything missing that the last rows decided?"""
 
@@ -173,7 +178,9 @@ class RunCheck(ABC):
             return account
         if account is None:
             if event.attempt != begins_with:
-                self.note(FindingCode.DISPATCH_UNEXPECTED, event, f"attempt {event.attempt} of {_name(place)} is its first")
+                self.note(
+                    FindingCode.DISPATCH_UNEXPECTED, event, f"attempt {event.attempt} of {_name(place)} is its first"
+                )
             return None
         if event.attempt != account.attempt + 1:
             code = FindingCode.DISPATCHED_TWICE if event.attempt <= account.attempt else FindingCode.DISPATCH_UNEXPECTED
@@ -196,9 +203,8 @@ class RunCheck(ABC):
     def _check_due(self, event: Event, account: Account) -> None:
         """A row that rests on a due time."""
         if account.due_at is not None and event.created_at < account.due_at:
-            message = (
-                f"{event.type.value} of {_name(account.place)} comes {account.due_at - event.created_at} ms before it is due"
-            )
+            early_ms = account.due_at - event.created_at
+            message = f"{event.type.value} of {_name(account.place)} comes {early_ms} ms before it is due"
             self.note(FindingCode.TIMER_EARLY, event, message)
         if self.is_suspended:
             message = f"{event.type.value} of {_name(account.place)} is written while the run is suspended"
@@ -215,11 +221,14 @@ class RunCheck(ABC):
             return None
         if account is None:
             if not may_be_first:
-                self.note(FindingCode.RESULT_UNEXPECTED, event, f"{event.type.value} of {_name(place)}, which is not open")
+                self.note(
+                    FindingCode.RESULT_UNEXPECTED, event, f"{event.type.value} of {_name(place)}, which is not open"
+                )
                 return None
             account = self.open[place] = Account(place, event.attempt, event)
         elif event.attempt != account.attempt:
-            message = f"{event.type.value} of attempt {event.attempt} of {_name(place)} while attempt {account.attempt} is open"
+            answers = f"{event.type.value} of attempt {event.attempt} of {_name(place)}"
+            message = f"{answers} while attempt {account.attempt} is open"
             self.note(FindingCode.RESULT_UNEXPECTED, event, message)
         elif account.is_retrying and event.type is not EventType.NODE_SKIPPED:
             message = f"{event.type.value} of {_name(place)} between two attempts"
@@ -233,7 +242,9 @@ class RunCheck(ABC):
             message = f"attempt {event.attempt} of {_name(account.place)} was the last, and another one is due"
             self.note(FindingCode.RETRY_UNEXPECTED, event, message)
         if earliest is not None and due_at < earliest:
-            message = f"the next attempt of {_name(account.place)} is due {earliest - due_at} ms before its backoff is over"
+            message = (
+                f"the next attempt of {_name(account.place)} is due {earliest - due_at} ms before its backoff is over"
+            )
             self.note(FindingCode.TIMER_EARLY, event, message)
         account.is_retrying, account.due_at, account.row = True, due_at, event
 
@@ -277,7 +288,9 @@ class RunCheck(ABC):
         received = read_signal(event.payload)
         if received.key is not None:
             if received.key in self._signals.keys:
-                self.note(FindingCode.SIGNAL_TWICE, event, f"the signal with the key {received.key!r} is recorded twice")
+                self.note(
+                    FindingCode.SIGNAL_TWICE, event, f"the signal with the key {received.key!r} is recorded twice"
+                )
             self._signals.keys.add(received.key)
         signal = KeptSignal(event.seq, received.event, received.content)
         self._signals.arrived[event.seq] = signal
@@ -287,7 +300,9 @@ class RunCheck(ABC):
         signals, name = self._signals, _name(account.place)
         signal = signals.arrived.get(taken.seq)
         if signal is None or signal.event != taken.event:
-            self.note(FindingCode.SIGNAL_DIFFERS, event, f"{name} takes signal {taken.seq}, which the log does not have")
+            self.note(
+                FindingCode.SIGNAL_DIFFERS, event, f"{name} takes signal {taken.seq}, which the log does not have"
+            )
             return
         if taken.seq in signals.taken_by:
             by = _name(signals.taken_by[taken.seq])
@@ -328,16 +343,28 @@ class RunCheck(ABC):
             self._check_due(event, account)
             expected = account.delay.output or NULL
             if not json_equal(expected.value, event.payload.value):
-                self.note(FindingCode.RESULT_DIFFERS, event, f"{name} completes with another output than it waited with")
+                self.note(
+                    FindingCode.RESULT_DIFFERS, event, f"{name} completes with another output than it waited with"
+                )
             if account.delay.output is not None and account.delay.next_handle != event.next_handle:
-                self.note(FindingCode.HANDLE_DIFFERS, event, f"{name} leaves by {handle!r}, and had {account.delay.next_handle!r}")
+                self.note(
+                    FindingCode.HANDLE_DIFFERS,
+                    event,
+                    f"{name} leaves by {handle!r}, and had {account.delay.next_handle!r}",
+                )
         elif account.taken is not None:
             expected = output_of(account.taken, names_event=account.names_event)
             if handle != DEFAULT_HANDLE or not json_equal(expected.value, event.payload.value):
-                self.note(FindingCode.RESULT_DIFFERS, event, f"{name} completes with something else than signal {account.taken.seq}")
+                self.note(
+                    FindingCode.RESULT_DIFFERS,
+                    event,
+                    f"{name} completes with something else than signal {account.taken.seq}",
+                )
         elif account.events is not None:
             if handle != TIMEOUT_HANDLE or account.due_at is None:
-                self.note(FindingCode.RESULT_UNEXPECTED, event, f"{name} completes without a signal and without a timeout")
+                self.note(
+                    FindingCode.RESULT_UNEXPECTED, event, f"{name} completes without a signal and without a timeout"
+                )
             else:
                 self._check_due(event, account)
 

@@ -139,7 +139,8 @@ class CheckedLoop:
     attempt: int
     items: list[Any] | None
     next_index: int = 0
-    open: dict[int, CheckedScope] = field(default_factory=dict)
+    unfinished: dict[int, CheckedScope] = field(default_factory=dict)
+    """The iterations that are open."""
     outcomes: dict[int, Payload | None] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)
     bytes: int = 2
@@ -185,7 +186,7 @@ class CheckedLoop:
 
     def closed(self, scope: CheckedScope) -> None:
         """An iteration is over."""
-        del self.open[scope.index]
+        del self.unfinished[scope.index]
         self.record(scope.index, self._value(scope))
 
     def record(self, index: int, derived: Derived) -> None:

@@ -1,0 +1,103 @@
+"""`anabranch verify`: is the log of each run the one that its definition leads to?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch.cli.histories import HistoryFiles, find_node_types, histories_in, histories_of, history_of
+from anabranch.cli.options import Imports
+from anabranch.cli.output import print_document, print_line
+from anabranch.cli.target import TargetOptions, open_target
+from anabranch.cli.user_code import import_user_code
+from anabranch.deferred import deferred
+from anabranch.engine.rules.run_filter import RunFilter
+from anabranch.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from anabranch.client.gateway import Gateway
+    from anabranch.histories import verification
+    from anabranch.histories.history import History
+else:
+    verification = deferred("anabranch.histories.verification")
+
+EXIT_FAULTY = 1
+
+
+def verify(
+    instance_id: Annotated[str | None, typer.Argument(metavar="INSTANCE_ID", help="The run.")] = None,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Every run of the tenant, test runs too.")] = False,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", metavar="WORKFLOW", help="With --all: its runs.")
+    ] = None,
+    history: HistoryFiles = None,
+    imports: Imports = None,
+    at: TargetOptions,
+) -> None:
+    """Derive each dispatch, skip and ending of a run again, and compare them with its log.
+
+    Exits 1 if a log is not the one that its definition leads to. Give the code of coded runs with --import: their
+    functions are called with their logs, and nothing else is executed.
+    """
+    if (instance_id is not None) + all_ + bool(history) != 1:
+        raise InvalidRequest("name one run, or --all, or --history", hint="`anabranch verify --help`")
+    for name in imports or ():
+        import_user_code(name)
+    if history:
+        found = asyncio.run(_verified(histories_in(history)))
+    else:
+        target = open_target(at)
+        found = target.ask(lambda gateway: _verified(_asked(gateway, instance_id, workflow)))
+    if at.as_json:
+        print_document(found)
+    else:
+        _print(found)
+    raise typer.Exit(EXIT_FAULTY if found["faulty"] else 0)
+
+
+async def _asked(gateway: Gateway, instance_id: str | None, workflow: str | None) -> AsyncIterator[History]:
+    if instance_id is not None:
+        yield await history_of(gateway, instance_id)
+        return
+    for test in (False, True):
+        async for each in histories_of(gateway, RunFilter(workflow=workflow, test=test)):
+            yield each
+
+
+async def _verified(histories: AsyncIterator[History]) -> dict[str, Any]:
+    """What is printed: counts, faulty runs with what is wrong, and what could not be checked in how many."""
+    node_types = find_node_types()
+    runs = rows = 0
+    faulty: list[dict[str, Any]] = []
+    notes: dict[str, int] = {}
+    async for history in histories:
+        verified = await verification.verify_history(history, node_types)
+        runs, rows = runs + 1, rows + verified.rows
+        if verified.findings:
+            faulty.append(verified.as_json())
+        for note in verified.notes:
+            notes[note] = notes.get(note, 0) + 1
+    return {
+        "runs": runs,
+        "rows": rows,
+        "faulty": faulty,
+        "notes": [{"note": note, "runs": n} for note, n in notes.items()],
+    }
+
+
+def _print(found: dict[str, Any]) -> None:
+    for run in found["faulty"]:
+        print_line(f"run {run['instanceID']} ({run['name']} {run['version']}, {run['status']}):")
+        for finding in run["findings"]:
+            print_line(f"  row {finding['seq']}: {finding['code']}: {finding['message']}")
+    for note in found["notes"]:
+        print_line(f"not checked in {note['runs']} runs: {note['note']}")
+    faulty = len(found["faulty"])
+    print_line(
+        f"{found['runs']} runs with {found['rows']:,} rows: "
+        + ("all as defined" if not faulty else f"{faulty} are not as defined")
+    )

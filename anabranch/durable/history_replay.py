@@ -1,0 +1,294 @@
+"""Replay of a recorded log: a workflow function is called once with the log as its journal, and nothing is executed.
+
+Called by `histories` for the commands `verify` and `replay`. Every step, timer, signal and child is answered from the
+log; where the function asks for something that the log does not have, the replay stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from anabranch.durable.context import Context
+from anabranch.durable.definition import Workflow
+from anabranch.durable.function_run import FunctionRun
+from anabranch.durable.runner import function_failure
+from anabranch.durable.step_threads import StepThreads
+from anabranch.durable.steps import Steps
+from anabranch.engine.handling import Helpers
+from anabranch.engine.queues import Slot
+from anabranch.engine.queues.task_queue import Slots
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.coded.coded_state import CodedState
+from anabranch.engine.rules.drawn.drawn_state import Context as NoContext
+from anabranch.engine.rules.events import TERMINALS, Event, EventType
+from anabranch.engine.rules.evolve import fold
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.shared.signals import json_equal
+from anabranch.engine.rules.stimuli import FunctionBlocked, FunctionSuspended, StepCancelled, StepReport
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import AnabranchError, RunError
+
+# 5 s for one call of a function that only computes: everything it asks for is answered at once.
+REPLAY_S_MAX = 5.0
+
+_quiet = logging.getLogger("anabranch.replay")
+
+
+class Agreement(StrEnum):
+    """How a function and a recorded log agree."""
+
+    SAME = "same"
+    """It asks for what the log has, and comes to the same end; of an open run, as far as its log goes."""
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+    """The log cannot tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay came to."""
+
+    agreement: Agreement
+    message: str = ""
+    step: tuple[str, str] | None = None
+    """Name and scope of the step where it goes another way, or where the log ends."""
+
+
+async def replay_function(found: Workflow, plan: CodedPlan, head: InstanceHead, log: Sequence[Event]) -> Replayed:
+    """Call the function with this log and compare what it does.
+
+    Attempts of the workflow before the last one are not called again. Nothing is executed but the function itself,
+    which has no access to the outside world.
+    """
+    ended = log[-1] if log and log[-1].type in TERMINALS else None
+    journal = fold(plan, head, log if ended is None else log[:-1])
+    journal.suspension = None  # it is to say what it would do next
+    if journal.function is None:
+        return Replayed(Agreement.SAME, "its function was never called")
+    replay = _Replay(journal, ends=ended is not None and ended.type is not EventType.INSTANCE_CANCELLED)
+    try:
+        async with asyncio.timeout(REPLAY_S_MAX):
+            outcome = await replay.call(found)
+    except TimeoutError:
+        return Replayed(Agreement.UNKNOWN, f"its function did not come to an end within {REPLAY_S_MAX:.0f} s")
+    return replay.compared(outcome, ended)
+
+
+class _BeyondLog(BaseException):
+    """Ends the replay: nothing may be executed."""
+
+
+@dataclass(slots=True)
+class _Stopped:
+    """The replay was stopped where the log has nothing to say."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The time stands still at the last row."""
+
+    at: int
+
+    def now(self) -> int:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at / 1000
+
+    def adjust(self, store_now: int) -> None:
+        """It stands still."""
+
+    async def sleep(self, milliseconds: int) -> None:
+        """Nobody waits for it."""
+
+
+class _Slot(Slot):
+    """A slot that tells when the function waits for others: in a replay nobody comes."""
+
+    def __init__(self, waits: Callable[[], None]) -> None:
+        super().__init__(Slots(lambda: None))
+        self._waits = waits
+
+    def lend(self) -> None:
+        self._waits()
+
+
+@dataclass(eq=False)
+class _Replay:
+    """One call of a function on a finished journal: its run access, and everything it could reach the world by."""
+
+    journal: CodedState
+    ends: bool
+    """The log has the end that this attempt came to."""
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _beyond: tuple[str, str] | None = None
+    """The first thing that it asks for and the log does not have."""
+    _blocked_at: tuple[str, str] | None = None
+    """Where it does not fit the log."""
+    _pending: tuple[str, str] | None = None
+    """A step that the log has begun and not ended."""
+
+    # -- what `engine.run_access.RunAccess` has -------------------------------------------
+    @property
+    def settled_seq(self) -> int:
+        return self.journal.last_seq
+
+    def report(self, report: StepReport) -> None:
+        if report.name and not isinstance(report.outcome, StepCancelled):
+            self._asks(report.name, report.scope)
+
+    def listen(self, settled: Callable[[], None], steps_under_way: Callable[[], Sequence[str]]) -> None:
+        """Nothing is settled any more."""
+
+    def stop_listening(self, settled: Callable[[], None]) -> None:
+        """The same."""
+
+    # -- what steps reach the world by ----------------------------------------------------
+    def _around(self, run_id: str, name: str, scope: str, attempt: int) -> AbstractContextManager[None]:
+        self._asks(name, scope)
+        raise _BeyondLog
+
+    async def start(
+        self, helpers: Helpers, *, workflow: str, version: int | None, input_: Any, parent_waits: bool
+    ) -> str:
+        """Start no child: the replay ends here."""
+        self._asks(helpers.node_id, helpers.scope)
+        await asyncio.get_running_loop().create_future()
+        raise _BeyondLog
+
+    async def send(self, *, tenant_id: str, run_id: str, event: str, payload: Any, key: str) -> bool:
+        """Send no signal: the replay ends here."""
+        self._stop.set()
+        await asyncio.get_running_loop().create_future()
+        raise _BeyondLog
+
+    def _asks(self, name: str, scope: str) -> None:
+        place = (name, scope)
+        if place in self.journal.steps:
+            self._pending = self._pending or place
+        else:
+            self._beyond = self._beyond or place
+        self._stop.set()
+
+    # -- the call -------------------------------------------------------------------------
+    async def call(self, found: Workflow) -> object:
+        """What the function returns, or how it came not to."""
+        head, body = self.journal.head, self.journal.function
+        assert body is not None, "it was called"
+        slot = _Slot(self._stop.set)
+        run = FunctionRun(self, self.journal, _Clock(max(body.began_at, _latest(self.journal))), slot)  # type: ignore[arg-type]
+        helpers = Helpers(
+            instance_id=head.instance_id,
+            tenant_id=head.tenant_id,
+            node_id="",
+            workflow_id=head.workflow_id,
+            scope="",
+            attempt=body.attempt,
+            now_ms=0,
+            context=NoContext(()),
+            log=logging.LoggerAdapter(_quiet, {}),
+        )
+        threads = StepThreads()
+        steps = Steps(run, helpers=helpers, children=self, signals=self, threads=threads, around=self._around)
+        context = Context(
+            run_id=head.instance_id, version=found.version, function_run=run, steps=steps, cancelled=asyncio.Event()
+        )
+        task = asyncio.ensure_future(run.run(_coroutine(found, context, orjson.loads(self.journal.input.raw)["input"])))
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                return _Stopped()
+            returned = task.result()
+            if not isinstance(returned, FunctionSuspended | FunctionBlocked):
+                steps.check_awaited()
+            self._blocked_at = run.blocked_at
+            return returned
+        except _BeyondLog:
+            return _Stopped()
+        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 -- whatever the function raises is its end
+            return function_failure(failure, helpers).error
+        finally:
+            for each in (task, stopped):
+                each.cancel()
+            await asyncio.gather(task, stopped, return_exceptions=True)
+            steps.close()
+            threads.stop()
+
+    # -- comparing ------------------------------------------------------------------------
+    def compared(self, outcome: object, ended: Event | None) -> Replayed:
+        """What the function came to against what the log says."""
+        if isinstance(outcome, FunctionBlocked):
+            return Replayed(Agreement.DIFFERENT, outcome.message, self._blocked_at)
+        if isinstance(outcome, FunctionSuspended):
+            new = [report for report in outcome.asked if (report.name, report.scope) not in self.journal.steps]
+            if new:
+                self._beyond = self._beyond or (new[0].name, new[0].scope)
+            waits = outcome.awaited[0] if outcome.awaited else None
+            return self._stopped(waits)
+        if isinstance(outcome, _Stopped):
+            return self._stopped(self._pending)
+        return self._ended(outcome, ended)
+
+    def _stopped(self, waits: tuple[str, str] | None) -> Replayed:
+        """It asks for more, or waits."""
+        if self._beyond is not None:
+            message = f"it asks for {_shown(self._beyond)}, which the log does not have"
+            return Replayed(Agreement.DIFFERENT if self.ends else Agreement.SAME, message, self._beyond)
+        if self.ends:
+            what = "" if waits is None else f" for {_shown(waits)}"
+            return Replayed(Agreement.DIFFERENT, f"it waits{what} where its log has the end of the run", waits)
+        return Replayed(Agreement.SAME, "" if waits is None else f"its log ends while {_shown(waits)} is open", waits)
+
+    def _ended(self, outcome: object, ended: Event | None) -> Replayed:
+        if ended is None or ended.type is EventType.INSTANCE_CANCELLED:
+            does = "raises" if isinstance(outcome, RunError) else "returns"
+            message = f"it {does} where its log has an open run" if ended is None else ""
+            return Replayed(Agreement.SAME if ended is not None else Agreement.DIFFERENT, message)
+        was = ended.payload.value
+        if isinstance(outcome, RunError):
+            if ended.type is EventType.INSTANCE_FAILED and (was["code"], was["type"]) == (outcome.code, outcome.type):
+                return Replayed(Agreement.SAME)
+            return Replayed(
+                Agreement.DIFFERENT, f"it raises {outcome.type} ({outcome.message}), and its log has {_end_of(ended)}"
+            )
+        if ended.type is EventType.INSTANCE_FAILED:
+            return Replayed(Agreement.DIFFERENT, f"it returns, and its log has {_end_of(ended)}")
+        try:
+            output = Payload.of(outcome)
+        except AnabranchError as refusal:
+            return Replayed(Agreement.DIFFERENT, f"it returns what cannot be stored ({refusal.message})")
+        if json_equal(output.value, was):
+            return Replayed(Agreement.SAME)
+        return Replayed(Agreement.DIFFERENT, f"it returns {_cut(output)}, and its log has {_cut(ended.payload)}")
+
+
+async def _coroutine(found: Workflow, context: Context, input_: Any) -> Any:
+    return await found.function(context, input_)
+
+
+def _latest(journal: CodedState) -> int:
+    return max((step.ended_at for step in journal.endings), default=0)
+
+
+def _shown(place: tuple[str, str]) -> str:
+    return f"'{place[0]}{place[1]}'"
+
+
+def _cut(payload: Payload) -> str:
+    text = payload.raw.decode(errors="replace")
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def _end_of(ended: Event) -> str:
+    if ended.type is EventType.INSTANCE_FAILED:
+        return f"the error {ended.payload.value['type']} ({ended.payload.value['message']})"
+    return f"the output {_cut(ended.payload)}"

@@ -1,0 +1,285 @@
+"""Replay a recorded drawn run on another graph: its handlers answer from the log, and nothing is executed.
+
+Pure. A new state of the other plan is started; while activations wait for an answer that the log has, the one that
+ended first in the log is answered, by the real rules. Pure nodes are evaluated. What the log has no answer for stays
+open. Then both runs are compared, activation by activation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from anabranch.engine.rules.decide import decide
+from anabranch.engine.rules.drawn.drawn_state import Activation, Context
+from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
+from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.graph.plan import Plan, PlanNode
+from anabranch.engine.rules.payloads import read_error, read_input
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.shared.signals import json_equal
+from anabranch.engine.rules.states import new_state
+from anabranch.engine.rules.stimuli import Completed, EvaluationDue, Failed, NodeResult, Started, TimersDue
+from anabranch.engine.rules.templates.template import compile_template, texts_in
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import AnabranchError, RunError
+
+Place = tuple[str, str]
+
+_CODE_TYPES = frozenset({"javascript", "python"})
+_NAMES_READ = re.compile(r"\bctx\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([A-Za-z_]\w*)[\"']\s*\])")
+_ANY_READ = re.compile(r"\bctx\b")
+
+
+class DifferenceKind(StrEnum):
+    """What is different about an activation."""
+
+    OUTCOME = "OUTCOME"
+    """It ends another way: by another handle, or failed instead of completed."""
+    ONLY_THEN = "ONLY_THEN"
+    """It ran in the recorded run, and would not."""
+    ONLY_NOW = "ONLY_NOW"
+    """It would run, and did not."""
+    VALUE = "VALUE"
+    """It ends the same way with another output."""
+    UNKNOWN = "UNKNOWN"
+    """It would run with something else: the log cannot tell what comes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One activation that differs."""
+
+    kind: DifferenceKind
+    node_id: str
+    scope: str
+    seq: int | None
+    """Its row in the recorded log; None: it has none."""
+    message: str
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is printed."""
+        return {
+            "kind": self.kind.value,
+            "nodeID": self.node_id,
+            "scope": self.scope,
+            "seq": self.seq,
+            "message": self.message,
+        }
+
+
+def replay_graph(plan: Plan, recorded: Plan, head: InstanceHead, log: Sequence[Event]) -> list[Difference]:
+    """What would be different if a recorded run had had this plan, in log order. `recorded` is the plan that it had."""
+    return _GraphReplay(plan, _Recording(recorded, head, log), head).differences()
+
+
+class _Recording:
+    """The recorded run: how its activations ended, and what they saw when they were dispatched."""
+
+    def __init__(self, plan: Plan, head: InstanceHead, log: Sequence[Event]) -> None:
+        self.plan = plan
+        self.log = log
+        self.endings: dict[Place, Event] = {}
+        self.dispatched: dict[Place, Event] = {}
+        self.contexts: dict[Place, Context] = {}
+        self.end: Event | None = None
+        state = new_state(plan, head)
+        for event in log:
+            evolve(state, event)
+            place = (event.node_id, event.scope)
+            if event.type is EventType.NODE_DISPATCHED and place not in self.dispatched:
+                self.dispatched[place] = event
+                activation = state.activation(*place)
+                if activation is not None:
+                    self.contexts[place] = activation.context
+            elif event.type in ENDINGS:
+                self.endings[place] = event
+            elif event.type in TERMINALS:
+                self.end = event
+
+
+class _GraphReplay:
+    """One recorded run on another plan."""
+
+    def __init__(self, plan: Plan, recording: _Recording, head: InstanceHead) -> None:
+        self._plan = plan
+        self._recording = recording
+        # A deadline and a start in the future are matters of time, and here there is none.
+        self._state = new_state(plan, replace(head, deadline_at=None, available_at=head.created_at))
+        self._now = head.created_at
+        self._new: list[Event] = []
+        self._refused: dict[Place, str] = {}
+        """Activations that the log has no answer for, and why."""
+
+    def differences(self) -> list[Difference]:
+        """Run it as far as the log goes, and compare."""
+        self._decide(Started(Payload.of(read_input(self._recording.log[0].payload))))
+        while not self._state.is_terminal:
+            if self._state.unevaluated:
+                self._decide(EvaluationDue())
+            elif self._state.unfinished:
+                self._decide(TimersDue())
+            elif (next_ := self._next_answered()) is not None:
+                self._answer(*next_)
+            else:
+                break
+        return sorted(self._compared(), key=lambda found: (found.seq is None, found.seq or 0))
+
+    # -- running --------------------------------------------------------------------------
+    def _decide(self, stimulus: Started | EvaluationDue | TimersDue | NodeResult) -> None:
+        self._new += decide(self._state, stimulus, self._now).events
+
+    def _next_answered(self) -> tuple[Activation, Event] | None:
+        """The open activation that ended first in the log, if the log's answer is one for it."""
+        found: list[tuple[int, Activation, Event]] = []
+        for place, activation in self._state.running.items():
+            ending = self._recording.endings.get(place)
+            if place in self._refused or ending is None or ending.type is EventType.NODE_SKIPPED:
+                continue
+            why = self._why_not(activation, ending)
+            if why is None:
+                found.append((ending.seq, activation, ending))
+            else:
+                self._refused[place] = why
+        if not found:
+            return None
+        _, activation, ending = min(found, key=lambda each: each[0])
+        return activation, ending
+
+    def _answer(self, activation: Activation, ending: Event) -> None:
+        self._now = max(self._now, ending.created_at)
+        outcome: Completed | Failed
+        if ending.type is EventType.NODE_COMPLETED:
+            outcome = Completed(ending.payload, ending.next_handle)
+        else:
+            outcome = Failed(RunError.from_json(read_error(ending.payload)), retryable=False)
+        node_id, scope = activation.place
+        self._decide(NodeResult(node_id, scope, activation.attempt, outcome))
+
+    # -- may the log answer? --------------------------------------------------------------
+    def _why_not(self, activation: Activation, ending: Event) -> str | None:
+        """Why the log's answer is none for this activation; None: it is."""
+        node, was = activation.node, self._recording.plan.nodes.get(activation.node.id)
+        if was is None or was.type != node.type:
+            return f"it was of the type {was.type}" if was is not None else "it was not in the graph"
+        if not json_equal(dict(was.config), dict(node.config)):
+            return "its config is another one"
+        if (
+            ending.type is EventType.NODE_COMPLETED
+            and ending.next_handle is not None
+            and ending.next_handle not in node.exits
+        ):
+            return f"it left by {ending.next_handle!r}, which it does not have any more"
+        before = self._recording.contexts.get(activation.place)
+        changed = None if before is None else _changed_input(node, before, activation.context)
+        return None if changed is None else f"its input is another one: {changed}"
+
+    # -- comparing ------------------------------------------------------------------------
+    def _compared(self) -> Iterator[Difference]:
+        endings = {(event.node_id, event.scope): event for event in self._new if event.type in ENDINGS}
+        dispatched = {(event.node_id, event.scope) for event in self._new if event.type is EventType.NODE_DISPATCHED}
+        for place, event in self._recording.dispatched.items():
+            if place in dispatched:
+                yield from self._compared_both(place, endings.get(place))
+            elif place[0] not in self._plan.nodes:
+                yield _difference(DifferenceKind.ONLY_THEN, place, event.seq, "it ran, and is not in this graph")
+            elif place in endings:
+                yield _difference(DifferenceKind.ONLY_THEN, place, event.seq, "it ran, and would be skipped")
+            elif self._state.is_terminal or not self._is_undecided():
+                yield _difference(DifferenceKind.ONLY_THEN, place, event.seq, "it ran, and would not be reached")
+        for place in sorted(dispatched - self._recording.dispatched.keys()):
+            skipped = self._recording.endings.get(place)
+            message = "it would run, and was skipped" if skipped is not None else "it would run, and was not reached"
+            seq = None if skipped is None else skipped.seq
+            yield _difference(DifferenceKind.ONLY_NOW, place, seq, message)
+
+    def _compared_both(self, place: Place, now: Event | None) -> Iterator[Difference]:
+        """An activation that runs in both."""
+        then = self._recording.endings.get(place)
+        if place in self._refused:
+            seq = self._recording.dispatched[place].seq
+            yield _difference(DifferenceKind.UNKNOWN, place, seq, self._refused[place])
+        elif then is None or then.type is EventType.NODE_SKIPPED:
+            if now is not None and now.type is not EventType.NODE_SKIPPED and self._recording.end is None:
+                return  # evaluated a little further than the recorded run had come
+        elif now is None:
+            return  # undecided, behind something that the log cannot tell
+        elif (then.type, then.next_handle) != (now.type, now.next_handle):
+            yield _difference(DifferenceKind.OUTCOME, place, then.seq, f"it {_ended(then)}, and {_ends(now)}")
+        elif then.type is EventType.NODE_COMPLETED and not json_equal(then.payload.value, now.payload.value):
+            yield _difference(DifferenceKind.VALUE, place, then.seq, "its output would be another one")
+
+    def _is_undecided(self) -> bool:
+        """Does something stay open that the log has no answer for, so that what lies behind cannot be told?"""
+        return bool(self._state.running)
+
+
+def _difference(kind: DifferenceKind, place: Place, seq: int | None, message: str) -> Difference:
+    return Difference(kind, *place, seq, message)
+
+
+def _ended(event: Event) -> str:
+    if event.type is EventType.NODE_SKIPPED:
+        return "was skipped"
+    did = "completed" if event.type is EventType.NODE_COMPLETED else "failed"
+    return did if event.next_handle is None else f"{did} by {event.next_handle!r}"
+
+
+def _ends(event: Event) -> str:
+    if event.type is EventType.NODE_SKIPPED:
+        return "would be skipped"
+    does = "would complete" if event.type is EventType.NODE_COMPLETED else "would fail"
+    return does if event.next_handle is None else f"{does} by {event.next_handle!r}"
+
+
+def _changed_input(node: PlanNode, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What an activation would be given otherwise: a place in its config, or a name that its code reads."""
+    code = node.config.get("code") if node.type in _CODE_TYPES else None
+    if isinstance(code, str):
+        for name in _names_read(code, before, now):
+            if not json_equal(before.get(name), now.get(name)):
+                return f"ctx.{name}"
+        return None
+    for pointer, text in texts_in(dict(node.config)):
+        if "{{" in text and not _equal(text, before, now):
+            return pointer
+    return None
+
+
+def _names_read(code: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The names that a code reads for certain; if it may read others, all that it can see."""
+    found = [first or second for first, second in _NAMES_READ.findall(code)]
+    if len(found) == len(_ANY_READ.findall(code)):
+        return sorted(set(found))
+    return sorted({*before, *now})
+
+
+def _equal(text: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Does a template come to the same in both contexts? Secrets count by their names, which are part of the text."""
+    try:
+        template = compile_template(text, secrets=True)
+    except AnabranchError:
+        return True  # no template: text with braces
+    if template.secret_names:
+        return all(_at(path, before) == _at(path, now) for path in template.needs)
+    return json_equal(_resolved(template, before), _resolved(template, now))
+
+
+def _resolved(template: Any, context: Mapping[str, Any]) -> Any:
+    try:
+        return [template.resolve(context)]
+    except AnabranchError as error:
+        return error.code
+
+
+def _at(path: Sequence[Any], context: Mapping[str, Any]) -> Any:
+    value: Any = context
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value

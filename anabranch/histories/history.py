@@ -1,0 +1,127 @@
+"""A history: a recorded run with its definition and its log, as one JSON document.
+
+Made by `Gateway.get_history`, kept in files by `runs export`, read by `verify` and `replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
+from anabranch.engine.rules.coded.names import variable_and_mark
+from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.graph.compile import compile_plan
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.instants import from_iso
+from anabranch.engine.rules.payloads import read_test_run
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.states import AnyPlan
+from anabranch.engine.rules.values import Payload
+from anabranch.errors import InvalidRequest
+
+FORMAT = "anabranch-history"
+FORMAT_VERSION = 1
+
+_HINT = "Write the file with `anabranch runs export`."
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One recorded run."""
+
+    head: InstanceHead
+    status: str
+    definition: Mapping[str, Any]
+    """The version that it is pinned to; of coded runs its options."""
+    events: Sequence[Event]
+
+    @property
+    def is_coded(self) -> bool:
+        """Is it the run of a workflow function?"""
+        return self.head.kind == CODED_KIND
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What reports say of it."""
+        head = self.head
+        return {
+            "instanceID": head.instance_id,
+            "name": head.workflow_name,
+            "version": head.workflow_version,
+            "kind": head.kind,
+            "status": self.status,
+        }
+
+    def plan(self, node_types: NodeTypes, definition: Mapping[str, Any] | None = None) -> AnyPlan:
+        """What the run is compiled to, or what it would be with another definition. Raises InvalidWorkflow."""
+        head, definition = self.head, self.definition if definition is None else definition
+        if self.is_coded:
+            return coded_plan(head.workflow_name, head.workflow_version, definition.get("workflowOptions") or {})
+        return compile_plan(definition, node_types, read_test_run(self.events[:2]))
+
+
+def as_document(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a gateway has read, as it is written into a file."""
+    return {"format": FORMAT, "formatVersion": FORMAT_VERSION, **found}
+
+
+def read_history(document: Any, *, what: str) -> History:
+    """A history from its document. Raises InvalidRequest, naming `what` and where it is wrong."""
+    if not isinstance(document, dict) or document.get("format", FORMAT) != FORMAT:
+        raise InvalidRequest(f"{what} is not a history", hint=_HINT)
+    if document.get("formatVersion", FORMAT_VERSION) != FORMAT_VERSION:
+        raise InvalidRequest(f"{what} has a format of another version of anabranch", hint="Read it with that version.")
+    place = "/run"
+    try:
+        head = _head(document["run"])
+        place = "/definition"
+        definition = dict(document["definition"])
+        events = []
+        for number, entry in enumerate(document["log"]):
+            place = f"/log/{number}"
+            events.append(_event(entry))
+    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
+        raise InvalidRequest(f"{what}{place}: {type(wrong).__name__}: {wrong}", hint=_HINT) from None
+    if not events or events[0].type is not EventType.INPUT_SET:
+        raise InvalidRequest(f"{what}/log does not begin with {EventType.INPUT_SET.value}", hint=_HINT)
+    return History(head, str(document["run"]["status"]), definition, events)
+
+
+def _head(run: Mapping[str, Any]) -> InstanceHead:
+    started_by = run.get("startedBy") or {}
+    return InstanceHead(
+        instance_id=run["instanceID"],
+        tenant_id="",
+        workflow_id=run["workflowID"],
+        workflow_name=run["name"],
+        workflow_version=run["version"],
+        created_at=from_iso(run["createdAt"]),
+        available_at=from_iso(run["availableAt"]),
+        deadline_at=None if run["deadlineAt"] is None else from_iso(run["deadlineAt"]),
+        retention_days=run["retentionDays"],
+        parent_id=run["parentID"],
+        kind=run["kind"],
+        test=run["test"],
+        parent_node_id=started_by.get("nodeID"),
+        parent_scope=started_by.get("scope"),
+    )
+
+
+def _event(entry: Mapping[str, Any]) -> Event:
+    variable, mark = variable_and_mark(entry["outputVariable"])
+    return Event(
+        seq=entry["seq"],
+        type=EventType(entry["eventType"]),
+        node_id=entry["nodeID"],
+        scope=entry["scope"],
+        attempt=entry["nodeAttempt"],
+        payload=Payload.trusted(entry["payload"]),
+        created_at=from_iso(entry["createdAt"]),
+        next_handle=entry["nextHandle"],
+        output_variable=variable,
+        error_message=entry["errorMessage"],
+        arguments=entry.get("arguments"),
+        mark=mark,
+    )

@@ -1,0 +1,76 @@
+"""Verify histories: is each log the one that its definition leads to?
+
+Called by the command `verify`. Drawn runs and what all logs promise are checked by `engine.rules.verify`; of a coded
+run also its function is called with the log, where its code is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.durable.definition import DECLARED, Registry
+from anabranch.durable.history_replay import Agreement, replay_function
+from anabranch.engine.rules.coded.coded_plan import CodedPlan
+from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.graph.plan import Plan
+from anabranch.engine.rules.verify.check_log import check_log
+from anabranch.engine.rules.verify.finding import Finding, FindingCode
+from anabranch.errors import InvalidWorkflow
+from anabranch.histories.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found in the log of one run."""
+
+    run: dict[str, Any]
+    rows: int
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    """What could not be checked here, and why."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is printed."""
+        return {
+            **self.run,
+            "rows": self.rows,
+            "findings": [finding.as_json() for finding in self.findings],
+            "notes": list(self.notes),
+        }
+
+
+async def verify_history(history: History, node_types: NodeTypes, code: Registry = DECLARED) -> Verified:
+    """Derive every dispatch, skip and ending of a recorded run again, and say where the log differs."""
+    try:
+        plan = history.plan(node_types)
+    except InvalidWorkflow as refusal:
+        note = f"its definition cannot be compiled by this version: {refusal.message}"
+        return Verified(history.shown, len(history.events), (), (note,))
+    findings = check_log(plan, history.head, history.events)
+    notes: list[str] = []
+    if isinstance(plan, Plan):
+        absent = sorted({node.type for node in plan.nodes.values() if node_types.get(node.type) is None})
+        if absent:
+            notes.append(f"its node types {', '.join(absent)} are not known here")
+    elif not findings:
+        findings, notes = await _called(history, plan, code)
+    return Verified(history.shown, len(history.events), tuple(findings), tuple(notes))
+
+
+async def _called(history: History, plan: CodedPlan, code: Registry) -> tuple[list[Finding], list[str]]:
+    """What a coded run's own function does with its log."""
+    head = history.head
+    found = code.find(head.workflow_name, head.workflow_version)
+    if found is None:
+        version = f"version {head.workflow_version} of '{head.workflow_name}'"
+        return [], [f"the function of {version} is not here and was not called with the log (--import)"]
+    replayed = await replay_function(found, plan, head, history.events)
+    if replayed.agreement is Agreement.UNKNOWN:
+        return [], [replayed.message]
+    if replayed.agreement is Agreement.SAME:
+        return [], []
+    name, scope = replayed.step or ("", "")
+    seq = next((event.seq for event in history.events if (event.node_id, event.scope) == (name, scope)), 0)
+    message = f"called with this log, its function does something else: {replayed.message}"
+    return [Finding(FindingCode.STEP_DIFFERS, seq or history.events[-1].seq, name, scope, message)], []

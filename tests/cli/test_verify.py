@@ -1,0 +1,257 @@
+"""`anabranch verify` and `replay`: logs checked against their definitions, recorded runs on drafts, also as files."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.durable.definition import DECLARED
+from tests.cli.conftest import Command, Write
+
+BRANCH = {
+    "name": "branch",
+    "nodes": [
+        {"id": "start", "type": "start"},
+        {
+            "id": "size",
+            "type": "condition",
+            "config": {"branches": [{"id": "big", "expression": "{{ctx.input.n > 5}}"}]},
+        },
+        {"id": "slow", "type": "delay", "config": {"duration": 1}},
+        {"id": "quick", "type": "delay", "config": {"duration": 1}},
+        {"id": "end", "type": "end", "joinMode": "any", "config": {"outputParameters": {"n": "{{ctx.input.n}}"}}},
+    ],
+    "edges": [
+        {"upstreamNodeID": "start", "downstreamNodeID": "size"},
+        {"upstreamNodeID": "size", "downstreamNodeID": "slow", "sourceHandle": "big"},
+        {"upstreamNodeID": "size", "downstreamNodeID": "quick", "sourceHandle": "else"},
+        {"upstreamNodeID": "slow", "downstreamNodeID": "end"},
+        {"upstreamNodeID": "quick", "downstreamNodeID": "end"},
+    ],
+}
+
+SHOP = """\
+from pathlib import Path
+from anabranch import workflow
+
+def charge(amount):
+    with Path("effects").open("a") as effects:
+        effects.write("charged\\n")
+    return amount
+
+@workflow(name="shop")
+async def shop(ctx, input):
+    paid = await ctx.step.run("charge", charge, input["n"])
+    await ctx.step.sleep("nap", "10ms")
+    return {"paid": paid}
+"""
+
+
+def forget() -> None:
+    """Each command stands for a process of its own."""
+    DECLARED.clear()
+    for name in ("app", "draft"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
+def recorded(anabranch: Command, write: Write) -> list[str]:
+    """Two runs of a drawn workflow, n = 3 and n = 8, and one of a coded one: their ids."""
+    write("branch.json", BRANCH)
+    Path("app.py").write_text(SHOP)
+    ids = [
+        anabranch("run", "branch.json", "--input", json.dumps({"n": n}), "--json").document["instanceID"]
+        for n in (3, 8)
+    ]
+    shop = anabranch("run", "shop", "--import", "app.py", "--input", '{"n": 1}', "--json").document
+    forget()
+    return [*ids, shop["instanceID"]]
+
+
+def change(statement: str, *values: Any) -> None:
+    """Write to the database behind everybody's back."""
+    with sqlite3.connect(".anabranch/anabranch.db") as connection:
+        changed = connection.execute(statement, values)
+        assert changed.rowcount > 0
+    connection.close()
+
+
+def draft(**changes: Any) -> dict[str, Any]:
+    """The workflow with other configs of some nodes."""
+    nodes = [{**node, "config": changes[node["id"]]} if node["id"] in changes else node for node in BRANCH["nodes"]]
+    return {**BRANCH, "nodes": nodes}
+
+
+def test_logs_that_are_as_defined_exit_with_0(anabranch: Command, recorded: list[str]) -> None:
+    one, every = anabranch("verify", recorded[0]), anabranch("verify", "--all", "--import", "app.py", "--json")
+
+    assert (one.code, one.out) == (0, "1 runs with 12 rows: all as defined\n")
+    assert (every.code, every.document["runs"], every.document["faulty"]) == (0, 3, [])
+    assert every.document["notes"] == []
+    assert Path("effects").read_text() == "charged\n", "verifying has executed a step"
+
+
+def test_a_log_that_is_not_is_named_with_its_row_and_exits_with_1(anabranch: Command, recorded: list[str]) -> None:
+    where = "instance_id = ? AND node_id = 'size' AND event_type = 'NODE_COMPLETED'"
+    change(f"UPDATE workflow_instance_logs SET next_handle = 'big' WHERE {where}", recorded[0])
+
+    printed, document = anabranch("verify", "--all"), anabranch("verify", recorded[0], "--json")
+
+    assert printed.code == document.code == 1
+    assert f"run {recorded[0]} (branch 1, COMPLETED):" in printed.out
+    assert "HANDLE_DIFFERS: 'size' is recorded as leaving by 'big', and leaves by 'else'" in printed.out
+    (faulty,) = document.document["faulty"]
+    assert {"HANDLE_DIFFERS", "SKIP_UNEXPECTED", "DISPATCH_UNEXPECTED"} <= {each["code"] for each in faulty["findings"]}
+
+
+def test_a_coded_run_is_held_against_its_function(anabranch: Command, recorded: list[str]) -> None:
+    Path("app.py").write_text(SHOP.replace('"charge", charge', '"pay", charge'))
+
+    without = anabranch("verify", recorded[2])
+    with_code = anabranch("verify", recorded[2], "--import", "app.py", "--json")
+
+    assert without.code == 0
+    assert "not checked in 1 runs: the function of version 1 of 'shop' is not here" in without.out
+    assert with_code.code == 1
+    (finding,) = with_code.document["faulty"][0]["findings"]
+    assert (finding["code"], finding["nodeID"]) == ("STEP_DIFFERS", "charge")
+    assert Path("effects").read_text() == "charged\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all", "--history", "x.json"], ["an-id", "--all"]])
+def test_one_thing_is_verified(anabranch: Command, arguments: list[str]) -> None:
+    printed = anabranch("verify", *arguments)
+    assert (printed.code, "name one run, or --all, or --history" in printed.err) == (2, True)
+
+
+def test_runs_that_would_go_another_way_on_a_draft_are_named_with_the_node(
+    anabranch: Command, write: Write, recorded: list[str]
+) -> None:
+    write("draft.json", draft(size={"branches": [{"id": "big", "expression": "{{ctx.input.n > 2}}"}]}))
+
+    printed = anabranch("replay", "--graph", "draft.json", "--json")
+
+    found = printed.document
+    assert (printed.code, found["runs"], found["same"], found["different"], found["unknown"]) == (1, 2, 1, 1, 0)
+    (run,) = found["listed"]
+    assert run["instanceID"] == recorded[0]
+    assert [(each["kind"], each["nodeID"]) for each in run["differences"]] == [
+        ("OUTCOME", "size"),
+        ("ONLY_NOW", "slow"),
+        ("ONLY_THEN", "quick"),
+    ]
+    assert "it completed by 'else', and would complete by 'big'" in anabranch("replay", "--graph", "draft.json").out
+
+
+def test_where_the_log_cannot_tell_is_said(anabranch: Command, write: Write, recorded: list[str]) -> None:
+    write("draft.json", draft(quick={"duration": 2}))
+
+    told, strict = (
+        anabranch("replay", "--graph", "draft.json"),
+        anabranch("replay", "--graph", "draft.json", "--strict"),
+    )
+
+    assert (told.code, strict.code) == (0, 1)
+    assert "UNKNOWN at quick: its config is another one" in told.out
+    assert told.out.endswith("2 runs: 1 would go the same way, 0 would go another way, 1 cannot be told\n")
+
+
+def test_other_outputs_on_the_same_way_are_listed(anabranch: Command, write: Write, recorded: list[str]) -> None:
+    write("draft.json", draft(end={"outputParameters": {"n": "{{ctx.input.n + 1}}"}}))
+
+    found = anabranch("replay", "--graph", "draft.json", "--json").document
+
+    assert (found["same"], found["different"]) == (2, 0)
+    assert [(each["kind"], each["nodeID"]) for each in found["listed"][0]["differences"]] == [("VALUE", "end")]
+
+
+def test_runs_are_replayed_on_a_saved_version(anabranch: Command, write: Write, recorded: list[str]) -> None:
+    write("draft.json", draft(size={"branches": [{"id": "big", "expression": "{{false}}"}]}))
+    anabranch("workflows", "import", "draft.json")
+
+    first, second = (anabranch("replay", "--workflow", "branch", "--version", n, "--json") for n in ("1", "2"))
+
+    assert (first.code, first.document["same"]) == (0, 2)
+    assert (second.code, second.document["different"], second.document["listed"][0]["instanceID"]) == (
+        1,
+        1,
+        recorded[1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "step", "message"),
+    [
+        ('"charge", charge', '"pay", charge', "charge", "without having asked for charge"),
+        (
+            "return {",
+            'await ctx.step.run("ship", charge, 1)\n    return {',
+            "ship",
+            "it asks for 'ship', which the log",
+        ),
+        (
+            '"nap", "10ms")',
+            '"nap", "10ms")\n    raise ValueError("no")',
+            "",
+            "it raises ValueError (no), and its log has",
+        ),
+        ('{"paid": paid}', '{"paid": 7}', "", 'it returns {"paid":7}, and its log has {"paid":1}'),
+        ('charge, input["n"]', 'charge, input["n"] + 1', "charge", "charge"),
+    ],
+    ids=["another step", "one step more", "an exception", "another output", "other arguments"],
+)
+def test_coded_runs_are_replayed_with_other_code(
+    anabranch: Command, recorded: list[str], old: str, new: str, step: str, message: str
+) -> None:
+    Path("draft.py").write_text(SHOP.replace(old, new))
+
+    printed = anabranch("replay", "--code", "draft.py", "--workflow", "shop", "--json")
+
+    (run,) = printed.document["listed"]
+    assert (printed.code, run["agreement"]) == (1, "different")
+    assert run["differences"][0]["nodeID"] == step
+    assert message in run["message"]
+    assert Path("effects").read_text() == "charged\n", "a replay has executed a step"
+
+
+def test_the_same_code_goes_the_same_way(anabranch: Command, recorded: list[str]) -> None:
+    printed = anabranch("replay", "--code", "app.py", "--workflow", "shop")
+    assert (printed.code, printed.out) == (
+        0,
+        "1 runs: 1 would go the same way, 0 would go another way, 0 cannot be told\n",
+    )
+
+
+def test_histories_are_files(anabranch: Command, write: Write, recorded: list[str]) -> None:
+    exported = anabranch("runs", "export", "--workflow", "branch", "--output", "histories", "--json").document["files"]
+    Path("one.json").write_text(anabranch("runs", "export", recorded[2]).out)
+    Path(".anabranch").rename("gone")
+    write("draft.json", draft(size={"branches": [{"id": "big", "expression": "{{ctx.input.n > 2}}"}]}))
+    files = [argument for file in exported for argument in ("--history", file)]
+
+    assert sorted(Path(file).stem for file in exported) == sorted(recorded[:2])
+    assert anabranch("verify", *files).code == 0
+    assert anabranch("replay", "--graph", "draft.json", *files, "--json").document["different"] == 1
+    assert anabranch("replay", "--code", "app.py", "--history", "one.json", "--json").document["same"] == 1
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"run": {}, "definition": {}, "log": []}'])
+def test_a_file_that_is_no_history_is_refused(anabranch: Command, folder: Path, content: str) -> None:
+    (folder / "x.json").write_text(content)
+    printed = anabranch("verify", "--history", "x.json")
+    assert printed.code == 2
+    assert "x.json" in printed.err and len(printed.err.splitlines()) <= 2

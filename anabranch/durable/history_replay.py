@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import orjson
 
 from anabranch.durable.context import Context
 from anabranch.durable.definition import Workflow
+from anabranch.durable.execution import StepThreads
 from anabranch.durable.function_run import FunctionRun
 from anabranch.durable.runner import function_failure
-from anabranch.durable.step_threads import StepThreads
 from anabranch.durable.steps import Steps
 from anabranch.engine.handling import Helpers
 from anabranch.engine.queues import Slot
@@ -201,7 +202,9 @@ class _Replay:
         context = Context(
             run_id=head.instance_id, version=found.version, function_run=run, steps=steps, cancelled=asyncio.Event()
         )
-        task = asyncio.ensure_future(run.run(_coroutine(found, context, orjson.loads(self.journal.input.raw)["input"])))
+        task = asyncio.ensure_future(
+            run.run(partial(found.function, context, orjson.loads(self.journal.input.raw)["input"]))
+        )
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -269,10 +272,6 @@ class _Replay:
         if json_equal(output.value, was):
             return Replayed(Agreement.SAME)
         return Replayed(Agreement.DIFFERENT, f"it returns {_cut(output)}, and its log has {_cut(ended.payload)}")
-
-
-async def _coroutine(found: Workflow, context: Context, input_: Any) -> Any:
-    return await found.function(context, input_)
 
 
 def _latest(journal: CodedState) -> int:

@@ -16,12 +16,11 @@ from typing import Any
 from anabranch.engine.rules.decide import decide
 from anabranch.engine.rules.drawn.drawn_state import Activation, Context
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType
-from anabranch.engine.rules.evolve import evolve
+from anabranch.engine.rules.evolve import evolve, new_state
 from anabranch.engine.rules.graph.plan import Plan, PlanNode
 from anabranch.engine.rules.payloads import read_error, read_input
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.shared.signals import json_equal
-from anabranch.engine.rules.states import new_state
 from anabranch.engine.rules.stimuli import Completed, EvaluationDue, Failed, NodeResult, Started, TimersDue
 from anabranch.engine.rules.templates.template import compile_template, texts_in
 from anabranch.engine.rules.values import Payload

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.events import Event
+from anabranch.engine.rules.evolve import AnyPlan
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.states import AnyPlan
 from anabranch.engine.rules.verify.coded_check import CodedCheck
 from anabranch.engine.rules.verify.drawn_check import DrawnCheck
 from anabranch.engine.rules.verify.finding import Finding

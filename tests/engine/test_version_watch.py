@@ -6,6 +6,7 @@ Every poll is an hour away, so whoever acts was told to.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections import Counter
@@ -20,6 +21,7 @@ from anabranch.engine.hints.hint_line import Channel
 from anabranch.engine.hints.hints import Hints
 from anabranch.engine.hints.neighbours import Neighbours
 from anabranch.engine.store.opening import open_store, open_version_watch
+from anabranch.engine.store.sqlite import data_version
 from anabranch.errors import StoreUnavailable
 from anabranch.service import RunWaits
 from anabranch.service.runs import run_waits
@@ -174,11 +176,19 @@ def test_the_longer_nothing_happens_the_rarer_it_looks() -> None:
     hints = hints_at(clock, works=True)
     hints.watch("a run")
     pauses = []
-    for quiet_s in (0.0, 0.08, 0.16, 0.4, 3_600.0):
+    for quiet_s in (0.0, 0.08, 0.16, 0.4, 5.0, 8.0, 3_600.0):
         clock.at_s = 1_000.0 + quiet_s
         pauses.append(hints._watch_pause_ms())
 
-    assert pauses == [module.WATCH_MS_MIN, 10, 20, module.WATCH_MS_MAX, module.WATCH_MS_MAX]
+    assert pauses == [
+        module.WATCH_MS_MIN,
+        10,
+        20,
+        module.WATCH_MS_MAX,
+        module.WATCH_MS_MAX,
+        80,
+        module.WATCH_IDLE_MS_MAX,
+    ]
 
 
 async def test_where_the_version_cannot_be_read_it_polls_as_without(watching: MakeWatching) -> None:
@@ -216,6 +226,31 @@ def test_a_client_looks_only_while_it_waits() -> None:
 
 
 # -- the version itself -------------------------------------------------------------------
+async def test_a_log_that_was_written_long_ago_answers_for_the_version(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = open_version_watch(open_store(database_url))
+    assert watch is not None
+    path = Path(database_url.removeprefix("sqlite:///"))
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("CREATE TABLE further (number INTEGER)")
+    await watch.open()
+    os.utime(f"{path}-wal", (1_000_000_000, 1_000_000_000))
+    asked = Counter[str]()
+    ask = data_version._ask
+    monkeypatch.setattr(data_version, "_ask", lambda connection: asked.update(["ask"]) or ask(connection))
+
+    seen = [watch.moved(), watch.moved(), watch.moved()]
+    asked_while_nothing_was_written = asked["ask"]
+    writer.execute("INSERT INTO further VALUES (1)")
+    seen.append(watch.moved())
+    watch.close()
+    writer.close()
+
+    assert seen == [False, False, False, True]
+    assert (asked_while_nothing_was_written, asked["ask"]) == (1, 2)
+
+
 async def test_a_commit_moves_the_version_once_and_a_lock_hides_it_only_for_a_while(database_url: str) -> None:
     store = open_store(database_url)
     watch = open_version_watch(store)

@@ -42,11 +42,13 @@ RETRY_LAST_MS = 60_000
 SILENCE_AFTER_FAILURE_S = 1.0
 
 # 2 ms between two looks at the version of the database while something happens: one run after the other is awaited
-# at that pace. Then an eighth of the time since anything last happened, up to 50 ms: what an idle process does takes
-# a hundredth of a processor, and waking it is most of that.
+# at that pace. Then an eighth of the time since anything last happened, up to 50 ms, and 100 ms after ten seconds:
+# waking an idle process is most of what it costs, and all of it is to stay below a hundredth of a processor.
 WATCH_MS_MIN = 2
 WATCH_MS_MAX = 50
 WATCH_SHARE = 8
+WATCH_IDLE_MS_MAX = 100
+WATCH_IDLE_SHARE = 100
 
 # 1 s for what was said last: a process that ends does not wait longer for the sake of a hint.
 LAST_WORDS_S = 1.0
@@ -102,10 +104,11 @@ class Hints:
             sleep=clock.sleep,
             unavailable=self._complain,
         )
-        self._watching = Poller(
-            self._look_at_version, name="watching for commits", every_ms=self._watch_pause_ms, sleep=clock.sleep
-        )
+        self._watching = Poller(self._watch_version, name="watching for commits", every_ms=None, sleep=clock.sleep)
         self._watch_is_open = False
+        self._commit: asyncio.Future[None] | None = None
+        """Done once the open watch has moved."""
+        self._next_ask: asyncio.TimerHandle | None = None
         self._news_at = 0.0
         """When somebody last committed, or began to watch a run here (monotonic)."""
         self._silent_until = 0.0
@@ -121,6 +124,8 @@ class Hints:
             for part in (self._sender, self._announcer, self._listener):
                 await part.start()
         if self._watch is not None:
+            if self._works:
+                self._watching.soon()
             await self._watching.start()
 
     async def stop(self) -> None:
@@ -150,7 +155,10 @@ class Hints:
         if self._watched_here[instance_id] == 1:
             self._say_on_line(Channel.WATCHED, [instance_id])
             self._news_at = self._clock.monotonic()
-            self._watching.soon()
+            if self._commit is None:
+                self._watching.soon()
+            else:
+                self._ask_later()
 
     def unwatch(self, instance_id: str) -> None:
         """Undo one `watch`."""
@@ -292,26 +300,62 @@ class Hints:
         return instance_id in self._watched_here
 
     # -- within: the version watch --------------------------------------------------------
-    async def _look_at_version(self) -> None:
+    async def _watch_version(self) -> bool:
+        """Tell of the next commit; True: there may be another."""
         assert self._watch is not None, "started only with a watch"
-        if not self._watch_is_open:
+        if self._watch_is_open:
+            try:
+                await self._next_commit()
+            except StoreUnavailable:
+                self._watch_is_open = False
+                raise
+        else:
             await self._watch.open()
             self._watch_is_open = True  # what was committed before is not known: look
-        else:
-            self._watch_is_open = False  # until it has answered
-            moved = self._watch.moved()
-            self._watch_is_open = True
-            if not moved:
-                return
         self._news_at = self._clock.monotonic()
         self._look_at_all()
         if self._watched_here:
             for subscriber in self._subscribers:
                 subscriber.moved()
+        return True
+
+    async def _next_commit(self) -> None:
+        """Return when the watch has moved. A timer asks: a task that sleeps would cost five times as much."""
+        commit = self._commit = asyncio.get_running_loop().create_future()
+        self._ask_later()
+        try:
+            await commit
+        finally:
+            self._commit = None
+            self._stop_asking()
+
+    def _ask_later(self) -> None:
+        self._stop_asking()
+        pause_ms = self._watch_pause_ms()
+        if pause_ms is not None:
+            self._next_ask = asyncio.get_running_loop().call_later(pause_ms / 1000, self._ask)
+
+    def _stop_asking(self) -> None:
+        if self._next_ask is not None:
+            self._next_ask.cancel()
+            self._next_ask = None
+
+    def _ask(self) -> None:
+        assert self._watch is not None and self._commit is not None, "asked only meanwhile"
+        if self._commit.done():
+            return
+        try:
+            if self._watch.moved():
+                self._commit.set_result(None)
+            else:
+                self._ask_later()
+        except StoreUnavailable as failure:
+            self._commit.set_exception(failure)
 
     def _watch_pause_ms(self) -> int | None:
         """None where nobody wants to know."""
         if not self._works and not self._watched_here:
             return None
         quiet_ms = round((self._clock.monotonic() - self._news_at) * 1000)
-        return min(max(quiet_ms // WATCH_SHARE, WATCH_MS_MIN), WATCH_MS_MAX)
+        idle_ms = min(quiet_ms // WATCH_IDLE_SHARE, WATCH_IDLE_MS_MAX)
+        return max(min(quiet_ms // WATCH_SHARE, WATCH_MS_MAX), idle_ms, WATCH_MS_MIN)

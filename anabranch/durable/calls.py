@@ -100,6 +100,10 @@ def present_branch(began_seq: int) -> Branch:
     return branch
 
 
+_STAGES = tuple(Stage)
+"""Going through the members of an enum takes as long as making all the dictionaries for them."""
+
+
 class Call:
     """One call of a verb of `ctx.step`, or one timer."""
 
@@ -169,7 +173,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._open: dict[Place, Call] = {}
-        self._stages: dict[Stage, dict[Call, None]] = {stage: {} for stage in Stage}
+        self._stages: dict[Stage, dict[Call, None]] = {stage: {} for stage in _STAGES}
 
     def of(self, stage: Stage) -> list[Call]:
         """Those at this stage."""

@@ -138,6 +138,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=None)
         self._is_open = True
         ready = self._ready
+        handle: asyncio.Handle | None = None
         try:
             while ready:
                 handle = ready.popleft()
@@ -148,6 +149,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 except SystemExit:
                     continue  # its task has failed with it, as with any other exception
         finally:
+            handle = None  # tracebacks keep this frame: it must not keep the task whose failure nobody asked for
             self._is_open = False
             sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(before)
@@ -163,6 +165,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         Nobody is resumed with a result: what awaits a task that is unwound does not hear of it.
         """
         self._is_leaving = True
+        if not self._tasks and not self._generators:
+            self._ready.clear()
+            return []  # as for most functions that have ended
         before = events._get_running_loop()
         events._set_running_loop(self)
         swallowed = []

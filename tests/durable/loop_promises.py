@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from anabranch.engine.rules.stimuli import FunctionBlocked
 from anabranch.errors import NotInWorkflow, WorkflowStuck
 from tests.durable.loop_programs import PROGRAMS, Function
 from tests.durable.loop_world import World, in_virtual_time, lived
+from tests.spec.coded import Coded
 
 PROMISES: dict[str, Callable[[], None]] = {}
 
@@ -64,6 +68,22 @@ def _stopped(function: Function, *, commits: int) -> World:
     return in_virtual_time(world.live())
 
 
+@contextmanager
+def _logged() -> Iterator[list[str]]:
+    """What is logged meanwhile, with tracebacks, and nowhere else."""
+    lines: list[str] = []
+    logger, handler = logging.getLogger("anabranch.durable"), logging.Handler()
+    handler.emit = lambda record: lines.append(formatter.format(record))  # type: ignore[method-assign]
+    formatter = logging.Formatter()
+    logger.addHandler(handler)
+    propagate, logger.propagate = logger.propagate, False
+    try:
+        yield lines
+    finally:
+        logger.propagate = propagate
+        logger.removeHandler(handler)
+
+
 # -- what there is not --------------------------------------------------------------------
 OUTSIDE: dict[str, Callable[[], Any]] = {
     "create_connection": lambda: asyncio.open_connection("127.0.0.1", 1),
@@ -90,8 +110,13 @@ def the_outside_world_is_refused_with_the_line_of_the_author() -> None:
 @promise
 def coroutines_are_refused_by_as_completed() -> None:
     async def function(ctx: Any, input: Any) -> None:
-        for each in asyncio.as_completed([ctx.work("a"), ctx.work("b")]):
-            await each
+        begun = [ctx.work("a"), ctx.work("b")]
+        try:
+            for each in asyncio.as_completed(begun):
+                await each
+        finally:
+            for each in begun:
+                each.close()
 
     failure = lived(function).outcome
     assert isinstance(failure, NotInWorkflow) and "give it tasks" in str(failure)
@@ -166,7 +191,72 @@ def nobody_is_told_that_another_task_was_unwound() -> None:
 
 
 @promise
+def a_question_while_unwinding_raises_at_once() -> None:
+    seen: list[str] = []
+
+    async def function(ctx: Any, input: Any) -> Any:
+        try:
+            await ctx.step.sleep("nap", "5s")
+        finally:
+            asking = ctx.step.sleep("clean-up", "1s")
+            try:
+                asking.send(None)
+                seen.append("it waits for an answer")
+            except BaseException as refusal:
+                seen.append(type(refusal).__name__)
+                raise
+            finally:
+                asking.close()
+
+    lived(function)
+    assert seen == ["Suspended", "it waits for an answer"]
+
+
+@promise
+def what_is_set_while_unwinding_resumes_nobody() -> None:
+    resumed: list[bool] = []
+
+    async def function(ctx: Any, input: Any) -> Any:
+        done = asyncio.Event()
+
+        async def last() -> None:
+            try:
+                await ctx.step.sleep("nap", "5s")
+            finally:
+                done.set()
+
+        task = asyncio.create_task(last())
+        await done.wait()
+        resumed.append(asyncio.get_running_loop().is_closed())
+        await task
+        return "done"
+
+    assert lived(function, unwinds=True).outcome == "done"
+    assert resumed == [False]
+
+
+@promise
 def what_awaits_for_ever_while_it_is_unwound_is_left_behind() -> None:
+    is_over = False
+
+    async def function(ctx: Any, input: Any) -> Any:
+        while not is_over:
+            try:
+                await ctx.step.sleep("nap", "5s")
+                break
+            except BaseException:  # noqa: BLE001 -- as somebody may
+                with suppress(BaseException):
+                    await asyncio.get_running_loop().create_future()
+        return "slept"
+
+    with _logged() as lines:
+        assert lived(function).outcome == "slept"
+    is_over = True  # so that it ends when this process does
+    assert "a task awaits something whenever it is unwound" in "".join(lines)
+
+
+@promise
+def what_swallows_its_unwinding_is_called_again_all_the_same() -> None:
     async def function(ctx: Any, input: Any) -> Any:
         for _ in range(1_000):
             try:
@@ -176,11 +266,7 @@ def what_awaits_for_ever_while_it_is_unwound_is_left_behind() -> None:
                 continue
         return "slept"
 
-    logging.getLogger("anabranch.durable").disabled = True
-    try:
-        assert lived(function).outcome == "slept"
-    finally:
-        logging.getLogger("anabranch.durable").disabled = False
+    assert lived(function).outcome == "slept"
 
 
 # -- cancelling ---------------------------------------------------------------------------
@@ -294,6 +380,63 @@ def time_is_that_of_the_log_and_moves_with_answers_alone() -> None:
 
     for unwinds in (False, True):
         assert lived(function, unwinds=unwinds).outcome == 1.5
+
+
+@promise
+def a_delay_of_nothing_and_one_of_ever_have_no_row() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        for delay in (0, -1):
+            await asyncio.sleep(delay)
+        for never in (math.inf, 10e9):
+            loop.call_later(never, print, "never")
+        async with asyncio.timeout(None):
+            return await ctx.work("a")
+
+    world = lived(function)
+    assert (world.outcome, [row[1] for row in world.log]) == ("a 1", ["a"])
+
+
+# -- hashes -------------------------------------------------------------------------------
+@promise
+def tasks_hash_alike_on_every_replay_and_unlike_those_of_other_runs() -> None:
+    seen: list[int] = []
+
+    async def function(ctx: Any, input: Any) -> Any:
+        seen.append(hash(asyncio.current_task()))
+        await ctx.step.sleep("nap", "5s")
+
+    for run_id in ("one", "two"):
+        world = World(function, 0, unwinds=True, run=Coded(run_id=run_id))
+        in_virtual_time(world.live())
+    ones, twos = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    assert len(ones) > 1
+    assert ones == ones[:1] * len(ones) and twos == twos[:1] * len(twos)
+    assert ones[0] != twos[0]
+
+
+# -- what is left when the function ends --------------------------------------------------
+@promise
+def tasks_left_behind_are_named_and_their_failures_change_nothing() -> None:
+    async def function(ctx: Any, input: Any) -> Any:
+        async def fails() -> None:
+            raise ValueError("nobody asks for it")
+
+        async def stays() -> None:
+            await ctx.step.sleep("nap", "1h")
+
+        asyncio.create_task(fails())  # noqa: RUF006 -- nobody keeps it
+        left = asyncio.create_task(stays(), name="left-behind")
+        await ctx.work("a")
+        assert not left.done()
+        return "done"
+
+    with _logged() as lines:
+        assert lived(function).outcome == "done"
+        gc.collect()
+    left = [line for line in lines if "ended before 1 tasks that it began" in line]
+    assert len(left) == 1 and f"left-behind ({__file__}, line " in left[0]
+    assert [line for line in lines if "exception was never retrieved" in line and "nobody asks for it" in line]
 
 
 # -- code that has changed ----------------------------------------------------------------

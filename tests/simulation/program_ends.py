@@ -100,7 +100,7 @@ class _Reader:
         worth: list[Any] = []
         failures: list[Failure] = []
         unfinished: list[Unfinished] = []
-        for branch in node.branches:
+        for branch in node.branches[1:] if node.how == "cancel" else node.branches:
             try:
                 worth.append(self.sequence(branch))
             except Failure as failure:

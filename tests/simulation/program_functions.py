@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from anabranch import StepError
@@ -218,6 +219,8 @@ class _Player:
     async def _gather(self, node: Gather) -> list[Any]:
         if node.how == "queue":
             return await self._queued(node)
+        if node.how == "cancel":
+            return await self._until_others_end(node)
         branches = [self._branch(node.how, branch) for branch in self._limited(node)]
         if node.how == "timeout":
             async with asyncio.timeout(NEVER_S):
@@ -241,7 +244,15 @@ class _Player:
                 raise each
         return [each.code if isinstance(each, StepError) else each for each in collected]
 
-    def _limited(self, node: Gather) -> list[Awaitable[list[Any]]]:
+    async def _until_others_end(self, node: Gather) -> list[Any]:
+        """The first branch is cancelled when all others have ended; it is worth nothing, wherever it was by then."""
+        first = asyncio.create_task(self.sequence(node.branches[0]))
+        others = await asyncio.gather(*(self.sequence(branch) for branch in node.branches[1:]))
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        return list(others)
+
+    def _limited(self, node: Gather) -> list[Callable[[], Awaitable[list[Any]]]]:
         """Its branches, as many of them at once as its lock or semaphore lets in."""
         limits = {"lock": asyncio.Lock(), "semaphore": asyncio.Semaphore(2)}
         limit = limits.get(node.how)
@@ -252,12 +263,12 @@ class _Player:
             async with limit:
                 return await self.sequence(branch)
 
-        return [limited(branch) for branch in node.branches]
+        return [partial(limited, branch) for branch in node.branches]
 
-    async def _branch(self, how: str, branch: Awaitable[list[Any]]) -> list[Any]:
+    async def _branch(self, how: str, branch: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
         if how == "pause":
             await asyncio.sleep(PAUSE_S)
-        return await (asyncio.shield(branch) if how == "shield" else branch)
+        return await (asyncio.shield(branch()) if how == "shield" else branch())
 
     async def _queued(self, node: Gather) -> list[Any]:
         """Two workers take the branches from a queue."""
@@ -289,6 +300,9 @@ class _Player:
         self._function.open[call] = None
         try:
             value = await answer
+        except asyncio.CancelledError:
+            del self._body.open[call]
+            raise
         except StepError as failure:
             del self._function.open[call]
             self._ledger.listener.told(self._function, call, None, failure)

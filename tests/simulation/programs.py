@@ -84,7 +84,7 @@ class Gather:
     """Branches at once. `collect`: an error is a value; else it ends them all, and only one may fail.
 
     `lock`, `semaphore`, `queue`: as many at once as that lets in; `shield`, `timeout`, `wait`: within such a one;
-    `pause`: each after a pause of asyncio's.
+    `pause`: each after a pause of asyncio's; `cancel`: the first is cancelled when all others have ended.
     """
 
     how: str
@@ -141,7 +141,7 @@ PAUSES_MS = (5, 400, 1_500, 4_000)
 
 DEPTH_MAX = 2
 
-WAYS_TO_GATHER = ("gather", "lock", "semaphore", "queue", "shield", "timeout", "wait", "pause")
+WAYS_TO_GATHER = ("gather", "lock", "semaphore", "queue", "shield", "timeout", "wait", "pause", "cancel")
 
 
 class Dice:

@@ -43,8 +43,9 @@ class Coded:
 
     def __init__(self, **options: Any) -> None:
         head: dict[str, Any] = {"deadline_at": options.pop("deadline_at", None)}
+        run_id = options.pop("run_id", "run")
         self.plan = coded_plan("spec", 1, options, python="3.11")
-        self.head = InstanceHead("run", "default", "workflow", "spec", 1, BIRTH_MS, BIRTH_MS, kind="coded", **head)
+        self.head = InstanceHead(run_id, "default", "workflow", "spec", 1, BIRTH_MS, BIRTH_MS, kind="coded", **head)
         self.now = BIRTH_MS
         self.state: CodedState = new_state(self.plan, self.head)
         self.log: list[Event] = []

@@ -17,7 +17,7 @@ from anabranch.engine.rules.instants import from_iso
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.rules.values import Payload
 from tests.durable.loop_world import World, in_virtual_time
-from tests.golden.coded.programs import PROGRAMS
+from tests.golden.coded.cases import CASES
 
 RECORDED: dict[str, dict[str, dict[str, Any]]] = {
     path.stem: json.loads(path.read_text()) for path in Path(__file__).parent.glob("*.json")
@@ -29,7 +29,8 @@ RUNS = [(version, name) for version, runs in RECORDED.items() for name in runs]
 @pytest.mark.parametrize(("version", "name"), RUNS)
 def test_a_run_of_an_older_version_comes_to_what_it_came_to_there(version: str, name: str, *, unwinds: bool) -> None:
     recorded = RECORDED[version][name]
-    world = World(PROGRAMS[name], 0, unwinds)
+    function, input = CASES[name]
+    world = World(function, 0, unwinds, input=input)
     take_up(world, recorded["instanceID"], [_event(row) for row in recorded["log"]])
 
     world.run.when(SignalSent("go", Payload.of({"n": 1})))
@@ -39,8 +40,38 @@ def test_a_run_of_an_older_version_comes_to_what_it_came_to_there(version: str, 
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(RECORDED["0.1.0"]) >= 12
-    assert set(RECORDED["0.1.0"]) == set(PROGRAMS)
+    assert len(RECORDED["0.1.0"]) >= 60
+    assert set(RECORDED["0.1.0"]) == set(CASES)
+
+
+FORMS = {
+    "NODE_ATTEMPT_FAILED run", "NODE_ATTEMPT_FAILED function", "NODE_COMPLETED child", "NODE_COMPLETED event",
+    "NODE_COMPLETED run", "NODE_COMPLETED signal", "NODE_COMPLETED sleep", "NODE_DISPATCHED child",
+    "NODE_DISPATCHED function", "NODE_DISPATCHED run", "NODE_FAILED child", "NODE_FAILED run", "NODE_SKIPPED event",
+    "NODE_WAITING child", "NODE_WAITING event", "NODE_WAITING sleep", "NODE_WAITING function",
+    "INPUT_SET", "SYSTEM_SET", "SIGNAL_RECEIVED", "INSTANCE_RECOVERED", "INSTANCE_COMPLETED", "INSTANCE_FAILED",
+    "INSTANCE_CANCELLED",
+}  # fmt: skip
+"""Every row that version 0.1.0 wrote for coded runs, with the kind of its step."""
+
+
+def test_every_form_of_a_coded_row_is_recorded() -> None:
+    tables = json.loads((Path(__file__).parents[1] / "0.1.0.json").read_text(encoding="utf-8"))["tables"]
+    coded = {run["instance_id"] for run in tables["workflow_instances"] if run["kind"] == "coded"}
+    forms = {
+        _form(row["event_type"], row["output_variable"])
+        for row in tables["workflow_instance_logs"]
+        if row["instance_id"] in coded
+    }
+    for run in RECORDED["0.1.0"].values():
+        forms |= {_form(row["eventType"], row["outputVariable"]) for row in run["log"]}
+    assert forms == FORMS
+
+
+def _form(event_type: str, mark: str | None) -> str:
+    if not event_type.startswith("NODE_"):
+        return event_type
+    return f"{event_type} {(mark or 'function').partition(':')[0]}"
 
 
 def take_up(world: World, run_id: str, log: list[Event]) -> None:

@@ -29,9 +29,9 @@ from anabranch.engine.telemetry import Telemetry
 from anabranch.errors import SettingsError
 from anabranch.grace import Grace
 from anabranch.handlers import Services
-from anabranch.handlers.registry import Registry as NodeTypes
 from anabranch.handlers.registry import load_types
 from anabranch.handlers.sandbox import LANGUAGES, Sandbox
+from anabranch.handlers.spec import Registry as NodeTypes
 from anabranch.migrations import ensure_schema
 from anabranch.queries.engine import QueryEngine
 from anabranch.queries.saved.data_service import DataService
@@ -334,7 +334,7 @@ class App:
             line=open_hint_line(store),
             watch=open_version_watch(store),
             place=store.dialect.place,
-            known_code=runner.known,
+            known_code=runner.registry.known,
             telemetry=telemetry,
             gates={language: sandbox.gate(language) for language in LANGUAGES},
         )

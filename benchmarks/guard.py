@@ -20,8 +20,7 @@ from sqlalchemy import make_url
 from anabranch.app import tune_interpreter
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.ports import Transition
-from anabranch.handlers.registry import Registry
-from anabranch.handlers.spec import HandlerSpec, NodeConfig
+from anabranch.handlers.spec import HandlerSpec, NodeConfig, Registry
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 from benchmarks.bound import adopt_turns, record_turns, renamed, write_turns
 from benchmarks.counting import ThreadCalls, opcodes, statements

@@ -22,8 +22,8 @@ from anabranch.engine.ports import Clock, NewVersion, Store
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store.opening import open_store
 from anabranch.handlers.builtin import BUILTIN
-from anabranch.handlers.registry import Registry as NodeTypes
 from anabranch.handlers.spec import HandlerSpec
+from anabranch.handlers.spec import Registry as NodeTypes
 from anabranch.run_requests import StartOptions
 from anabranch.service import ChildRuns, StepSignals, WorkflowService
 from benchmarks.workloads import EFFECT_TYPE, Load
@@ -67,7 +67,7 @@ class Bench:
             functions=self._runner,
             options=options or EngineOptions(),
             clock=clock,
-            known_code=self._runner.known,
+            known_code=self._runner.registry.known,
         )
         self.service = WorkflowService(
             engine=self.engine, node_types=types, retention_days_max=365, pending_max=PENDING_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -77,6 +77,10 @@ class Registry:
     def find(self, name: str, version: int) -> Workflow | None:
         """The workflow, or None: it is not known here in this version."""
         return self._workflows.get((name, version))
+
+    def known(self) -> Sequence[tuple[str, int]]:
+        """Name and version of each, in no order."""
+        return list(self._workflows)
 
     def clear(self) -> None:
         """Forget all of them. Running functions go on."""

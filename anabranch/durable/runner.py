@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -60,10 +60,6 @@ class Runner:
     def stop(self) -> None:
         """Take no more threads; those that still run are left behind."""
         self._threads.stop()
-
-    def known(self) -> Sequence[tuple[str, int]]:
-        """Name and version of every workflow whose function is here."""
-        return [(each.name, each.version) for each in self.registry]
 
     async def execute(self, config: Mapping[str, Any], context: Mapping[str, Any], helpers: Helpers) -> HandlerReturn:
         """Call the workflow function in the config once."""

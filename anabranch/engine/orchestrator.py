@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from anabranch.engine.children import AwaitedChildren
-from anabranch.engine.ownership.adoption import Adoption
-from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, Mailbox, OwnedInstance, OwnedInstances
+from anabranch.engine.ownership.owned import NAMES_TOLD_MAX, Adoption, Mailbox, OwnedInstance, OwnedInstances
 from anabranch.engine.ownership.reconcile import Reconciler
 from anabranch.engine.ownership.waiters import Answer, StartResult, Waiters, why_rejected
 from anabranch.engine.ports import Claimed, Clock, Observer, Outcome, Store

@@ -1,4 +1,4 @@
-"""Compiled plans of the workflow versions in use, and of test runs, read from the store once each."""
+"""Compiled plans of the workflow versions in use, and of test runs, read from the store once each; newest versions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from anabranch.engine.ports import Store
+from anabranch.engine.ports import Store, WorkflowVersion
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND, coded_plan
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.evolve import AnyPlan
@@ -21,6 +22,9 @@ from anabranch.errors import NotFound
 
 # 1,000 versions: a plan of a few dozen nodes takes some 50 KB, so this stays within 50 MB.
 PLANS_KEPT_MAX = 1_000
+
+# As many as plans: without a plan the definition is read anyway.
+VERSIONS_KEPT_MAX = 1_000
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 """The version that workflow functions are called with in this process."""
@@ -91,3 +95,28 @@ class PlanCache:
         if stored.kind == CODED_KIND:
             return coded_plan(stored.name, stored.version, stored.definition["workflowOptions"], python=PYTHON)
         return self.compile(stored.definition)
+
+
+class NewestVersions:
+    """The newest version last read, by tenant and id or name; without its graph. For starts.
+
+    Entries may be outdated: the statement that creates a run checks that the workflow is still at this version. So no
+    run gets a version that was replaced or deleted before, here or by another process.
+    """
+
+    def __init__(self) -> None:
+        self._versions: OrderedDict[tuple[str, str], WorkflowVersion] = OrderedDict()
+
+    def get(self, tenant_id: str, workflow: str) -> WorkflowVersion | None:
+        """The newest version when it was read; its definition is empty."""
+        found = self._versions.get((tenant_id, workflow))
+        if found is not None:
+            self._versions.move_to_end((tenant_id, workflow))
+        return found
+
+    def note(self, tenant_id: str, workflow: str, found: WorkflowVersion) -> None:
+        """Store what was just read."""
+        self._versions[tenant_id, workflow] = replace(found, definition={})
+        self._versions.move_to_end((tenant_id, workflow))
+        if len(self._versions) > VERSIONS_KEPT_MAX:
+            self._versions.popitem(last=False)

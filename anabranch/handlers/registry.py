@@ -6,53 +6,16 @@ Called by the composition root, which hands the registry to the validator and th
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
-from anabranch.engine.handling import Handler
-from anabranch.engine.rules.graph.node_types import NodeType
 from anabranch.handlers.builtin import builtin_specs
 from anabranch.handlers.declare import DECLARED
 from anabranch.handlers.services import NO_SERVICES, Services
-from anabranch.handlers.spec import HandlerSpec, SpecHandler
+from anabranch.handlers.spec import Registry
 
 logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "anabranch.handlers"
-
-_Entry = tuple[HandlerSpec, NodeType, SpecHandler]
-
-
-class Registry:
-    """Node types and their handlers, by name. Types declared later are found as soon as they are."""
-
-    def __init__(self, specs: Mapping[str, HandlerSpec], *, declared: Mapping[str, HandlerSpec] | None = None) -> None:
-        self._specs = specs
-        self._declared: Mapping[str, HandlerSpec] = {} if declared is None else declared
-        self._entries: dict[str, _Entry] = {}
-
-    def get(self, type_name: str) -> NodeType | None:
-        """The type, or None if nobody registered it."""
-        entry = self._entry(type_name)
-        return None if entry is None else entry[1]
-
-    def handler(self, type_name: str) -> Handler | None:
-        """The handler of a type, or None if nobody registered it."""
-        entry = self._entry(type_name)
-        return None if entry is None else entry[2]
-
-    def names(self) -> Sequence[str]:
-        """Every registered name, sorted."""
-        return sorted({*self._specs, *self._declared})
-
-    def _entry(self, type_name: str) -> _Entry | None:
-        spec = self._specs.get(type_name) or self._declared.get(type_name)
-        if spec is None:
-            return None
-        entry = self._entries.get(type_name)
-        if entry is None or entry[0] is not spec:
-            entry = self._entries[type_name] = (spec, spec.node_type(), SpecHandler(spec))
-        return entry
 
 
 def builtin_types(services: Services = NO_SERVICES) -> Registry:

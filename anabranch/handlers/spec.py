@@ -1,8 +1,8 @@
-"""What a node type's file declares (its SPEC), and the handler and node type made of it.
+"""What a node type's file declares (its SPEC), the handler and node type made of it, and the registry of all types.
 
-Called by the files of the types, by `declare` and by `registry`. A config is checked by one
-pydantic model at two times: when a workflow is saved, where whatever a template will fill in is
-let pass, and when an attempt starts, resolved and without exceptions.
+Called by the files of the types, by `declare` and by `registry`, which finds the types that exist here. A config is
+checked by one pydantic model at two times: when a workflow is saved, where whatever a template will fill in is let
+pass, and when an attempt starts, resolved and without exceptions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from anabranch.engine.handling import HandlerResult, HandlerReturn, Helpers
+from anabranch.engine.handling import Handler, HandlerResult, HandlerReturn, Helpers
 from anabranch.engine.rules.events import ERROR_HANDLE
 from anabranch.engine.rules.graph.node_types import (
     ConfigProblem,
@@ -245,6 +245,41 @@ class SpecHandler:
             del self._compiled[next(iter(self._compiled))]
         self._compiled[id(config)] = (config, compiled)
         return compiled
+
+
+_Entry = tuple[HandlerSpec, NodeType, SpecHandler]
+
+
+class Registry:
+    """Node types and their handlers, by name. Types declared later are found as soon as they are."""
+
+    def __init__(self, specs: Mapping[str, HandlerSpec], *, declared: Mapping[str, HandlerSpec] | None = None) -> None:
+        self._specs = specs
+        self._declared: Mapping[str, HandlerSpec] = {} if declared is None else declared
+        self._entries: dict[str, _Entry] = {}
+
+    def get(self, type_name: str) -> NodeType | None:
+        """The type, or None if nobody registered it."""
+        entry = self._entry(type_name)
+        return None if entry is None else entry[1]
+
+    def handler(self, type_name: str) -> Handler | None:
+        """The handler of a type, or None if nobody registered it."""
+        entry = self._entry(type_name)
+        return None if entry is None else entry[2]
+
+    def names(self) -> Sequence[str]:
+        """Every registered name, sorted."""
+        return sorted({*self._specs, *self._declared})
+
+    def _entry(self, type_name: str) -> _Entry | None:
+        spec = self._specs.get(type_name) or self._declared.get(type_name)
+        if spec is None:
+            return None
+        entry = self._entries.get(type_name)
+        if entry is None or entry[0] is not spec:
+            entry = self._entries[type_name] = (spec, spec.node_type(), SpecHandler(spec))
+        return entry
 
 
 def _written_problems(refusal: ValidationError, config: Mapping[str, Any]) -> Iterator[Problem]:

@@ -14,18 +14,19 @@ from functools import partial
 from hmac import compare_digest
 from itertools import product
 
+import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from anabranch import pages
 from anabranch.app_services import AppServices
-from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted
+from anabranch.errors import AnabranchError, MethodNotAllowed, NotAuthenticated, NotFound, NotPermitted, ShuttingDown
 from anabranch.json_input import TEXT_BYTES_MAX
 from anabranch.keys.access import Principal, Role, bearer_key
 from anabranch.rest.allowed_hosts import AllowedHosts
 from anabranch.rest.bodies import BODY_PATIENCE_S, read_body, read_query
-from anabranch.rest.error_responses import fault_response, json_bytes, response_of
+from anabranch.rest.error_responses import fault_response, response_of
 from anabranch.rest.metrics import Metrics
 from anabranch.rest.openapi import openapi_document
 from anabranch.rest.routes.route import PUBLIC, Call, Reply, Route
@@ -70,7 +71,7 @@ def build_application(
     """
     application = _application(services, allowed_hosts or AllowedHosts(), routes, body_patience_s)
     application.router.add_get(
-        "/openapi.json", partial(_send, json_bytes(openapi_document(routes)), "application/json")
+        "/openapi.json", partial(_send, orjson.dumps(openapi_document(routes)), "application/json")
     )
     for page in pages.paths():
         application.router.add_get(page, _send_page)
@@ -165,6 +166,8 @@ async def _serve(services: AppServices, route: Route, body_patience_s: float, re
     call = Call(
         services=services,
         principal=principal,
+        tenant_id=principal.tenant_id,
+        actor=principal.key_id,
         path={name: _canonical(name, text) for name, text in request.match_info.items()},
         query=query,
         body=body,
@@ -173,6 +176,8 @@ async def _serve(services: AppServices, route: Route, body_patience_s: float, re
         raw_query=request.rel_url.query,
         is_gone=lambda: request.transport is None,
     )
+    if services.readiness.stopping and ShuttingDown in route.errors:
+        raise ShuttingDown("this process is stopping and takes no new work")
     return _response(await route.serve(call))
 
 
@@ -223,5 +228,5 @@ async def _send_page(request: web.Request) -> web.Response:
 def _response(reply: Reply) -> web.Response:
     if reply.body is None and reply.status == 204:
         return web.Response(status=204, headers=reply.headers)
-    body = reply.body if isinstance(reply.body, bytes) else json_bytes(reply.body)
+    body = reply.body if isinstance(reply.body, bytes) else orjson.dumps(reply.body)
     return web.Response(body=body, status=reply.status, headers={**reply.headers, "Content-Type": reply.content_type})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 from aiohttp import web
@@ -86,7 +85,7 @@ def response_of(error: errors.AnabranchError) -> web.Response:
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="anabranch"'
     return web.Response(
-        body=json_bytes({"error": error.as_answer()}), status=status, headers=headers, content_type="application/json"
+        body=orjson.dumps({"error": error.as_answer()}), status=status, headers=headers, content_type="application/json"
     )
 
 
@@ -99,8 +98,3 @@ def fault_response(fault: Exception, place: str) -> web.Response:
         hint="The server's log has the details under this number; please report it.",
     )
     return response_of(error)
-
-
-def json_bytes(value: Any) -> bytes:
-    """The body of a response."""
-    return orjson.dumps(value)

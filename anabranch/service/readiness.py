@@ -1,4 +1,4 @@
-"""Readiness of this process: `/readyz`, and refusing new work while the process stops.
+"""Readiness of this process: `/readyz`, and whether it stops and takes no new work.
 
 Called by the APIs. The process calls `stop_intake` when it receives a stop signal.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.engine.ports import Store
-from anabranch.errors import ShuttingDown, StoreUnavailable
+from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.readiness")
 
@@ -31,7 +31,7 @@ class Fitness:
 
 
 class Readiness:
-    """Checks the parts, and refuses new work once the process stops."""
+    """Checks the parts, and knows whether the process stops."""
 
     def __init__(self, *, store: Store, sandbox: Callable[[], Mapping[str, Any]]) -> None:
         self._store = store
@@ -53,11 +53,6 @@ class Readiness:
         self.stopping = True
         for call in self._when_stopping:
             call()
-
-    def refuse_if_stopping(self) -> None:
-        """Raise ShuttingDown if the process refuses new work."""
-        if self.stopping:
-            raise ShuttingDown("this process is stopping and takes no new work")
 
     async def look(self) -> Fitness:
         """Check every part, in about `STORE_PATIENCE_S` at most.

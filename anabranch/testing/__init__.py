@@ -16,7 +16,8 @@ from typing import Any
 from anabranch.engine.handling import HandlerResult, Helpers
 from anabranch.engine.rules.schema.json_schema import ValueSchema
 from anabranch.engine.rules.values import Payload
-from anabranch.handlers.registry import Registry, load_types
+from anabranch.handlers.registry import load_types
+from anabranch.handlers.spec import Registry
 from anabranch.testing.memory_store.memory_store import MemoryDatabase, MemoryStore
 
 __all__ = ["MemoryDatabase", "MemoryStore", "Problem", "check_config", "run_handler"]

@@ -18,8 +18,7 @@ import pytest
 
 from anabranch.engine.hints import hints as module
 from anabranch.engine.hints.hint_line import Channel
-from anabranch.engine.hints.hints import Hints
-from anabranch.engine.hints.neighbours import Neighbours
+from anabranch.engine.hints.hints import Hints, Neighbours
 from anabranch.engine.store.opening import open_store, open_version_watch
 from anabranch.engine.store.sqlite import data_version
 from anabranch.errors import StoreUnavailable

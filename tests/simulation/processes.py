@@ -98,7 +98,7 @@ class SimulatedProcess:
                 options=options,
                 clock=clock,
                 worker_id=worker_id,
-                known_code=runner.known,
+                known_code=runner.registry.known,
             )
         )
         self.service = WorkflowService(

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.ownership.waiters import Waiters
-from anabranch.engine.ports import Clock
+from anabranch.engine.ports import Claimed, Clock
 from anabranch.engine.queues import DelayQueue
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.events import Event
-from anabranch.engine.rules.evolve import AnyPlan, AnyState
+from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve
 from anabranch.engine.rules.shared.run_state import InstanceHead
 from anabranch.engine.rules.stimuli import EvaluationDue, NodeResult, StepReport, Stimulus, TimersDue
 from anabranch.engine.rules.transitions import LeasedState
@@ -339,3 +339,24 @@ class RunAccess:
         if self._held.listener == settled:
             self._held.listener = None
             self._held.steps_under_way = tuple
+
+
+class Adoption:
+    """A claimed run on its way into memory: its log is folded page by page as it is read, and only then it is held."""
+
+    def __init__(self, claimed: Claimed, state: AnyState, telemetry: RunTelemetry | None) -> None:
+        self.claimed = claimed
+        self.state = state
+        self.telemetry = telemetry
+
+    @property
+    def is_complete(self) -> bool:
+        """Is the log folded as far as it went when the run was claimed?"""
+        return self.state.last_seq == self.claimed.loaded.row.last_seq
+
+    def read(self, events: Sequence[Event]) -> None:
+        """Fold the next events of the log."""
+        for event in events:
+            evolve(self.state, event)
+        if self.telemetry is not None:
+            self.telemetry.read(events)

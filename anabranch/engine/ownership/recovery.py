@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from anabranch.engine.log_pages import pages_of
 from anabranch.engine.orchestrator import Orchestrator
-from anabranch.engine.ownership.adoption import Adoption
+from anabranch.engine.ownership.owned import Adoption
 from anabranch.engine.plans import PlanCache
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import CLAIM_WEIGHT_MAX, Claimed, ClaimRequest, Clock, Store, TenantRooms

@@ -47,6 +47,9 @@ class Call:
 
     services: AppServices
     principal: Principal
+    tenant_id: str
+    actor: str
+    """The id of the caller's key, for the audit trail."""
     path: Mapping[str, str]
     """The parameters of the path, decoded."""
     query: Any
@@ -59,16 +62,6 @@ class Call:
     raw_query: MultiDictProxy[str]
     is_gone: Callable[[], bool]
     """Has the client disconnected?"""
-
-    @property
-    def tenant_id(self) -> str:
-        """The caller's tenant."""
-        return self.principal.tenant_id
-
-    @property
-    def actor(self) -> str:
-        """The caller, for the audit trail."""
-        return self.principal.key_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +115,7 @@ class Route:
     """The route itself reads query parameters with this prefix."""
     headers: Sequence[Header] = ()
     errors: Sequence[type[AnabranchError]] = ()
-    """The errors of this route, besides those of every route."""
+    """Its errors, besides those of every route. With ShuttingDown it is refused while the process stops."""
     tag: str = "runs"
     aliases: Sequence[str] = ()
     """Further paths of the same route."""

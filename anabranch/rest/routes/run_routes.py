@@ -86,7 +86,6 @@ async def start_run(call: Call) -> Reply:
 
     With `wait` the answer comes when the run has ended or the time is over, and has output and error, too.
     """
-    call.services.readiness.refuse_if_stopping()
     workflow = call.path["workflow"]
     try:
         asked = checked(call.body, StartRun)
@@ -117,7 +116,6 @@ async def start_run(call: Call) -> Reply:
 
 async def rerun_run(call: Call) -> Reply:
     """A new run with the same input, or with `input`; of the same version, or of `version`. 200 for a repeated key."""
-    call.services.readiness.refuse_if_stopping()
     asked: Rerun = call.body or Rerun.model_validate({})
     given = {"input_": asked.input} if "input" in asked.model_fields_set else {}
     options = StartOptions(
@@ -327,7 +325,6 @@ async def get_widget(call: Call) -> Reply:
 
 async def start_test_run(call: Call) -> Reply:
     """A run of an unsaved graph, kept for a day. Nodes that are pinned complete at once, with `"pinned": true`."""
-    call.services.readiness.refuse_if_stopping()
     instance_id = await call.services.workflows.test_workflow(call.body, tenant_id=call.tenant_id)
     return await _after_wait(call, {"instanceID": instance_id}, 201, {"Location": f"/v1/runs/{instance_id}"})
 

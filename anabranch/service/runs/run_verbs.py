@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from anabranch.engine.lifecycle import Engine
+from anabranch.engine.plans import NewestVersions
 from anabranch.engine.ports import InstanceRow, WorkflowVersion
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.evolve import AnyPlan
@@ -45,7 +46,6 @@ from anabranch.run_requests import (
 )
 from anabranch.service.definitions.references import References
 from anabranch.service.runs.input_checks import checked_payload, input_payload, is_key, is_run_id, new_run_id
-from anabranch.service.runs.newest_versions import NewestVersions
 from anabranch.service.runs.pending_limit import PendingLimit
 from anabranch.service.runs.read_verbs import ReadVerbs, no_run
 from anabranch.service.runs.run_heads import root_head

@@ -124,7 +124,6 @@ async def delete_schedule(call: Call) -> Reply:
 
 async def trigger_schedule(call: Call) -> Reply:
     """Beside its occurrences, which stay as they are; also while it is disabled. 200 where the key was used before."""
-    call.services.readiness.refuse_if_stopping()
     started = await call.services.schedules.trigger_now(
         call.path["schedule"],
         tenant_id=call.tenant_id,
@@ -140,7 +139,6 @@ async def trigger_schedule(call: Call) -> Reply:
 
 async def backfill_schedule(call: Call) -> Reply:
     """Each occurrence has one run: those that have theirs keep it, so that the call may be repeated."""
-    call.services.readiness.refuse_if_stopping()
     schedule = await call.services.schedules.get_schedule(call.path["schedule"], tenant_id=call.tenant_id)
     asked = checked(call.body, Backfill)
     started = await call.services.schedules.backfill(

@@ -84,7 +84,6 @@ async def unsubscribe(call: Call) -> Reply:
 
 async def publish(call: Call) -> Reply:
     """The message and the runs that it names are durable; the body is the input of each."""
-    call.services.readiness.refuse_if_stopping()
     message = await call.services.topics.publish(
         call.path["topic"], call.body, tenant_id=call.tenant_id, key=call.headers.get("Idempotency-Key")
     )

@@ -272,7 +272,7 @@ _EVENT_TYPE = {type_.value: type_ for type_ in EventType}
 
 
 def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
-    ends = transition.status.is_terminal
+    ends = transition.status.value in _ENDS
     return {
         "instance_id": head.instance_id,
         "tenant_id": head.tenant_id,

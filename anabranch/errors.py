@@ -181,10 +181,38 @@ class RunIsTerminal(AnabranchError):
 
 
 class RunIsOpen(AnabranchError):
-    """The run cannot be deleted: it, or the run that started it, has not ended."""
+    """The run cannot be deleted or retried: it, or the run that started it, has not ended."""
 
     code = "RUN_IS_OPEN"
     hint = "Wait for its end, or cancel it first."
+
+
+class RunIsCompleted(AnabranchError):
+    """The run has ended well: there is nothing to try again."""
+
+    code = "RUN_IS_COMPLETED"
+    hint = "Start a new run with the same input: rerun."
+
+
+class RetryWouldRepeat(AnabranchError):
+    """The run failed on its own data, by its graph alone: tried again, it fails again."""
+
+    code = "RETRY_WOULD_REPEAT"
+    hint = "Correct the workflow and run it again (rerun), with another input if need be."
+
+
+class ParentHasMovedOn(AnabranchError):
+    """The run that started this one does not wait for it any more."""
+
+    code = "PARENT_HAS_MOVED_ON"
+    hint = "Retry the run that the message names: what it waits for goes on with it. Or retry this one with `detach`."
+
+
+class RetryRefused(AnabranchError):
+    """The run cannot be retried: its workflow is deleted, its family too large, or its log ends in an unknown way."""
+
+    code = "RETRY_REFUSED"
+    hint = "Start a new run with the same input: rerun."
 
 
 class RunFailed(AnabranchError):
@@ -519,10 +547,13 @@ class RunError:
     attempt: int = 0
     traceback: str = ""
     """Where in the author's code it happened: a handler, a step, a workflow function, a code node."""
+    steps: tuple[tuple[str, str], ...] | None = None
+    """Of a workflow function's: the failed steps among its causes, by name and scope. None: nobody looked."""
 
     def as_json(self) -> dict[str, Any]:
         """The public form; `traceback` only where there is one."""
         trace = {"traceback": self.traceback} if self.traceback else {}
+        steps = {} if self.steps is None else {"steps": [{"nodeID": name, "scope": at} for name, at in self.steps]}
         return {
             "code": self.code,
             "type": self.type,
@@ -531,6 +562,7 @@ class RunError:
             "scope": self.scope,
             "attempt": self.attempt,
             **trace,
+            **steps,
         }
 
     @classmethod
@@ -544,4 +576,5 @@ class RunError:
             value["scope"],
             value["attempt"],
             value.get("traceback", ""),
+            tuple((each["nodeID"], each["scope"]) for each in value["steps"]) if "steps" in value else None,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from anabranch.errors import InvalidRequest
 
@@ -52,6 +52,55 @@ START_NOW = StartOptions()
 
 SAME_INPUT: Any = object()
 """The input of a re-run that none is given for: that of the run which it repeats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryOptions:
+    """How a run is retried."""
+
+    reason: str | None = None
+    """Kept in the log."""
+    all_failed_steps: bool = False
+    """Of a coded run: try every failed step again, not only those that it failed with."""
+    new_keys: bool = False
+    """What is tried again gets another idempotency key, for services that replay stored errors."""
+    detach: bool = False
+    """Go on although the parent does not wait any more; it is told nothing."""
+    deadline_ms: int | None = None
+    """The new deadline, counted from now; None: as long as the run had at first."""
+    idempotency_key: str | None = None
+    """A repeated key gives the answer of the first retry with it."""
+    dry_run: bool = False
+    """Say what would happen, and do nothing."""
+
+
+RETRY = RetryOptions()
+
+
+class RetryArguments(TypedDict, total=False):
+    """`RetryOptions`, as clients take them; `deadline` in seconds."""
+
+    reason: str
+    all_failed_steps: bool
+    new_keys: bool
+    detach: bool
+    deadline: float
+    idempotency_key: str
+    dry_run: bool
+
+
+def retry_options(given: RetryArguments) -> RetryOptions:
+    """The options that these arguments are. Raises InvalidRequest."""
+    known = dict(given)
+    deadline = known.pop("deadline", None)
+    check_seconds(deadline, "deadline")
+    try:
+        return RetryOptions(
+            **known,  # type: ignore[arg-type]  # checked by the type of the arguments
+            deadline_ms=None if deadline is None else round(deadline * 1000),  # type: ignore[operator]
+        )
+    except TypeError as refusal:
+        raise InvalidRequest(f"a retry takes no such argument: {refusal}") from None
 
 
 @dataclass(frozen=True, slots=True)

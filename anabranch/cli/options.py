@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from anabranch.engine.rules.duration import parse_duration
 from anabranch.engine.rules.instants import from_iso_or_date
 from anabranch.errors import InvalidRequest
 from anabranch.json_input import TEXT_BYTES_MAX, parse_json, read_json_file
@@ -89,6 +90,18 @@ def read_value(text: str | None, *, what: str, default: Any) -> Any:
     if text.startswith("@"):
         return read_json_file(Path(text[1:]))
     return parse_json(text, what=what)
+
+
+def read_duration(text: str | None, *, option: str) -> int | None:
+    """Milliseconds of a duration with its unit. Raises InvalidRequest."""
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as refusal:
+        raise InvalidRequest(
+            f"{option}: {refusal}", hint="Write a duration with its unit, such as 30m or 2h."
+        ) from None
 
 
 def read_instant(text: str | None, *, option: str) -> int | None:

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from anabranch.client.gateway import PAGE_RUNS_MAX, Gateway
 from anabranch.deferred import deferred
 from anabranch.errors import InvalidRequest, RunCancelled, RunFailed
 from anabranch.run_requests import (
     SAME_INPUT,
+    RetryArguments,
     StartOptions,
     check_key,
     check_limit,
@@ -23,6 +24,7 @@ from anabranch.run_requests import (
     check_seconds,
     check_start,
     check_start_key,
+    retry_options,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +78,10 @@ class RunHandle:
     async def resume(self, *, children: bool = True) -> None:
         """Let a SUSPENDED run go on, with the paused ones that it awaits. Raises NotFound, RunIsTerminal."""
         await self._client.resume(self.run_id, children=children)
+
+    async def retry(self, **how: Unpack[RetryArguments]) -> dict[str, Any]:
+        """Let a FAILED or CANCELLED run go on where it was, and a SUSPENDED one; see `Client.retry`."""
+        return await self._client.retry(self.run_id, **how)
 
 
 class Client:
@@ -227,6 +233,15 @@ class Client:
     async def resume(self, run_id: str, *, children: bool = True) -> None:
         """Let a suspended run go on; see `RunHandle.resume`."""
         await self._open_gateway.resume_run(run_id, children=children)
+
+    async def retry(self, run_id: str, **how: Unpack[RetryArguments]) -> dict[str, Any]:
+        """Let a FAILED or CANCELLED run go on where it was, with what it failed with tried again.
+
+        What has completed is not repeated. Returns `{instanceID, status, generation, redo, children, deadlineAt,
+        warnings, dryRun}`. Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn,
+        RetryRefused.
+        """
+        return await self._open_gateway.retry_run(run_id, retry_options(how))
 
     @property
     def _open_gateway(self) -> Gateway:

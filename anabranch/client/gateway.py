@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.run_requests import SAME_INPUT, START_NOW, StartedRun, StartOptions
+from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions
 
 if TYPE_CHECKING:
     from anabranch.engine.rules.run_filter import RunFilter
@@ -85,6 +85,12 @@ class Gateway(Protocol):
 
     async def resume_run(self, instance_id: str, *, children: bool = True) -> str:
         """Return once it is not SUSPENDED any more; its status then. Raises NotFound, RunIsTerminal."""
+
+    async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
+        """Let an ended run go on where it was: `{instanceID, status, generation, redo, children, …}`.
+
+        Raises NotFound, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn, RetryRefused.
+        """
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. A repeated key is delivered once.

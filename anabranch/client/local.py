@@ -16,7 +16,7 @@ from anabranch.app_services import AppServices
 from anabranch.client.gateway import Gateway
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
-from anabranch.run_requests import SAME_INPUT, START_NOW, StartedRun, StartOptions
+from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.definitions.workflow_view import saved_summary
 from anabranch.service.runs.run_view import NODES_SHOWN_MAX
@@ -145,6 +145,10 @@ class LocalGateway:
     async def resume_run(self, instance_id: str, *, children: bool = True) -> str:
         """Return once it is not SUSPENDED any more; its status then. Raises NotFound, RunIsTerminal."""
         return await self._service.resume_run(instance_id, tenant_id=self._tenant_id, by=_US, children=children)
+
+    async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
+        """Let an ended run go on where it was; what is tried again."""
+        return await self._service.retry_run(instance_id, options, tenant_id=self._tenant_id, by=_US)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises NotFound, RunIsTerminal."""

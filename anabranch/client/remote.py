@@ -20,7 +20,7 @@ from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.instants import to_iso
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidInput, InvalidRequest, NameTaken, NotFound, ValueNotStorable, ValueTooLarge
-from anabranch.run_requests import SAME_INPUT, START_NOW, StartedRun, StartOptions
+from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions
 
 if TYPE_CHECKING:
     from anabranch import settings
@@ -229,6 +229,28 @@ class RemoteGateway:
         query = {} if children else {"children": "false"}
         request = Request("POST", ("v1", "runs", instance_id, verb), query=query, repeatable=True)
         return str((await self._do(request))["status"])
+
+    async def retry_run(self, instance_id: str, options: RetryOptions = RETRY) -> dict[str, Any]:
+        """Let an ended run go on where it was; what is tried again. Repeated under a key as a start is."""
+        body: dict[str, Any] = {
+            "steps": "failed" if options.all_failed_steps else "cause",
+            "newKeys": options.new_keys,
+            "detach": options.detach,
+            "dryRun": options.dry_run,
+        }
+        if options.reason is not None:
+            body["reason"] = options.reason
+        if options.deadline_ms is not None:
+            body["deadline"] = f"{options.deadline_ms}ms"
+        key = options.idempotency_key or f"once-{uuid.uuid4()}"
+        request = Request(
+            "POST",
+            ("v1", "runs", instance_id, "retry"),
+            body=body,
+            headers={"Idempotency-Key": key},
+            repeatable=True,
+        )
+        return await self._do(request)
 
     async def send_signal(self, instance_id: str, event: str, payload: Any, *, key: str | None = None) -> bool:
         """Keep a signal until it is consumed; True if a fitting wait was open. Raises RunIsTerminal, TooManySignals.

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from anabranch.client.client import Client
 from anabranch.errors import InvalidRequest
-from anabranch.run_requests import SAME_INPUT
+from anabranch.run_requests import SAME_INPUT, RetryArguments
 
 Answer = TypeVar("Answer")
 
@@ -46,6 +46,10 @@ class SyncRunHandle:
     def resume(self, *, children: bool = True) -> None:
         """Let a SUSPENDED run go on; see `RunHandle.resume`."""
         self._client.resume(self.run_id, children=children)
+
+    def retry(self, **how: Unpack[RetryArguments]) -> dict[str, Any]:
+        """Let an ended run go on where it was; see `Client.retry`."""
+        return self._client.retry(self.run_id, **how)
 
 
 class SyncClient:
@@ -156,6 +160,10 @@ class SyncClient:
     def resume(self, run_id: str, *, children: bool = True) -> None:
         """Let a suspended run go on; see `RunHandle.resume`."""
         self._wait_for(self._client.resume(run_id, children=children))
+
+    def retry(self, run_id: str, **how: Unpack[RetryArguments]) -> dict[str, Any]:
+        """Let an ended run go on where it was; see `Client.retry`."""
+        return self._wait_for(self._client.retry(run_id, **how))
 
     def _wait_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         if self._loop is None:

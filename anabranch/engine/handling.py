@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from anabranch.engine.rules.graph.node_types import NodeTypes
+from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.threads import HandlerThreads
@@ -50,6 +51,7 @@ class Helpers:
         "is_cancelled",
         "mask",
         "node_id",
+        "redone",
         "scope",
         "tenant_id",
         "threads",
@@ -71,6 +73,7 @@ class Helpers:
         now_ms: int | None = None,
         log: HandlerLog | None = None,
         cancelled: asyncio.Event | None = None,
+        redone: Redone | None = None,
     ) -> None:
         self.instance_id = instance_id
         self.tenant_id = tenant_id
@@ -82,6 +85,8 @@ class Helpers:
         self.threads = threads or HandlerThreads()
         self.mask: Callable[[str], str] = str
         """A text with the secrets of this attempt made unreadable; outputs, errors and `log` pass it anyway."""
+        self.redone = redone
+        """Set once a reopening of the run has let the activation try again."""
         self.waits_for = ""
         """Why an attempt that is to run in a thread has not begun; told if its time is up before it does."""
         self.is_cancelled = False
@@ -118,7 +123,7 @@ class Helpers:
                 self._cancelled.set()
         return self._cancelled
 
-    def about(self, node_id: str, scope: str) -> Helpers:
+    def about(self, node_id: str, scope: str, redone: Redone | None = None) -> Helpers:
         """The same for another activation of the run, which this one begins."""
         return Helpers(
             instance_id=self.instance_id,
@@ -132,6 +137,7 @@ class Helpers:
             now_ms=self.now_ms,
             log=self.log,
             cancelled=self.cancelled,
+            redone=redone,
         )
 
     def cancel(self) -> None:
@@ -145,8 +151,14 @@ class Helpers:
 
     @property
     def idempotency_key(self) -> str:
-        """One per activation, the same in every attempt and after every crash: safe to send in a header."""
-        name = "\x00".join((self.instance_id, self.node_id, self.scope))
+        """One per activation, the same in every attempt and after every crash: safe to send in a header.
+
+        Another one only after a retry that asked for it (`newKeys`).
+        """
+        parts = [self.instance_id, self.node_id, self.scope]
+        if self.redone is not None and self.redone.key_generation:
+            parts.append(str(self.redone.key_generation))
+        name = "\x00".join(parts)
         return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
     async def in_thread(self, function: Callable[..., Any], /, *args: Any) -> Any:

@@ -567,7 +567,9 @@ class Orchestrator:
             if activation is None or activation.node.evaluate is not None or dispatch in owned.performing:
                 continue  # pure nodes are evaluated by the next decision
             owned.performing.add(dispatch)
-            self._task_worker.execute(state.head, dispatch, activation.node, activation.context)
+            self._task_worker.execute(
+                state.head, dispatch, activation.node, activation.context, redone=activation.redone
+            )
 
     def _begin_nothing(self, owned: OwnedInstance) -> None:
         """The run is suspended: what has begun is let end, and once it is resumed all the rest is owed."""

@@ -14,8 +14,9 @@ from typing import Any, Protocol, TypeAlias
 from anabranch.engine.rules.drawn.drawn_state import InstanceHead
 from anabranch.engine.rules.events import Event, Status, SuspendReason
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter
-from anabranch.engine.rules.payloads import RunResumed, RunSuspended
+from anabranch.engine.rules.payloads import RunReopened, RunResumed, RunSuspended
 from anabranch.engine.rules.run_filter import ALL_RUNS, RunFilter
+from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, ROW_WEIGHT, LogLimit
 from anabranch.engine.rules.stimuli import ChildEnded, SignalSent
 from anabranch.engine.rules.transitions import Outcome, Transition
@@ -26,6 +27,7 @@ __all__ = [
     "Claimed",
     "Clock",
     "ExternalResult",
+    "FamilyReopening",
     "Gate",
     "InstanceHead",
     "InstanceRow",
@@ -34,6 +36,7 @@ __all__ = [
     "Observer",
     "OpenRuns",
     "Outcome",
+    "Reopening",
     "Store",
     "TenantRooms",
     "Transition",
@@ -193,6 +196,32 @@ class TenantRooms:
     """Of these tenants so many instead; 0: their runs are left out, and take no place in the claim."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopening:
+    """A run that has ended badly and is to go on, as it was planned on its log."""
+
+    instance_id: str
+    last_seq: int
+    """Its end."""
+    said: RunReopened
+    left_out: Ranges
+    """The rows left out by this reopening and those before."""
+    parent_waits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyReopening:
+    """A run with the runs below it that go on together."""
+
+    tenant_id: str
+    runs: Sequence[Reopening]
+    """From the topmost down."""
+    awaited_by: tuple[str, str, str] | None = None
+    """The parent of the topmost, and the activation (node id, scope) that must await it."""
+    attached: Sequence[str] = ()
+    """Open children whose parents await them again."""
+
+
 # 32 MB of logs a claim: what becomes of them in memory is a few times that, and 500 usual logs stay far below.
 CLAIM_WEIGHT_MAX = 32 * 1_048_576
 
@@ -339,6 +368,14 @@ class Store(Protocol):
         self, instance_id: str, resumed: RunResumed, *, tenant_id: str, log_limit: LogLimit = LOG_LIMIT
     ) -> ExternalResult:
         """Append INSTANCE_RESUMED to a suspended instance, held or not; where nobody does, it is available now."""
+
+    async def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
+        """Append INSTANCE_REOPENED to runs that have ended, all of them or none; None: something is not as planned.
+
+        Each must have ended FAILED or CANCELLED, with the row `last_seq`, and its workflow must not be deleted. They
+        are open, available now, with `left_out` and the new deadline; the counters of ended runs have them no more.
+        The version of the parent in `awaited_by` is raised: a decision that knows the old end loses.
+        """
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance, held or not and close it; unconditional.

@@ -24,7 +24,7 @@ from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.shared.failures import failed_by, who_is
-from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.rules.shared.run_state import InstanceHead, Redone
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
     AwaitsSignal,
@@ -81,6 +81,7 @@ class Execution(Helpers):
         self.context = context
         self.threads = threads
         self.mask = str
+        self.redone = None
         self.waits_for = ""
         self.is_cancelled = False
         self._now_ms = self._log = self._cancelled = None
@@ -159,7 +160,15 @@ class TaskWorker:
         """Name the function that takes a result with its instance's id; it must not block. Before `start`."""
         self._report = receive
 
-    def execute(self, head: InstanceHead, dispatch: Dispatch, node: PlanNode, context: Mapping[str, Any]) -> None:
+    def execute(
+        self,
+        head: InstanceHead,
+        dispatch: Dispatch,
+        node: PlanNode,
+        context: Mapping[str, Any],
+        *,
+        redone: Redone | None = None,
+    ) -> None:
         """Queue an attempt; the same one while it is queued or under way changes nothing."""
         of_instance = self._executions.get(head.instance_id)
         if of_instance is None:
@@ -167,6 +176,7 @@ class TaskWorker:
         known = of_instance.get(dispatch)
         if known is None or known.stopped:
             execution = Execution(head, dispatch, node, context, clock=self._clock, threads=self._threads)
+            execution.redone = redone
             of_instance[dispatch] = execution
             self._tasks.add(execution)
 

@@ -16,6 +16,7 @@ from anabranch.engine.log_pages import log_pages
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import ChangeHints, Store
 from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.shared.left_out import Ranges
 from anabranch.errors import NotFound, StoreUnavailable
 from anabranch.sockets.clients import UPDATES_BEHIND_MAX, Client, Membership
 from anabranch.sockets.messages import Message, Update
@@ -134,10 +135,12 @@ class Broadcaster:
             # Nothing is awaited from here to the membership: no update falls between it and the snapshot.
             progress = room.progress
             known, status = progress.snapshot(), progress.status
-            replays = since is not None and since < progress.seq
+            left_out = progress.left_out
+            # What a client has seen of rows that were left out since, only the snapshot sets right.
+            replays = since is not None and since < progress.seq and not (left_out and left_out[-1][1] > since)
             membership = room.admit(client, holds_back=replays)
             if since is not None and replays:
-                await self._replay(membership, known["seq"], status, since=since)
+                await self._replay(membership, known["seq"], status, since=since, left_out=left_out)
             elif status.is_terminal:
                 room.release(membership)
             return known
@@ -179,6 +182,7 @@ class Broadcaster:
         async with self._reads:
             row = await self._store.get_instance(room.instance_id)
             if row is not None:
+                progress = RunProgress(room.instance_id, left_out=row.head.left_out)
                 async for page in log_pages(self._store, room.instance_id, up_to=row.last_seq):
                     progress.take(page, None)
         if row is None or progress.seq < row.last_seq:
@@ -234,10 +238,10 @@ class Broadcaster:
         else:
             room.take_row(row)
 
-    async def _replay(self, membership: Membership, seq: int, status: Status, *, since: int) -> None:
+    async def _replay(self, membership: Membership, seq: int, status: Status, *, since: int, left_out: Ranges) -> None:
         """Send a new member what it has missed, up to the `seq` of its snapshot; what came since follows."""
         instance_id = membership.room.instance_id
-        progress, missed = RunProgress(instance_id), list[Update]()
+        progress, missed = RunProgress(instance_id, left_out=left_out), list[Update]()
         try:
             async with self._reads:
                 async for page in log_pages(self._store, instance_id, up_to=seq):

@@ -24,6 +24,7 @@ from anabranch.engine.rules.history import (
     RunRecovered,
     value_left,
 )
+from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.rules.values import Payload
 from anabranch.service.runs.run_view import SHOWN_BYTES_MAX, node_state, shown, suspension
 from anabranch.sockets.messages import NODE_UPDATE, STATUS_UPDATE, UPDATE_BYTES, Update
@@ -58,12 +59,14 @@ class _Ended:
 class RunProgress:
     """One run's nodes, status and context, as of `seq`."""
 
-    def __init__(self, instance_id: str) -> None:
+    def __init__(self, instance_id: str, *, left_out: Ranges = NOTHING_LEFT_OUT) -> None:
+        """`left_out`: the rows that reopenings of the run have left out."""
         self.instance_id = instance_id
+        self.left_out = left_out
         self.seq = 0
         self.last_word: Update | None = None
         """The update that told the end of the run."""
-        self._history = History()
+        self._history = History(left_out=left_out)
         self._ended_at_root: dict[int, _Ended] = {}
         """By the first row of each activation."""
         self._ended_in_loops: dict[int, _Ended] = {}

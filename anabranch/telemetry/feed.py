@@ -92,7 +92,7 @@ class FedRun:
         self._nodes = nodes
         self._meter = feed.meters.of(head)
         self._spans = feed.spans
-        self._history = History()
+        self._history = History(left_out=head.left_out)
 
     def read(self, events: Sequence[Event]) -> None:
         """Fold what others wrote, and count nothing of it."""
@@ -159,7 +159,7 @@ class FedRun:
 
 async def _export_ended(spans: SpanSink, head: InstanceHead, run: Span, read_log: ReadLog) -> None:
     """Fold the log: what had ended before was exported by its writer, what ended with the run is by us."""
-    history = History()
+    history = History(left_out=head.left_out)
     seq = 0
     try:
         while rows := await read_log(head.instance_id, after_seq=seq, limit=PAGE_ROWS, bytes_max=PAGE_BYTES):

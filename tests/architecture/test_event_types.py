@@ -29,6 +29,8 @@ MAY_LOOK_AT_EVENT_TYPES = {
     "anabranch.histories.history",
     "anabranch.histories.graph_replay",
     "anabranch.durable.history_replay",
+    # what an end was decided with
+    f"{RULES}.repair.retry_plan",
     # the number of committed events by type
     "anabranch.rest.metrics",
 }

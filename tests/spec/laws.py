@@ -18,6 +18,8 @@ from anabranch.engine.rules.decide import Decision
 from anabranch.engine.rules.drawn.drawn_state import Activation, InstanceState, LoopRun, Scope
 from anabranch.engine.rules.events import ENDINGS, TERMINALS, Event, EventType, Status
 from anabranch.engine.rules.evolve import fold, outstanding
+from anabranch.engine.rules.payloads import left_out_by
+from anabranch.engine.rules.shared.left_out import is_left_out
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def picture(state: InstanceState) -> dict[str, Any]:
         "suspension": state.suspension,
         "outcome": None if state.outcome is None else state.outcome.raw,
         "recoveries": state.recoveries,
+        "left out": state.head.left_out,
         "ends": state.ends,
         "running": list(state.running),
         "unevaluated": list(state.unevaluated),
@@ -132,6 +135,7 @@ def _activation(activation: Activation) -> dict[str, Any]:
     return {
         "phase": activation.phase,
         "attempt": activation.attempt,
+        "redone": activation.redone,
         "due": activation.due_at,
         "context": dict(activation.context),
         "output": None if activation.output is None else activation.output.raw,
@@ -183,6 +187,9 @@ def _check_commands(state: InstanceState, before: Before, decision: Decision) ->
 
 
 def _check_once(log: Sequence[Event]) -> None:
+    left_out = left_out_by(log)
+    log = [event for event in log if not is_left_out(left_out, event.seq)]
+
     def at_most_once(what: str, keys: Counter[Any]) -> None:
         twice = [key for key, count in keys.items() if count > 1]
         assert not twice, f"{what} more than once: {twice}"

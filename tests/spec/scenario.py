@@ -11,7 +11,7 @@ moves only by `later`. After every stimulus the invariants of `laws` are checked
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.engine.rules.commands import AwaitChild, Dispatch, Wake
@@ -23,7 +23,8 @@ from anabranch.engine.rules.evolve import evolve, fold, outstanding
 from anabranch.engine.rules.graph.compile import compile_plan
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.graph.plan import Plan
-from anabranch.engine.rules.payloads import SignalReceived
+from anabranch.engine.rules.payloads import RunReopened, SignalReceived, left_out_by
+from anabranch.engine.rules.repair.retry_plan import plan_retry
 from anabranch.engine.rules.shared.child_ids import child_id
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
@@ -258,6 +259,23 @@ class Scenario:
         """The memory is gone; another worker folds the log."""
         self.state = fold(self.plan, self.head, self.log)
         return self
+
+    def reopened(self, *, closed_ms: int = 0, new_keys: bool = False) -> Scenario:
+        """The ended run is retried, `closed_ms` after its end."""
+        planned = plan_retry(self.plan, self.head, self.log)
+        self.now += closed_ms
+        generation, deadline_at = self.head.generation + 1, None
+        if self.head.deadline_at is not None:
+            reopened = [event.created_at for event in self.log if event.type is EventType.INSTANCE_REOPENED]
+            deadline_at = self.now + self.head.deadline_at - [self.head.created_at, *reopened][-1]
+        said = RunReopened(
+            generation, planned.left_out, tuple(planned.redo), closed_ms, deadline_at, "spec", new_keys=new_keys
+        )
+        seq = self.state.last_seq + 1
+        self.log.append(Event(seq, EventType.INSTANCE_REOPENED, "", "", 0, said.payload, self.now))
+        left_out = left_out_by(self.log)
+        self.head = replace(self.head, generation=generation, left_out=left_out, deadline_at=deadline_at)
+        return self.crashed()
 
     # -- then -----------------------------------------------------------------------------
     @property

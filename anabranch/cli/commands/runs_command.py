@@ -10,11 +10,12 @@ import typer
 
 from anabranch.cli import histories
 from anabranch.cli.activation_table import ActivationTable
-from anabranch.cli.event_lines import event_line
+from anabranch.cli.event_lines import event_line, shown_name
 from anabranch.cli.options import (
     Input,
     RunId,
     WorkflowName,
+    read_duration,
     read_instant,
     read_value,
 )
@@ -25,7 +26,7 @@ from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
-from anabranch.run_requests import SAME_INPUT, StartedRun, StartOptions
+from anabranch.run_requests import SAME_INPUT, RetryOptions, StartedRun, StartOptions
 
 if TYPE_CHECKING:
     from anabranch.client.gateway import Gateway
@@ -36,7 +37,8 @@ else:
     run_view = deferred("anabranch.service.runs.run_view")
 
 family = typer.Typer(
-    help="Runs: list, show, log, export, start, rerun, cancel, pause, resume, signal, watch.", no_args_is_help=True
+    help="Runs: list, show, log, export, start, rerun, retry, cancel, pause, resume, signal, watch.",
+    no_args_is_help=True,
 )
 
 Key = Annotated[str | None, typer.Option("--key", help="Idempotency key: a repeat answers with the first run.")]
@@ -286,6 +288,50 @@ def resume(instance_id: RunId, *, children: WithChildren = True, at: TargetOptio
     target = open_target(at)
     status = target.ask(lambda gateway: gateway.resume_run(instance_id, children=children))
     _print_status(instance_id, status, at)
+
+
+@family.command("retry")
+def retry(
+    instance_id: RunId,
+    *,
+    reason: Annotated[str | None, typer.Option("--reason", help="Kept in the log.")] = None,
+    all_failed_steps: Annotated[
+        bool, typer.Option("--all-failed-steps", help="Of a coded run: not only the steps that it failed with.")
+    ] = False,
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="For services that replay stored errors: other idempotency keys.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Go on although the parent does not wait any more.")] = False,
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", metavar="DURATION", help="From now, such as 2h.")
+    ] = None,
+    key: Key = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")] = False,
+    at: TargetOptions,
+) -> None:
+    """Let a run that has failed or was cancelled go on where it was; what has completed is not repeated."""
+    options = RetryOptions(
+        reason=reason,
+        all_failed_steps=all_failed_steps,
+        new_keys=new_keys,
+        detach=detach,
+        deadline_ms=read_duration(deadline, option="--deadline"),
+        idempotency_key=key,
+        dry_run=dry_run,
+    )
+    target = open_target(at)
+    answer = target.ask(lambda gateway: gateway.retry_run(instance_id, options))
+    if at.as_json:
+        print_document(answer)
+        return
+    print_line(f"run {instance_id} {'would go on' if dry_run else 'goes on'}, generation {answer['generation']}")
+    for run in (answer, *answer["children"]):
+        for each in run["redo"]:
+            what = shown_name(each["nodeID"], each["scope"]) if each["nodeID"] else "the function"
+            below = "" if run is answer else f" of run {run['instanceID']}"
+            print_line(f"  again: {what}{below}, attempt {each['attempt']}")
+    for warning in answer["warnings"]:
+        print_line(f"  {warning}")
 
 
 @family.command("signal")

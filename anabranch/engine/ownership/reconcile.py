@@ -21,7 +21,7 @@ from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.evolve import AnyState, evolve, new_state
 from anabranch.engine.rules.shared.log_limit import ROW_WEIGHT
 from anabranch.engine.rules.shared.run_state import InstanceHead
-from anabranch.engine.rules.stimuli import LogReloaded
+from anabranch.engine.rules.stimuli import ChildEnded, LogReloaded
 from anabranch.engine.rules.transitions import LeasedState, PendingTransition, answered, was_written
 from anabranch.engine.task_worker import TaskWorker
 from anabranch.errors import StoreUnavailable
@@ -188,6 +188,8 @@ class Reconciler:
         held.replace_state(read.state, version=row.version, worker_id=self._worker_id, lease_until=lease_until)
         held.extended_at = max(held.extended_at, self._extended_at(lease_until))
         held.owes_all = True
+        # Children are asked for anew: one that has ended may have been reopened since.
+        held.mailbox.stimuli[:] = [each for each in held.mailbox.stimuli if not isinstance(each, ChildEnded)]
         held.mailbox.stimuli.insert(0, LogReloaded())
         self._stop_unawaited(held)
 

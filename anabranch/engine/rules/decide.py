@@ -149,6 +149,7 @@ def decide(
                     _catch_up(builder)
             case LeaseAcquired():
                 if taken_over(builder, stimulus):
+                    _sweep(builder)
                     _catch_up(builder)
             case StepReport():
                 return NOTHING  # nodes have no steps
@@ -221,6 +222,26 @@ def _fire_timers(builder: DrawnDecisionBuilder) -> None:
             assert activation.output is not None
             complete(builder, activation, activation.output, activation.next_handle)
         _propagate(builder)
+
+
+def _sweep(builder: DrawnDecisionBuilder) -> None:
+    """Draw what a decision that ended a run, since reopened, has left undrawn: it stopped where it failed."""
+    if not builder.state.head.generation or builder.state.suspension is not None:
+        return
+    for scope in list(builder.state.scopes.values()):
+        if builder.state.is_terminal:
+            return
+        for node in scope.body.nodes:
+            if node.in_count and node.id not in scope.ended and node.id not in scope.open:
+                readiness = is_node_ready(scope, node)
+                if readiness is _DISPATCH:
+                    builder.dispatch(node, scope.path)
+                elif readiness is _SKIP:
+                    builder.skip(node, scope)
+        _propagate(builder)
+        for activation in list(scope.open.values()):
+            go_on(builder, activation)
+            _propagate(builder)
 
 
 def _finish_loops(builder: DrawnDecisionBuilder) -> None:

@@ -29,16 +29,17 @@ class EventType(StrEnum):
     INSTANCE_RECOVERED = "INSTANCE_RECOVERED"
     INSTANCE_SUSPENDED = "INSTANCE_SUSPENDED"
     INSTANCE_RESUMED = "INSTANCE_RESUMED"
+    INSTANCE_REOPENED = "INSTANCE_REOPENED"
     INSTANCE_COMPLETED = "INSTANCE_COMPLETED"
     INSTANCE_FAILED = "INSTANCE_FAILED"
     INSTANCE_CANCELLED = "INSTANCE_CANCELLED"
 
 
 ENDINGS = frozenset({EventType.NODE_COMPLETED, EventType.NODE_FAILED, EventType.NODE_SKIPPED})
-"""How an activation ends: one of these at most once per (instance, node, scope)."""
+"""How an activation ends: one of these at most once per (instance, node, scope) and generation of the run."""
 
 TERMINALS = frozenset({EventType.INSTANCE_COMPLETED, EventType.INSTANCE_FAILED, EventType.INSTANCE_CANCELLED})
-"""How an instance ends: exactly one of these, and it is the last event."""
+"""How an instance ends: exactly one of these, and it is the last event, unless the run is reopened."""
 
 
 class Status(StrEnum):

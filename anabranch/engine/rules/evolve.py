@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, overload
 
-from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED
+from anabranch.engine.rules.coded.coded_evolve import EVOLVE_CODED, leave_out
 from anabranch.engine.rules.coded.coded_plan import CodedPlan
 from anabranch.engine.rules.coded.coded_state import CodedState
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
@@ -29,11 +29,13 @@ from anabranch.engine.rules.payloads import (
     read_retry_time,
     read_wait,
 )
+from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit
 from anabranch.engine.rules.shared.shared_events import (
     close_wait,
     instance_ended,
     instance_recovered,
+    instance_reopened,
     instance_resumed,
     instance_suspended,
     set_timer,
@@ -75,7 +77,7 @@ def fold(plan: CodedPlan, head: InstanceHead, events: Iterable[Event]) -> CodedS
 
 
 def fold(plan: AnyPlan, head: InstanceHead, events: Iterable[Event]) -> AnyState:
-    """The state that a log implies. Events must be the whole log, in seq order."""
+    """The state that a log implies. Events must be the whole log, in seq order; `head` names the rows left out."""
     state = new_state(plan, head)
     for event in events:
         evolve(state, event)
@@ -110,6 +112,10 @@ def evolve(state: AnyState, event: Event) -> None:
     assert event.seq == state.last_seq + 1, f"seq {event.seq} after {state.last_seq}: rows are missing or doubled"
     state.last_seq = event.seq
     state.log_bytes += len(event.payload.raw)
+    if state.head.left_out and is_left_out(state.head.left_out, event.seq):
+        if isinstance(state, CodedState):
+            leave_out(state, event)
+        return
     if state.recoveries and event.type is not _RECOVERED:
         state.recoveries = 0
     if isinstance(state, InstanceState):
@@ -229,6 +235,7 @@ _EVOLVE: dict[EventType, Callable[[InstanceState, Event], None]] = {
     EventType.INSTANCE_RECOVERED: instance_recovered,
     EventType.INSTANCE_SUSPENDED: instance_suspended,
     EventType.INSTANCE_RESUMED: instance_resumed,
+    EventType.INSTANCE_REOPENED: instance_reopened,
     EventType.INSTANCE_COMPLETED: instance_ended,
     EventType.INSTANCE_FAILED: instance_ended,
     EventType.INSTANCE_CANCELLED: instance_ended,

@@ -17,6 +17,7 @@ from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, TE
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
+    RunReopened,
     RunResumed,
     RunSuspended,
     SignalAwaited,
@@ -28,12 +29,14 @@ from anabranch.engine.rules.payloads import (
     read_error,
     read_input,
     read_recoveries,
+    read_reopened,
     read_resumed,
     read_retry_time,
     read_signal,
     read_suspension,
     read_wait,
 )
+from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges, is_left_out
 from anabranch.engine.rules.values import EMPTY, Payload
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12, and these are read for every row.
@@ -42,6 +45,7 @@ _ATTEMPT_FAILED, _FAILED = EventType.NODE_ATTEMPT_FAILED, EventType.NODE_FAILED
 _COMPLETED, _SKIPPED = EventType.NODE_COMPLETED, EventType.NODE_SKIPPED
 _INPUT_SET, _SIGNAL, _RECOVERED = EventType.INPUT_SET, EventType.SIGNAL_RECEIVED, EventType.INSTANCE_RECOVERED
 _SUSPENDED, _RESUMED = EventType.INSTANCE_SUSPENDED, EventType.INSTANCE_RESUMED
+_REOPENED = EventType.INSTANCE_REOPENED
 _PENDING, _RUNNING = Status.PENDING, Status.RUNNING
 
 
@@ -194,19 +198,39 @@ class RunRecovered:
     recoveries: int
 
 
-Change: TypeAlias = Activation | RunCreated | SignalReceived | RunRecovered | RunSuspended | RunResumed | RunEnd
+Change: TypeAlias = (
+    Activation | RunCreated | SignalReceived | RunRecovered | RunSuspended | RunResumed | RunReopened | RunEnd
+)
 """What an event changes for a reader of the log."""
 
 
 class History:
     """The activations of one run that are open, and its status, after the events that were taken."""
 
-    __slots__ = ("_has_begun", "_iterated", "_latest_scope", "_times", "left_open", "open", "status", "suspension")
+    __slots__ = (
+        "_has_begun",
+        "_iterated",
+        "_latest_scope",
+        "_left_out",
+        "_times",
+        "left_open",
+        "open",
+        "status",
+        "suspension",
+    )
 
     def __init__(
-        self, *, times: Mapping[int, int] | None = None, iterated: frozenset[tuple[str, str]] = frozenset()
+        self,
+        *,
+        times: Mapping[int, int] | None = None,
+        iterated: frozenset[tuple[str, str]] = frozenset(),
+        left_out: Ranges = NOTHING_LEFT_OUT,
     ) -> None:
-        """`times`: when rows that are not taken were written, by seq; `iterated`: loops that opened an iteration."""
+        """`times`: when rows that are not taken were written, by seq; `iterated`: loops that opened an iteration.
+
+        `left_out`: the rows that reopenings of the run have left out; they change nothing.
+        """
+        self._left_out = left_out
         self.open: dict[tuple[str, str], Activation] = {}
         self.status = _PENDING
         """As the log has it: whether a run is parked, only its row knows."""
@@ -222,6 +246,8 @@ class History:
 
     def take(self, event: Event) -> Change | None:
         """What the next event changes: its activation as it is from now on, or the run. None: nothing that is shown."""
+        if self._left_out and is_left_out(self._left_out, event.seq):
+            return None
         type_ = event.type  # compared, not looked up: an enum hashes its name in Python
         if type_ is _DISPATCHED or type_ is _COMPLETED or type_ is _WAITING or type_ is _SKIPPED:
             return self._moved(event, type_)
@@ -239,6 +265,8 @@ class History:
         if type_ is _RESUMED:
             self.status, self.suspension = _RUNNING if self._has_begun else _PENDING, None
             return read_resumed(event.payload)
+        if type_ is _REOPENED:
+            return self._reopened(event)
         end = run_end(event)
         if end is not None:
             self.end(end.status, event.seq, event.created_at)
@@ -255,6 +283,17 @@ class History:
             activation.status, activation.seq, activation.at = ActivationStatus.CANCELLED, seq, at
 
     # -- within ---------------------------------------------------------------------------
+    def _reopened(self, event: Event) -> RunReopened | None:
+        if not event.payload.value:
+            return None  # its payload was not read
+        said = read_reopened(event.payload)
+        for each in said.redo:
+            activation = self.open.get((each.node_id, each.scope))
+            if activation is not None:
+                activation.status, activation.retry_at = _RETRIES, event.created_at
+                activation.attempt, activation.seq, activation.at = each.attempt, event.seq, event.created_at
+        return said
+
     def _moved(self, event: Event, type_: EventType) -> Activation | None:
         self._has_begun = True
         if self.suspension is None and (type_ is _DISPATCHED or self.status is _PENDING):
@@ -337,12 +376,13 @@ def activations_of(
     times: Mapping[int, int] | None = None,
     iterated: frozenset[tuple[str, str]] = frozenset(),
     end: tuple[Status, int, int] | None = None,
+    left_out: Ranges = NOTHING_LEFT_OUT,
 ) -> list[Activation]:
     """The activations in some rows of a log, in the order of their first ones.
 
     `end`: the status of an ended run, the row that ended it, and when.
     """
-    history = History(times=times, iterated=iterated)
+    history = History(times=times, iterated=iterated, left_out=left_out)
     found: dict[tuple[str, str], Activation] = {}
     for event in events:
         change = history.take(event)

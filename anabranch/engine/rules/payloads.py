@@ -8,7 +8,7 @@ missing, and loses none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ import orjson
 
 from anabranch.engine.rules.events import Event, EventType, SuspendReason
 from anabranch.engine.rules.instants import from_iso, to_iso
+from anabranch.engine.rules.shared.left_out import Ranges, together
 from anabranch.engine.rules.test_runs import WHOLE, TestRunPlan, read_test_run_plan
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.errors import RunError
@@ -368,6 +369,91 @@ def read_suspension(payload: Payload) -> RunSuspended:
 def read_resumed(payload: Payload) -> RunResumed:
     """What an INSTANCE_RESUMED says."""
     return RunResumed(payload.value["by"])
+
+
+# -- INSTANCE_REOPENED -----------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Redo:
+    """An activation that is tried once more: the next attempt is due at once, with a full budget of attempts."""
+
+    node_id: str
+    scope: str
+    attempt: int
+    """The last attempt before."""
+    replaces_child: bool = False
+    """The run that it had started was removed: it starts another one."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is stored."""
+        note: dict[str, Any] = {"nodeID": self.node_id, "scope": self.scope, "attempt": self.attempt}
+        return {**note, "replacesChild": True} if self.replaces_child else note
+
+
+@dataclass(frozen=True, slots=True)
+class RunReopened:
+    """A run that had ended badly goes on."""
+
+    generation: int
+    """How often it was reopened, with this time."""
+    left_out: Ranges
+    """The rows that do not count any more: what its end was decided with."""
+    redo: tuple[Redo, ...]
+    closed_ms: int
+    """How long it was closed: so much later do waits for signals time out."""
+    deadline_at: int | None
+    by: str
+    key: str | None = None
+    """The idempotency key of the request."""
+    reason: str | None = None
+    new_keys: bool = False
+    """The activations in `redo` have other idempotency keys from now on."""
+
+    @property
+    def payload(self) -> Payload:
+        """As it is stored."""
+        note: dict[str, Any] = {
+            "generation": self.generation,
+            "leftOut": [list(each) for each in self.left_out],
+            "redo": [each.as_json() for each in self.redo],
+            "closedMs": self.closed_ms,
+            "deadlineAt": None if self.deadline_at is None else to_iso(self.deadline_at),
+            "by": self.by,
+        }
+        for name, value in (("key", self.key), ("reason", self.reason), ("newKeys", self.new_keys or None)):
+            if value is not None:
+                note[name] = value
+        return Payload.trusted(note)
+
+
+def read_reopened(payload: Payload) -> RunReopened:
+    """What an INSTANCE_REOPENED says."""
+    value = payload.value
+    return RunReopened(
+        value["generation"],
+        tuple((first, last) for first, last in value["leftOut"]),
+        tuple(
+            Redo(each["nodeID"], each["scope"], each["attempt"], each.get("replacesChild", False))
+            for each in value["redo"]
+        ),
+        value["closedMs"],
+        None if value["deadlineAt"] is None else from_iso(value["deadlineAt"]),
+        value["by"],
+        value.get("key"),
+        value.get("reason"),
+        value.get("newKeys", False),
+    )
+
+
+def reopenings_in(events: Iterable[Event]) -> Iterator[tuple[int, RunReopened]]:
+    """The reopenings among these events, each with when it was written (ms)."""
+    for event in events:
+        if event.type is EventType.INSTANCE_REOPENED:
+            yield event.created_at, read_reopened(event.payload)
+
+
+def left_out_by(events: Iterable[Event]) -> Ranges:
+    """The rows that the reopenings among these events have left out."""
+    return together(*(said.left_out for _, said in reopenings_in(events)))
 
 
 # -- LOOP_OPENED, SIGNAL_RECEIVED, INSTANCE_RECOVERED ----------------------------------------------

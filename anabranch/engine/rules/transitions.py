@@ -68,6 +68,8 @@ class Transition:
     """Why the run is SUSPENDED after it; None: it is not."""
     started_at: int | None = None
     """Set by the transition with the first NODE_DISPATCHED."""
+    generation: int = 0
+    """How often the run was reopened: each activation ends at most once in each generation."""
     wakes: str | None = None
     """The parent that awaits the end which this transition is: its version is raised, so that it is looked at."""
     cancels: Sequence[str] = ()
@@ -343,6 +345,7 @@ def _pending(
         only_newest=creates and isinstance(stimuli[0], Started) and stimuli[0].only_newest,
         suspended_for=None if state.suspension is None or state.is_terminal else state.suspension.reason,
         started_at=now if state.started and not was_started else None,
+        generation=state.head.generation,
         cancels=cancels,
     )
     _set_lease(transition, leased, parks=parks, now=now, lease_ms=lease_ms)

@@ -231,6 +231,7 @@ class RunSummary(Answer):
     startedBy: dict[str, Any] | None = Field(
         description="`{kind}` and who: a run, a schedule and its occurrence, a topic, a key, or the command line."
     )
+    generation: int = Field(description="How often it was reopened by a retry.")
     worker: str | None = Field(None, description="Who advances it; null while nobody does.")
     retentionDays: int
     createdAt: AwareDatetime

@@ -121,7 +121,7 @@ async def rerun_run(call: Call) -> Reply:
     options = StartOptions(
         version=asked.version, idempotency_key=call.headers.get("Idempotency-Key"), started_by=call.actor
     )
-    started = await call.services.workflows.rerun(await _run_id(call), options, tenant_id=call.tenant_id, **given)
+    started = await call.services.workflows.rerun(await run_id_of(call), options, tenant_id=call.tenant_id, **given)
     return await _started(call, started)
 
 
@@ -166,7 +166,7 @@ async def list_runs_of_workflow(call: Call) -> Reply:
 
 async def get_run(call: Call) -> Reply:
     """A run with its input, outcome and first 1,000 activations."""
-    instance_id = await _run_id(call)
+    instance_id = await run_id_of(call)
     headers = await _wait(call, instance_id)
     run = await call.services.workflows.get_run(instance_id, tenant_id=call.tenant_id)
     return Reply(run, headers=headers)
@@ -174,7 +174,7 @@ async def get_run(call: Call) -> Reply:
 
 async def get_log(call: Call) -> Reply:
     """The events in log order, perhaps without their payloads."""
-    instance_id, page = await _run_id(call), call.query
+    instance_id, page = await run_id_of(call), call.query
     events, next_seq = await call.services.workflows.get_log_page(
         instance_id,
         tenant_id=call.tenant_id,
@@ -187,7 +187,7 @@ async def get_log(call: Call) -> Reply:
 
 async def get_steps(call: Call) -> Reply:
     """Every activation that is asked for, in the order of its first event."""
-    instance_id = await _run_id(call)
+    instance_id = await run_id_of(call)
     page: StepQuery = call.query
     steps, next_seq = await call.services.workflows.get_steps_page(
         instance_id,
@@ -203,7 +203,7 @@ async def get_steps(call: Call) -> Reply:
 
 async def get_run_at(call: Call) -> Reply:
     """Folded from the first rows of the log: what the run knew then, no more."""
-    instance_id, query = await _run_id(call), call.query
+    instance_id, query = await run_id_of(call), call.query
     seq = call.path["seq"]
     if not seq.isdecimal() or len(seq) > _SEQ_DIGITS_MAX:
         raise one_problem("a seq is a whole number", "/seq")
@@ -215,25 +215,25 @@ async def get_run_at(call: Call) -> Reply:
 
 async def get_why(call: Call) -> Reply:
     """What a run waits for, or how it ended."""
-    return Reply(await call.services.explanations.why_run(await _run_id(call), tenant_id=call.tenant_id))
+    return Reply(await call.services.explanations.why_run(await run_id_of(call), tenant_id=call.tenant_id))
 
 
 async def get_why_node(call: Call) -> Reply:
     """Why a node has run, was skipped, or has not run yet: its edges, what it waits for, who decided."""
     found = await call.services.explanations.why_node(
-        await _run_id(call), call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
+        await run_id_of(call), call.path["node"], tenant_id=call.tenant_id, scope=call.query.scope
     )
     return Reply(found)
 
 
 async def get_totals(call: Call) -> Reply:
     """What the activations of each node came to, and how each loop went, as of `seq`."""
-    return Reply(await call.services.workflows.get_totals(await _run_id(call), tenant_id=call.tenant_id))
+    return Reply(await call.services.workflows.get_totals(await run_id_of(call), tenant_id=call.tenant_id))
 
 
 async def get_iterations(call: Call) -> Reply:
     """The iterations of one loop, by index."""
-    instance_id = await _run_id(call)
+    instance_id = await run_id_of(call)
     page: IterationQuery = call.query
     after = None
     if page.cursor is not None:
@@ -249,18 +249,18 @@ async def get_iterations(call: Call) -> Reply:
 
 async def get_history(call: Call) -> Reply:
     """The run with the definition that it is pinned to; its rows are in `/log`."""
-    return Reply(await call.services.workflows.get_history(await _run_id(call), tenant_id=call.tenant_id))
+    return Reply(await call.services.workflows.get_history(await run_id_of(call), tenant_id=call.tenant_id))
 
 
 async def get_graph(call: Call) -> Reply:
     """The run's own graph, also of a test run, a coded one, or one whose workflow is deleted."""
-    return Reply(await call.services.workflows.get_graph(await _run_id(call), tenant_id=call.tenant_id))
+    return Reply(await call.services.workflows.get_graph(await run_id_of(call), tenant_id=call.tenant_id))
 
 
 async def cancel_run(call: Call) -> Reply:
     """Returns once CANCELLED is committed."""
     asked: CancelRun = call.body or CancelRun.model_validate({})
-    instance_id = await _run_id(call)
+    instance_id = await run_id_of(call)
     status = await call.services.workflows.cancel_run(instance_id, tenant_id=call.tenant_id, reason=asked.reason)
     return Reply({"instanceID": instance_id, "status": status.value})
 
@@ -268,7 +268,7 @@ async def cancel_run(call: Call) -> Reply:
 async def pause_run(call: Call) -> Reply:
     """Returns once SUSPENDED is committed; what is under way for it is let end, and nothing else begins."""
     query: WithChildren = call.query
-    instance_id = await _run_id(call)
+    instance_id = await run_id_of(call)
     status = await call.services.workflows.pause_run(
         instance_id, tenant_id=call.tenant_id, by=call.actor, children=query.children
     )
@@ -278,7 +278,7 @@ async def pause_run(call: Call) -> Reply:
 async def resume_run(call: Call) -> Reply:
     """A run that is not SUSPENDED stays as it is."""
     query: WithChildren = call.query
-    instance_id = await _run_id(call)
+    instance_id = await run_id_of(call)
     status = await call.services.workflows.resume_run(
         instance_id, tenant_id=call.tenant_id, by=call.actor, children=query.children
     )
@@ -292,14 +292,14 @@ async def delete_run(call: Call) -> Reply:
         return await cancel_run(call)
     if not call.principal.role.may(Role.EDITOR):
         raise NotPermitted(f"deleting a run needs the role {Role.EDITOR}; the key has {call.principal.role}")
-    await call.services.workflows.delete_run(await _run_id(call), tenant_id=call.tenant_id, actor=call.actor)
+    await call.services.workflows.delete_run(await run_id_of(call), tenant_id=call.tenant_id, actor=call.actor)
     return Reply(status=204)
 
 
 async def send_signal(call: Call) -> Reply:
     """202; the signal is kept until something waits for it."""
     delivered = await call.services.workflows.send_signal(
-        await _run_id(call),
+        await run_id_of(call),
         call.path["event"],
         call.body,
         tenant_id=call.tenant_id,
@@ -315,7 +315,7 @@ async def get_widget(call: Call) -> Reply:
         config = {} if query.config is None else parse_json(query.config, what="config")
     except (BadJson, ValueNotStorable) as refusal:
         raise one_problem(refusal.message, "/config", hint=refusal.advice) from None
-    instance_id = await _run_id(call)
+    instance_id = await run_id_of(call)
     headers = await _wait(call, instance_id)
     widget = await call.services.workflows.get_run_status_for_widget(
         instance_id, widget_type=query.type, widget_config=config, tenant_id=call.tenant_id
@@ -356,7 +356,7 @@ async def _after_wait(call: Call, run: dict[str, Any], status: int, headers: dic
     return Reply(run, status, headers)
 
 
-async def _run_id(call: Call) -> str:
+async def run_id_of(call: Call) -> str:
     """The run in the path; below a workflow's path it must be a run of that workflow. Raises NotFound."""
     instance_id = call.path["instanceID"]
     workflow = call.path.get("workflow")
@@ -388,7 +388,8 @@ def _of_run(path: str) -> tuple[str, str]:
     return f"/v1/runs/{{instanceID}}{path}", f"/v1/workflows/{{workflow}}/runs/{{instanceID}}{path}"
 
 
-def _about_run(method: Any, path: str, serve: Any, summary: str, needs: Role, answers: Any, **further: Any) -> Route:
+def about_run(method: Any, path: str, serve: Any, summary: str, needs: Role, answers: Any, **further: Any) -> Route:
+    """A route below a run's path, which may stand below that of its workflow, too."""
     first, second = _of_run(path)
     errors = (NotFound, *further.pop("errors", ()))
     return Route(method, first, serve, summary, needs, answers, aliases=(second,), errors=errors, **further)
@@ -427,13 +428,13 @@ ROUTES = (
         query=RunPage,
         open_query=_INPUT_PREFIX,
     ),
-    _about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=Waiting),
-    _about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),
-    _about_run(
+    about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=Waiting),
+    about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),
+    about_run(
         "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=StepQuery
     ),
-    _about_run("GET", "/summary", get_totals, "Read the totals of a run.", Role.VIEWER, {200: Totals}),
-    _about_run(
+    about_run("GET", "/summary", get_totals, "Read the totals of a run.", Role.VIEWER, {200: Totals}),
+    about_run(
         "GET",
         "/iterations",
         get_iterations,
@@ -442,7 +443,7 @@ ROUTES = (
         {200: IterationPage},
         query=IterationQuery,
     ),
-    _about_run(
+    about_run(
         "GET",
         "/at/{seq}",
         get_run_at,
@@ -452,7 +453,7 @@ ROUTES = (
         query=AsOf,
         errors=(InvalidRequest, RunTooLarge, TooManyPending),
     ),
-    _about_run(
+    about_run(
         "GET",
         "/why",
         get_why,
@@ -461,7 +462,7 @@ ROUTES = (
         {200: Why},
         errors=(RunTooLarge, TooManyPending),
     ),
-    _about_run(
+    about_run(
         "GET",
         "/nodes/{node}/why",
         get_why_node,
@@ -471,8 +472,8 @@ ROUTES = (
         query=InScope,
         errors=(RunTooLarge, TooManyPending),
     ),
-    _about_run("GET", "/graph", get_graph, "Read the graph that a run follows.", Role.VIEWER, {200: RunGraph}),
-    _about_run(
+    about_run("GET", "/graph", get_graph, "Read the graph that a run follows.", Role.VIEWER, {200: RunGraph}),
+    about_run(
         "GET",
         "/history",
         get_history,
@@ -480,7 +481,7 @@ ROUTES = (
         Role.VIEWER,
         {200: RunHistory},
     ),
-    _about_run(
+    about_run(
         "GET",
         "/widget",
         get_widget,
@@ -489,7 +490,7 @@ ROUTES = (
         {200: Widget},
         query=WidgetQuery,
     ),
-    _about_run(
+    about_run(
         "POST",
         "/cancel",
         cancel_run,
@@ -500,7 +501,7 @@ ROUTES = (
         body_required=False,
         errors=(RunIsTerminal,),
     ),
-    _about_run(
+    about_run(
         "POST",
         "/rerun",
         rerun_run,
@@ -513,7 +514,7 @@ ROUTES = (
         headers=(_START_KEY,),
         errors=(InvalidInput, TooManyPending, ShuttingDown),
     ),
-    _about_run(
+    about_run(
         "POST",
         "/pause",
         pause_run,
@@ -523,7 +524,7 @@ ROUTES = (
         query=WithChildren,
         errors=(RunIsTerminal,),
     ),
-    _about_run(
+    about_run(
         "POST",
         "/resume",
         resume_run,
@@ -533,7 +534,7 @@ ROUTES = (
         query=WithChildren,
         errors=(RunIsTerminal,),
     ),
-    _about_run(
+    about_run(
         "DELETE",
         "",
         delete_run,
@@ -545,7 +546,7 @@ ROUTES = (
         query=Deletion,
         errors=(RunIsOpen, RunIsTerminal),
     ),
-    _about_run(
+    about_run(
         "POST",
         "/signals/{event}",
         send_signal,

@@ -6,8 +6,8 @@ contexts, and `history`, which also keeps what has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -17,6 +17,7 @@ from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
 from anabranch.engine.rules.graph.document import GraphEdge
 from anabranch.engine.rules.graph.plan import Body, Plan
 from anabranch.engine.rules.history import Activation, ActivationStatus, History, loop_of
+from anabranch.engine.rules.payloads import left_out_by
 from anabranch.engine.rules.shared.run_state import InstanceHead
 
 CONDITION_TYPE = "condition"
@@ -99,10 +100,11 @@ class RunAsOf:
         return None if found is None else self.state.context_of(found)
 
 
-def run_as_of(plan: AnyPlan, head: InstanceHead, events: Iterable[Event], edges: Sequence[GraphEdge] = ()) -> RunAsOf:
+def run_as_of(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], edges: Sequence[GraphEdge] = ()) -> RunAsOf:
     """The state after these events: the first rows of the log, in seq order. `edges`: those of a drawn definition."""
+    head = replace(head, left_out=left_out_by(events))  # later reopenings are not to be known yet
     run = RunAsOf(plan, new_state(plan, head), edges)
-    history = History()
+    history = History(left_out=head.left_out)
     for event in events:
         evolve(run.state, event)
         run.seq, run.at = event.seq, event.created_at

@@ -46,7 +46,8 @@ class ChildRuns:
         if parent.depth >= DEPTH_MAX:
             message = f"{DEPTH_MAX} runs are above this one already: does the workflow start itself?"
             raise NonRetryable(message, code="DEPTH_LIMIT")
-        instance_id = child_id(helpers.instance_id, helpers.node_id, helpers.scope)
+        generation = 0 if helpers.redone is None else helpers.redone.child_generation
+        instance_id = child_id(helpers.instance_id, helpers.node_id, helpers.scope, generation)
         if await self._engine.store.get_instance(instance_id) is not None:
             return instance_id  # an earlier attempt, or one before a crash, has started it
         try:

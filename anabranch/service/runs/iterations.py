@@ -14,6 +14,7 @@ from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.history import Activation, ActivationStatus, History
 from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.shared.left_out import Ranges
 
 # 1,024 rows are folded in some milliseconds; then the event loop runs other tasks.
 PAGE_ROWS = 1_024
@@ -94,7 +95,7 @@ async def iterations_page(
     store: Store, row: InstanceRow, wanted: IterationsWanted, *, after: Place
 ) -> tuple[list[dict[str, Any]], Place | None]:
     """The iterations by index, after `after`, and where the next page begins; None: no more."""
-    page = _Page((wanted.node_id, wanted.scope), after.index)
+    page = _Page((wanted.node_id, wanted.scope), after.index, row.head.left_out)
     found: list[dict[str, Any]] = []
     seq, is_last = after.seq, False
     while not is_last:
@@ -118,11 +119,11 @@ async def iterations_page(
 class _Page:
     """Folds the iterations of a loop from rows of the log."""
 
-    def __init__(self, loop: tuple[str, str], after: int) -> None:
+    def __init__(self, loop: tuple[str, str], after: int, left_out: Ranges) -> None:
         node_id, outer = loop
         self._prefix = f"{outer}/{node_id}[" if outer else f"{node_id}["
         self._next = after + 1
-        self._history = History()
+        self._history = History(left_out=left_out)
         self._pending: dict[int, _Iteration] = {}
         """By index, in which order they begin."""
         self._now = 0

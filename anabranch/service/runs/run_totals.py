@@ -14,6 +14,7 @@ from typing import Any
 from anabranch.engine.ports import InstanceRow, Store
 from anabranch.engine.rules.events import Event
 from anabranch.engine.rules.history import Activation, ActivationStatus, History, RunEnd, iteration_of
+from anabranch.engine.rules.shared.left_out import Ranges
 
 # 16 cached runs, as many as people look at in a moment: each takes a few hundred bytes per node and open activation.
 RUNS_MAX = 16
@@ -43,10 +44,11 @@ class _LoopTotals:
 class _Totals:
     """The totals of one run after the rows that were counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: Ranges) -> None:
         self.reading = asyncio.Lock()
         self.seq = 0
-        self._history = History()
+        self.left_out = left_out
+        self._history = History(left_out=left_out)
         self._nodes: dict[str, _NodeTotals] = {}
         self._loops: dict[tuple[str, str], _LoopTotals] = {}
         self._busy_since: dict[tuple[str, str], int] = {}
@@ -134,7 +136,10 @@ class RunTotals:
     async def of(self, row: InstanceRow) -> dict[str, Any]:
         """The totals of a run as of its row, or a little later."""
         instance_id = row.head.instance_id
-        totals = self._known.setdefault(instance_id, _Totals())
+        left_out = row.head.left_out
+        totals = self._known.get(instance_id)
+        if totals is None or totals.left_out != left_out:  # a reopened run is counted anew
+            totals = self._known[instance_id] = _Totals(left_out)
         self._known.move_to_end(instance_id)
         if len(self._known) > RUNS_MAX:
             self._known.popitem(last=False)

@@ -53,6 +53,7 @@ def run_summary(row: InstanceRow) -> dict[str, Any]:
         "parentID": head.parent_id,
         "rerunOf": head.rerun_of,
         "startedBy": started_by(head),
+        "generation": head.generation,
         "worker": row.worker_id,
         "retentionDays": head.retention_days,
         "createdAt": to_iso(head.created_at),
@@ -128,7 +129,7 @@ def suspension(why: RunSuspended) -> dict[str, Any]:
 def activations_in(page: ActivationPage, row: InstanceRow) -> list[Activation]:
     """The activations of a page, in the order of their first events."""
     end = (row.status, row.last_seq, row.completed_at or 0) if row.status.is_terminal else None
-    return activations_of(page.events, times=page.times, iterated=page.iterated, end=end)
+    return activations_of(page.events, times=page.times, iterated=page.iterated, end=end, left_out=row.head.left_out)
 
 
 def node_state(activation: Activation) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class TestingVerbs(RunVerbs):
             raise RunTooLarge(
                 f"run {origin.instance_id} has {row.last_seq:,} rows; at most {ORIGIN_ROWS_MAX:,} are read"
             )
-        history, found = History(), _Known()
+        history, found = History(left_out=row.head.left_out), _Known()
         async for page in log_pages(self._store, origin.instance_id):
             for event in page:
                 change = history.take(event)

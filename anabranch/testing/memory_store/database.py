@@ -18,9 +18,11 @@ from anabranch.engine.ports import (
     Claimed,
     ClaimRequest,
     ExternalResult,
+    FamilyReopening,
     InstanceHead,
     InstanceRow,
     Outcome,
+    Reopening,
     TenantRooms,
     Transition,
 )
@@ -41,7 +43,7 @@ from anabranch.engine.rules.values import Payload
 from anabranch.engine.store.sql.families import cancel_reason, cancelled_children, woken_parents
 from anabranch.errors import TooManySignals
 from anabranch.testing.memory_store.memory_definitions import MemoryDefinitions
-from anabranch.testing.memory_store.memory_refusals import ending_key, refusal_of
+from anabranch.testing.memory_store.memory_refusals import refusal_of
 from anabranch.testing.memory_store.records import Change, InstanceRecord, Transaction
 
 
@@ -201,6 +203,27 @@ class MemoryDatabase:
         """Append INSTANCE_RESUMED whether the instance is held or not, if it is suspended."""
         return self._suspend_or_resume(instance_id, tenant_id, resumed, log_limit)
 
+    def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
+        """Let these ended runs go on, all of them or none."""
+        now = self.now()
+        found = [self._of_tenant(run.instance_id, family.tenant_id) for run in family.runs]
+        records = [record for record in found if record is not None]
+        if len(records) < len(found) or not all(map(self._may_reopen, records, family.runs)):
+            return None
+        changes: list[Change] = []
+        if family.awaited_by is not None:
+            parent_id, *place = family.awaited_by
+            parent = self._open.get(parent_id)
+            if parent is None or parent.has_ended(*place):
+                return None
+            changes.append(self._touch(parent))
+        for record, run in zip(records, family.runs, strict=True):
+            changes.append(self._reopen(record, run, now))
+        for child in (self._open[each] for each in family.attached if each in self._open):
+            changes.append(self._touch(child, parent_waits=True))
+        self._committed("reopen", now, changes)
+        return [record.row for record in records]
+
     def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED whether the instance is held or not, and close it."""
         record = self._of_tenant(instance_id, tenant_id)
@@ -261,6 +284,36 @@ class MemoryDatabase:
         return None if instance_id is None else self.instances[instance_id].row
 
     # -- inside ---------------------------------------------------------------------------
+    def _may_reopen(self, record: InstanceRecord, run: Reopening) -> bool:
+        row = record.row
+        ended_badly = row.status in (Status.FAILED, Status.CANCELLED) and row.last_seq == run.last_seq
+        return ended_badly and self.definitions.may_have_runs(row.head.workflow_id, newest=None)
+
+    def _touch(self, record: InstanceRecord, *, parent_waits: bool | None = None) -> Change:
+        before = record.row
+        waits = before.head.parent_waits if parent_waits is None else parent_waits
+        record.row = replace(before, head=replace(before.head, parent_waits=waits), version=before.version + 1)
+        return Change(before, record.row, (), by_family=True)
+
+    def _reopen(self, record: InstanceRecord, run: Reopening, now: int) -> Change:
+        before, said = record.row, run.said
+        event = Event(before.last_seq + 1, EventType.INSTANCE_REOPENED, "", "", 0, said.payload, now)
+        head = replace(
+            before.head,
+            deadline_at=said.deadline_at,
+            generation=said.generation,
+            left_out=run.left_out,
+            parent_waits=run.parent_waits,
+        )
+        status = Status.PENDING if before.started_at is None else Status.RUNNING
+        size = before.log_bytes + len(event.payload.raw)
+        record.row = InstanceRow(
+            head, status, before.version + 1, event.seq, None, now, before.started_at, None, size, None
+        )
+        record.append([event], generation=said.generation)
+        self._open[head.instance_id] = record
+        return Change(before, record.row, [event])
+
     def _advance(self, transition: Transition, record: InstanceRecord | None, now: int) -> Change:
         before = None if record is None else record.row
         row = _row_after(transition, before, now)
@@ -269,7 +322,7 @@ class MemoryDatabase:
             if row.head.idempotency_key:
                 self._keys[_idempotency(row.head)] = transition.instance_id
         record.row = row
-        record.append(transition.events)
+        record.append(transition.events, generation=transition.generation)
         if row.status.is_terminal:
             del self._open[transition.instance_id]
         return Change(before, row, transition.events)
@@ -343,7 +396,7 @@ class MemoryDatabase:
         if head.parent_id is None:
             return True
         parent = self._open.get(head.parent_id)
-        return parent is not None and ending_key(head.parent_node_id, head.parent_scope) not in parent.unique
+        return parent is not None and not parent.has_ended(head.parent_node_id, head.parent_scope)
 
     def _wake(self, parents: Sequence[str], now: int, changes: list[Change]) -> dict[str, int]:
         """Raise the versions of open parents whose children have ended."""

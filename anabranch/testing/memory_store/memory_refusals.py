@@ -28,7 +28,7 @@ def refusal_of(transition: Transition, *, last_seq: int, keys: Collection[Key]) 
         seq += 1
         if event.seq != seq:
             return f"event {event.seq} where the log of {transition.instance_id} goes on with {seq}"
-        key = unique_key(event)
+        key = unique_key(event, transition.generation)
         if key is not None:
             if key in taken or key in keys:
                 return f"the log of {transition.instance_id} already has {' '.join(map(str, key))}"
@@ -38,20 +38,15 @@ def refusal_of(transition: Transition, *, last_seq: int, keys: Collection[Key]) 
     return None
 
 
-def unique_key(event: Event) -> Key | None:
+def unique_key(event: Event, generation: int) -> Key | None:
     """The entry of an event in the unique indexes of the log; None: as many as you like."""
     if event.type in ENDINGS:
-        return ending_key(event.node_id, event.scope)
+        return ("ending", event.node_id, event.scope, generation)
     if event.type is EventType.NODE_DISPATCHED or event.type is EventType.NODE_ATTEMPT_FAILED:
         return (event.type, event.node_id, event.scope, event.attempt)
     if event.type is EventType.SIGNAL_RECEIVED and (key := read_signal(event.payload).key) is not None:
         return ("signal", key)
     return None
-
-
-def ending_key(node_id: str | None, scope: str | None) -> Key:
-    """The entry of an activation that has ended."""
-    return ("ending", node_id, scope)
 
 
 def _is_storable(event: Event) -> bool:

@@ -19,6 +19,7 @@ from anabranch.engine.ports import (
     Claimed,
     ClaimRequest,
     ExternalResult,
+    FamilyReopening,
     InstanceRow,
     Loaded,
     NewVersion,
@@ -182,6 +183,12 @@ class MemoryStore:
         await self.faults.after("append_resumption")
         return result
 
+    async def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
+        await self.faults.before("reopen")
+        rows = self.database.reopen(family)
+        await self.faults.after("reopen")
+        return rows
+
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         await self.faults.before("append_cancel")
         result = self.database.append_cancel(tenant_id=tenant_id, instance_id=instance_id, reason=reason)
@@ -275,7 +282,10 @@ class MemoryStore:
         self, instance_id: str, *, after_seq: int, open_waits: Sequence[tuple[str, str]]
     ) -> list[Event]:
         await self.faults.before("read_signal_waits")
-        return memory_reading.signal_rows(self._log(instance_id), after_seq=after_seq, open_waits=open_waits)
+        record = self.database.instances.get(instance_id)
+        if record is None:
+            return []
+        return memory_reading.signal_rows(record, after_seq=after_seq, open_waits=open_waits)
 
     async def list_instances(
         self, wanted: RunFilter = ALL_RUNS, *, tenant_id: str, limit: int, before: tuple[int, str] | None = None

@@ -13,6 +13,7 @@ from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
 from anabranch.engine.rules.payloads import SignalAwaited, SignalTaken, read_wait
+from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.testing.memory_store.records import InstanceRecord
 
 
@@ -39,8 +40,9 @@ def activations_of(
     """Payloads are all there, since they cost nothing."""
     firsts: dict[tuple[str, str], Event] = {}
     latest: dict[tuple[str, str], Event] = {}
+    left_out = record.row.head.left_out
     for event in record.events:
-        if event.node_id != FUNCTION_NODE_ID:
+        if event.node_id != FUNCTION_NODE_ID and not is_left_out(left_out, event.seq):
             firsts.setdefault((event.node_id, event.scope), event)
             latest[event.node_id, event.scope] = event
     after = [
@@ -66,11 +68,13 @@ def activations_of(
     return ActivationPage([events[seq] for seq in sorted(events)], times, next_seq, iterated)
 
 
-def signal_rows(events: Sequence[Event], *, after_seq: int, open_waits: Sequence[tuple[str, str]]) -> list[Event]:
+def signal_rows(record: InstanceRecord, *, after_seq: int, open_waits: Sequence[tuple[str, str]]) -> list[Event]:
     """The rows after a seq that are about signals and the waits for them."""
     waits = set(open_waits)
     found = []
-    for event in events[after_seq:]:
+    for event in record.events[after_seq:]:
+        if is_left_out(record.row.head.left_out, event.seq):
+            continue
         place = (event.node_id, event.scope)
         is_wait = event.type is EventType.NODE_WAITING and isinstance(
             read_wait(event.payload), SignalAwaited | SignalTaken

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.ports import WHOLE_LOG_WEIGHT_MAX, InstanceRow, Loaded
-from anabranch.engine.rules.events import Event, EventType
+from anabranch.engine.rules.events import ENDINGS, Event, EventType
 from anabranch.engine.rules.payloads import read_wait, signal_taken
+from anabranch.engine.rules.shared.left_out import is_left_out
 from anabranch.testing.memory_store.memory_refusals import unique_key
 
 # Looked up once: a member of an enum costs ten times a global before Python 3.12.
@@ -53,10 +54,19 @@ class InstanceRecord:
         """The same without the events up to a seq."""
         return Loaded(self.row, self.events[seq:] if self.row.log_weight <= WHOLE_LOG_WEIGHT_MAX else ())
 
-    def append(self, events: Sequence[Event]) -> None:
+    def has_ended(self, node_id: str | None, scope: str | None) -> bool:
+        """Has this activation ended, by a row that no reopening has left out?"""
+        left_out = self.row.head.left_out
+        return any(
+            event.type in ENDINGS and (event.node_id, event.scope) == (node_id, scope)
+            for event in self.events
+            if not is_left_out(left_out, event.seq)
+        )
+
+    def append(self, events: Sequence[Event], *, generation: int = 0) -> None:
         """Write events that `refusal_of` let through."""
         for event in events:
-            key = unique_key(event)
+            key = unique_key(event, generation)
             if key is not None:
                 self.unique.add(key)
             if event.type is _SIGNAL_RECEIVED:

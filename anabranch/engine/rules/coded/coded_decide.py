@@ -92,7 +92,7 @@ class CodedDecisionBuilder(DecisionBuilder[CodedState]):
         """The run ends: children that its steps still await, or were about to start, have nobody any more."""
         for step in self.state.steps.values():
             if step.kind is StepKind.CHILD and not step.has_ended:
-                self.cancels.append(child_id(self.state.head.instance_id, *step.place))
+                self.cancels.append(step.child_of(self.state.head.instance_id))
         super().end_instance(event_type, payload, message)
 
 
@@ -174,7 +174,7 @@ def _function_answered(notes: CodedDecisionBuilder, function: FunctionActivation
 
 
 def _function_failed(notes: CodedDecisionBuilder, function: FunctionActivation, failed: Failed) -> None:
-    note = next_try(notes, notes.state.plan.retry, function.attempt, failed, key="")
+    note = next_try(notes, notes.state.plan.retry, function.counted_attempt, failed, key="")
     if note is None:
         notes.fail_instance(failed.error)
         return
@@ -259,7 +259,7 @@ def _cancel_step(notes: CodedDecisionBuilder, report: StepReport, step: Step | N
     if step is not None and step.has_ended:
         return
     if step is not None and step.kind is StepKind.CHILD:
-        notes.cancels.append(child_id(notes.state.head.instance_id, *step.place))
+        notes.cancels.append(step.child_of(notes.state.head.instance_id))
     _append(notes, EventType.NODE_SKIPPED, step or report, EMPTY)
 
 

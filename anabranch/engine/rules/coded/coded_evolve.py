@@ -22,6 +22,7 @@ from anabranch.engine.rules.shared.shared_events import (
     close_wait,
     instance_ended,
     instance_recovered,
+    instance_reopened,
     instance_resumed,
     instance_suspended,
     set_timer,
@@ -124,6 +125,22 @@ def _skipped(state: CodedState, event: Event) -> None:
     step.undone_in = 0 if state.function is None else state.function.attempt
 
 
+def leave_out(state: CodedState, event: Event) -> None:
+    """A failure of a step that is tried again: the step stays known, although it may have no other row."""
+    if event.type is EventType.NODE_FAILED:
+        _step_of(state, event).attempt = event.attempt
+
+
+def _reopened(state: CodedState, event: Event) -> None:
+    """What had failed and is not tried again fails once more where the next call of the function asks for it."""
+    instance_reopened(state, event)
+    function = state.function
+    if function is not None and function.phase is Phase.RETRYING and function.due_seq == event.seq:
+        for step in state.steps.values():
+            if step.error is not None:
+                step.undone_in = function.attempt + 1
+
+
 EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
     EventType.INPUT_SET: _input_set,
     EventType.SYSTEM_SET: _system_set,
@@ -137,6 +154,7 @@ EVOLVE_CODED: dict[EventType, Callable[[CodedState, Event], None]] = {
     EventType.INSTANCE_RECOVERED: instance_recovered,
     EventType.INSTANCE_SUSPENDED: instance_suspended,
     EventType.INSTANCE_RESUMED: instance_resumed,
+    EventType.INSTANCE_REOPENED: _reopened,
     EventType.INSTANCE_COMPLETED: instance_ended,
     EventType.INSTANCE_FAILED: instance_ended,
     EventType.INSTANCE_CANCELLED: instance_ended,

@@ -15,7 +15,7 @@ from anabranch.engine.rules.events import DEFAULT_HANDLE, DONE_HANDLE, EventType
 from anabranch.engine.rules.evolve import failure_handle
 from anabranch.engine.rules.graph.plan import PlanNode
 from anabranch.engine.rules.payloads import ChildAwaited, DelayStarted, LoopOpened, NodeFailed
-from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE, child_id
+from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
 from anabranch.engine.rules.shared.decisions import DecisionBuilder, child_result, next_try, signal_wait
 from anabranch.engine.rules.shared.failures import failed_by, who_is
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, ChildEnded, Completed, Failed
@@ -100,7 +100,7 @@ class DrawnDecisionBuilder(DecisionBuilder[InstanceState]):
     def abandon(self, activation: Activation) -> None:
         """An activation is over before its child is, which may be on its way into the world just now."""
         if activation.node.type == WORKFLOW_TYPE:
-            self.cancels.append(child_id(self.state.head.instance_id, activation.node.id, activation.scope.path))
+            self.cancels.append(activation.child_of(self.state.head.instance_id))
 
     def emit(
         self,
@@ -222,7 +222,7 @@ def close_child_wait(builder: DrawnDecisionBuilder, activation: Activation, ende
 def attempt_failed(builder: DrawnDecisionBuilder, activation: Activation, failed: Failed) -> None:
     """A try failed: another is due later, or that was the last."""
     key = f"{activation.scope.path}/{activation.node.id}"
-    note = next_try(builder, activation.node.retry, activation.attempt, failed, key=key)
+    note = next_try(builder, activation.node.retry, activation.counted_attempt, failed, key=key)
     if note is None:
         fail(builder, activation, failed.error)
         return

@@ -16,9 +16,12 @@ _VERSION_BITS, _VERSION = 0xF << 76, 0x8 << 76
 _VARIANT_BITS, _VARIANT = 0x3 << 62, 0x2 << 62
 
 
-def child_id(instance_id: str, node_id: str, scope: str) -> str:
-    """The id of the child that this activation starts: a UUID, the same whenever it is asked for."""
-    name = "\x00".join((instance_id, node_id, scope))
+def child_id(instance_id: str, node_id: str, scope: str, generation: int = 0) -> str:
+    """The id of the child that this activation starts: a UUID, the same whenever it is asked for.
+
+    With a `generation` of the parent: the id of the child that replaces one whose rows were removed.
+    """
+    name = "\x00".join((instance_id, node_id, scope, *([str(generation)] if generation else [])))
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16, person=b"child").digest()
     bits = int.from_bytes(digest, "big") & ~_VERSION_BITS & ~_VARIANT_BITS | _VERSION | _VARIANT
     text = f"{bits:032x}"

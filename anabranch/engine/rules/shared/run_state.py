@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 from anabranch.engine.rules.commands import AwaitChild, Command, Dispatch, Wake
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.payloads import RunSuspended
+from anabranch.engine.rules.shared.child_ids import child_id
+from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.rules.shared.log_limit import LOG_LIMIT
 from anabranch.engine.rules.shared.signals import KeptSignal, fits
 from anabranch.engine.rules.values import Payload
@@ -54,6 +56,10 @@ class InstanceHead:
     """The run that this one repeats, with the same or another input."""
     started_by: str | None = None
     """The id of the key that started it, or `cli`; None: a run, a schedule, a topic, or nobody said."""
+    generation: int = 0
+    """How often it was reopened; with `left_out`, `deadline_at` and `parent_waits` all that ever changes."""
+    left_out: Ranges = NOTHING_LEFT_OUT
+    """The rows of its log that do not count any more."""
 
 
 # 64 entries: in a smaller heap, sorting out what does not hold any more costs more than it frees.
@@ -76,10 +82,22 @@ _DISPATCHED = Phase.DISPATCHED
 _PENDING, _RUNNING, _WAITING, _SUSPENDED = Status.PENDING, Status.RUNNING, Status.WAITING, Status.SUSPENDED
 
 
+@dataclass(frozen=True, slots=True)
+class Redone:
+    """What an activation that a reopening has let try again differs in."""
+
+    attempts: int
+    """The attempts before: they do not count against its budget."""
+    key_generation: int = 0
+    """The reopening that gave it another idempotency key; 0: it has its first one."""
+    child_generation: int = 0
+    """The reopening since which it starts another child; 0: its first one."""
+
+
 class OpenActivation(ABC):
     """An open activation of any kind: dispatched and not ended yet."""
 
-    __slots__ = ("attempt", "child_id", "due_at", "due_seq", "events", "names_event", "phase", "promised")
+    __slots__ = ("attempt", "child_id", "due_at", "due_seq", "events", "names_event", "phase", "promised", "redone")
 
     def __init__(self) -> None:
         self.phase = _DISPATCHED
@@ -95,6 +113,17 @@ class OpenActivation(ABC):
         """A signal that arrived for this wait and is not recorded as taken yet."""
         self.child_id: str | None = None
         """The run whose end this waits for."""
+        self.redone: Redone | None = None
+        """Set once a reopening has let it try again."""
+
+    @property
+    def counted_attempt(self) -> int:
+        """The number of the present attempt, as far as its budget of attempts is concerned."""
+        return self.attempt if self.redone is None else self.attempt - self.redone.attempts
+
+    def child_of(self, instance_id: str) -> str:
+        """The id of the run that it starts, or has started, in this run."""
+        return child_id(instance_id, *self.place, 0 if self.redone is None else self.redone.child_generation)
 
     @property
     @abstractmethod

@@ -11,16 +11,19 @@ from anabranch.engine.rules.events import ENDINGS, Event, EventType, Status
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
+    Redo,
+    RunReopened,
     SignalAwaited,
     SignalTaken,
     Waiting,
     read_recoveries,
+    read_reopened,
     read_signal,
     read_suspension,
     read_wait,
     signal_taken,
 )
-from anabranch.engine.rules.shared.run_state import InstanceHead, Open, OpenActivation, Phase, RunState
+from anabranch.engine.rules.shared.run_state import InstanceHead, Open, OpenActivation, Phase, Redone, RunState
 from anabranch.engine.rules.shared.signals import KeptSignal
 from anabranch.engine.rules.values import NULL
 
@@ -53,6 +56,36 @@ def instance_suspended(state: AnyRun, event: Event) -> None:
 def instance_resumed(state: AnyRun, event: Event) -> None:
     """It goes on."""
     state.suspension = None
+
+
+def instance_reopened(state: AnyRun, event: Event) -> None:
+    """It goes on as if the rows that are left out had never been; what its end was caused by is tried again now."""
+    said = read_reopened(event.payload)
+    for each in said.redo:
+        activation = state.activation(each.node_id, each.scope)
+        if activation is not None:
+            _redo(state, activation, each, said, event)
+    for wait in {wait.place: wait for waits in state.waits.values() for wait in waits.values()}.values():
+        if wait.due_at is not None:
+            # No signal could arrive meanwhile.
+            set_timer(state, wait, wait.due_at + said.closed_ms, event.seq)
+
+
+def _redo(state: AnyRun, activation: OpenActivation, redo: Redo, said: RunReopened, event: Event) -> None:
+    before = activation.redone
+    state.running.pop(activation.place, None)
+    state.unevaluated.pop(activation.place, None)
+    if activation.child_id is not None:
+        state.children.pop(activation.child_id, None)
+        activation.child_id = None
+    activation.phase = Phase.RETRYING
+    activation.attempt = redo.attempt
+    activation.redone = Redone(
+        redo.attempt,
+        said.generation if said.new_keys else 0 if before is None else before.key_generation,
+        said.generation if redo.replaces_child else 0 if before is None else before.child_generation,
+    )
+    set_timer(state, activation, event.created_at, event.seq)
 
 
 def instance_ended(state: AnyRun, event: Event) -> None:

@@ -117,6 +117,7 @@ class PostgresqlDialect:
     )
     among_ids = "instance_id = ANY(CAST(:ids AS uuid[]))"
     ended_children = statements.ENDED_CHILDREN
+    is_effective = statements.IS_EFFECTIVE
 
     def __init__(self, url: URL, *, timeouts: Timeouts, pooled: bool | None = None) -> None:
         """`pooled`: does a pooler lend sessions by the transaction? None: `apply_outcome` finds out."""

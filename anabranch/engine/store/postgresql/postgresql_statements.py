@@ -37,6 +37,13 @@ _WRITTEN_AT_CREATION = ", ".join(name for name in INSTANCE_COLUMNS if name != "c
 _NOTE = ", ".join(EVENT_NOTE_COLUMNS)
 _SEPARATOR = f"chr({ord(PAYLOAD_SEPARATOR)})"
 
+IS_EFFECTIVE = """NOT EXISTS (
+    SELECT 1 FROM workflow_instances AS h
+    CROSS JOIN LATERAL json_array_elements(CAST(coalesce(h.left_out, '[]') AS json)) AS o(pair)
+    WHERE h.instance_id = l.instance_id
+      AND l.seq BETWEEN CAST(o.pair ->> 0 AS integer) AND CAST(o.pair ->> 1 AS integer))"""
+"""No reopening has left out the log row `l`. By primary key."""
+
 NOW = text(f"SELECT {NOW_MS}")
 """The server's clock."""
 
@@ -91,7 +98,7 @@ COMMIT = text(f"""
             available_at bigint, starts_at bigint, deadline_at bigint, retention_days integer, idempotency_key text,
             parent_id uuid, created_at bigint, started_at bigint, parent_node_id text, parent_scope text,
             parent_waits boolean, depth integer, root_id uuid, log_bytes bigint, rerun_of uuid,
-            started_by text, suspended_for text, ends boolean, only_newest boolean)
+            started_by text, suspended_for text, generation integer, left_out text, ends boolean, only_newest boolean)
     ), living AS (
         SELECT wanted.workflow_id, guard.newest_version
         FROM (SELECT DISTINCT workflow_id FROM new_run ORDER BY workflow_id) AS wanted CROSS JOIN LATERAL (
@@ -112,13 +119,13 @@ COMMIT = text(f"""
         SELECT instance_id FROM moved UNION ALL SELECT instance_id FROM created
     ), logged AS (
         INSERT INTO workflow_instance_logs (instance_id, seq, node_id, scope, event_type, node_status, next_handle,
-            output_variable, payload, error_message, node_attempt, created_at, arguments)
+            output_variable, payload, error_message, node_attempt, created_at, arguments, generation)
         SELECT instance_id, seq, node_id, scope, event_type, node_status, next_handle, output_variable,
-            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at, arguments
+            coalesce(payload, CAST('null' AS json)), error_message, node_attempt, created_at, arguments, generation
         FROM json_to_recordset(CAST(:events AS json)) AS e(
             instance_id uuid, seq integer, node_id text, scope text, event_type text, node_status text,
             next_handle text, output_variable text, payload json, error_message text, node_attempt integer,
-            created_at bigint, arguments text)
+            created_at bigint, arguments text, generation integer)
         WHERE (instance_id IN (SELECT instance_id FROM winner)) IS TRUE
     )
     SELECT CAST(array_agg(instance_id) AS text[]), {NOW_MS} FROM winner
@@ -191,7 +198,7 @@ UNWANTED_BIRTHS = text(f"""
       AND (NOT EXISTS (SELECT 1 FROM workflow_instances AS p WHERE p.instance_id = b.parent_id AND p.{IS_OPEN})
            OR EXISTS (SELECT 1 FROM workflow_instance_logs AS l
                       WHERE l.instance_id = b.parent_id AND l.node_id = b.parent_node_id
-                        AND l.scope = b.parent_scope AND l.{IS_ENDING}))
+                        AND l.scope = b.parent_scope AND l.{IS_ENDING} AND {IS_EFFECTIVE}))
       AND NOT EXISTS (SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = b.instance_id)
 """)
 """New runs whose parent has ended, or whose parent's activation has, unless they were created earlier.

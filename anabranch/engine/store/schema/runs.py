@@ -88,6 +88,9 @@ workflow_instances = Table(
     Column("rerun_of", Identifier),
     Column("started_by", Text),
     Column("suspended_for", Text),
+    # How often it was reopened, and as a JSON list of pairs which rows of its log that has left out.
+    Column("generation", Integer, nullable=False, server_default="0"),
+    Column("left_out", Text),
     PrimaryKeyConstraint("instance_id", name="pk_workflow_instances"),
     info=storage(
         {
@@ -181,6 +184,8 @@ workflow_instance_logs = Table(
     Column("node_attempt", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("arguments", Text),
+    # How often the run had been reopened when the row was written.
+    Column("generation", Integer, nullable=False, server_default="0"),
     PrimaryKeyConstraint("instance_id", "seq", name="pk_workflow_instance_logs"),
     # Rows are inserted and removed, never changed. Large payloads are in the table's TOAST table, which has
     # thresholds of its own.
@@ -203,6 +208,7 @@ partial_index(
     workflow_instance_logs.c.instance_id,
     workflow_instance_logs.c.node_id,
     workflow_instance_logs.c.scope,
+    workflow_instance_logs.c.generation,
     unique=True,
     where=text(IS_ENDING),
 )

@@ -119,6 +119,9 @@ class Dialect(Protocol):
     payload_without_output: str
     """The payload of a log row `l`, an object, without its field `output`."""
 
+    is_effective: str
+    """The condition that no reopening has left out the log row `l`."""
+
     row_lock: str
     """The words that make a SELECT lock what it finds and leave out what others have locked; empty where only
     one connection writes at a time."""

@@ -17,6 +17,7 @@ import orjson
 from anabranch.engine.ports import InstanceHead, InstanceRow, Transition
 from anabranch.engine.rules.coded.names import variable_and_mark
 from anabranch.engine.rules.events import NODE_STATUS, Event, EventType, Status, SuspendReason
+from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, together
 from anabranch.engine.rules.values import EMPTY, Payload
 from anabranch.engine.store.schema import workflow_instance_logs, workflow_instances
 from anabranch.engine.store.sql.faults import DataRefused
@@ -100,6 +101,7 @@ def encode_events(transitions: Iterable[Transition]) -> str:
                 "node_attempt": event.attempt,
                 "created_at": event.created_at,
                 "arguments": event.arguments,
+                "generation": transition.generation,
             }
             for transition in transitions
             for event in transition.events
@@ -139,6 +141,8 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         rerun_of,
         started_by,
         suspended_for,
+        generation,
+        left_out,
     ) = values
     head = InstanceHead(
         instance_id,
@@ -161,6 +165,8 @@ def instance_row(values: Sequence[Any]) -> InstanceRow:
         root_id,
         rerun_of,
         started_by,
+        generation,
+        NOTHING_LEFT_OUT if left_out is None else together(orjson.loads(left_out)),
     )
     return InstanceRow(
         head,
@@ -262,6 +268,7 @@ def values_of_events(transitions: Iterable[Transition]) -> list[Any]:
                 event.attempt,
                 event.created_at,
                 event.arguments,
+                transition.generation,
             )
     return values
 
@@ -302,6 +309,8 @@ def _new_run_row(transition: Transition, head: InstanceHead) -> dict[str, Any]:
         "started_by": head.started_by,
         "log_bytes": transition.payload_bytes,
         "suspended_for": transition.suspended_for,
+        "generation": head.generation,
+        "left_out": None,
         "ends": ends,
         "only_newest": transition.only_newest,
     }

@@ -20,6 +20,7 @@ from anabranch.engine.ports import NO_ACTIVATIONS, ActivationPage, InstanceRow, 
 from anabranch.engine.rules.coded.coded_plan import CODED_KIND
 from anabranch.engine.rules.events import DONE_HANDLE, Event, EventType
 from anabranch.engine.rules.history import ALL_ACTIVATIONS, ActivationFilter, loop_of
+from anabranch.engine.rules.shared.left_out import NOTHING_LEFT_OUT, Ranges
 from anabranch.engine.store.schema import IS_ENDING
 from anabranch.engine.store.sql.component import SqlComponent
 from anabranch.engine.store.sql.dialect import Dialect
@@ -32,11 +33,12 @@ class Payloads(StrEnum):
 
     ALL = "l.payload"
     SHOWN = (
-        "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED', 'NODE_DISPATCHED',"
-        " 'INSTANCE_SUSPENDED', 'INSTANCE_RESUMED') THEN l.payload"
+        "CASE WHEN l.event_type IN ('NODE_FAILED', 'NODE_ATTEMPT_FAILED', 'NODE_DISPATCHED', 'INSTANCE_SUSPENDED',"
+        " 'INSTANCE_RESUMED', 'INSTANCE_REOPENED') THEN l.payload"
         " WHEN l.event_type = 'NODE_WAITING' THEN {without_output} ELSE '{{}}' END"
     )
-    """Errors, why a node was not executed, suspensions, and what is waited for (a delay without what it hands on)."""
+    """Errors, why a node was not executed, why the run stands still or goes on, and what is waited for (a delay without
+    what it hands on)."""
 
 
 _FROM_LOG = "FROM workflow_instance_logs AS l WHERE l.instance_id = :instance_id"
@@ -50,7 +52,7 @@ FIRST_ROWS_OF_NODES = f"""
 
 FIRST_ROWS_OF_STEPS = f"""
     {_FROM_LOG} AND l.seq > :after_seq AND l.seq IN (
-        SELECT min(seq) FROM workflow_instance_logs WHERE instance_id = :instance_id AND node_id <> ''
+        SELECT min(seq) FROM workflow_instance_logs AS f WHERE instance_id = :instance_id AND node_id <> ''
         GROUP BY node_id, scope){{only}}
     ORDER BY l.seq LIMIT :limit"""
 """The first row of a step of a coded run, of which there are 10,000 at most. Uses the primary key."""
@@ -85,7 +87,7 @@ ROWS_AFTER = f"""
 
 LATEST_AT = f"""
     {_FROM_LOG} AND l.seq IN (
-        SELECT max(seq) FROM workflow_instance_logs
+        SELECT max(seq) FROM workflow_instance_logs AS f
         WHERE instance_id = :instance_id AND seq >= :from_seq
           AND (node_id, scope) IN (SELECT p.value ->> 0, p.value ->> 1 FROM {{given}})
         GROUP BY node_id, scope)"""
@@ -106,6 +108,15 @@ SIGNALS_AND_WAITS = f"""
            OR l.event_type = 'NODE_WAITING' AND l.node_id <> ''
               AND (l.payload ->> 'event' IS NOT NULL OR l.payload ->> 'events' IS NOT NULL))"""
 """Signals, and the rows of waits for them. Goes through the columns of the log after that seq."""
+
+
+def effective(rows: str, left_out: Ranges) -> str:
+    """The same FROM clause without the rows that reopenings have left out; a run has few stretches of these."""
+    if not left_out:
+        return rows
+    stretches = " OR ".join(f"seq BETWEEN {first} AND {last}" for first, last in left_out)
+    log = f"(SELECT * FROM workflow_instance_logs WHERE instance_id = :instance_id AND NOT ({stretches})) AS"
+    return rows.replace("workflow_instance_logs AS", log)
 
 
 class RunReader(SqlComponent):
@@ -179,7 +190,11 @@ class RunReader(SqlComponent):
                 waits = {*open_waits, *((event.node_id, event.scope) for event in found if event.node_id)}
                 if waits:
                     parameters = {"instance_id": instance_id, "given": _encoded(sorted(waits))}
-                    ends = _events(self.dialect, connection, ENDINGS_AT, Payloads.SHOWN, parameters)
+                    row = find_instance(connection, instance_id)
+                    left_out = NOTHING_LEFT_OUT if row is None else row.head.left_out
+                    ends = _events(
+                        self.dialect, connection, effective(ENDINGS_AT, left_out), Payloads.SHOWN, parameters
+                    )
                     found += [event for event in ends if event.seq > after_seq]
                 return sorted(found, key=_seq)
 
@@ -204,7 +219,7 @@ class _Reader:
     def select(self, rows: str, payloads: Payloads, **parameters: Any) -> list[Event]:
         """The rows that a FROM clause selects, in seq order."""
         named = {"instance_id": self._row.head.instance_id, **parameters}
-        return _events(self._dialect, self._connection, rows, payloads, named)
+        return _events(self._dialect, self._connection, effective(rows, self._row.head.left_out), payloads, named)
 
     def note(self) -> Event | None:
         """What a coded run says of itself, unless it has come to something since."""

@@ -22,6 +22,7 @@ from anabranch.engine.ports import (
     Claimed,
     ClaimRequest,
     ExternalResult,
+    FamilyReopening,
     InstanceRow,
     Outcome,
     Transition,
@@ -38,6 +39,7 @@ from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
 from anabranch.engine.store.sql.purging import Purging
 from anabranch.engine.store.sql.reads import Reads, find_instance, is_uuid
+from anabranch.engine.store.sql.reopenings import Reopenings
 from anabranch.engine.store.sql.revision import check_revision
 from anabranch.engine.store.sql.run_reading import RunReader
 from anabranch.errors import NotFound, StoreUnavailable, TooManySignals
@@ -54,7 +56,7 @@ CONNECT_PAUSE_S = 1.0
 _NO_LIMIT = 2**31 - 1
 
 
-class SqlStore(Reads, RunReader, Definitions, Purging):
+class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings):
     """A store on a SQL database; see `ports.Store` for what each method promises."""
 
     def __init__(self, dialect: Dialect, *, connect_wait_s: float = CONNECT_WAIT_S) -> None:
@@ -296,6 +298,15 @@ class SqlStore(Reads, RunReader, Definitions, Purging):
         return await self._append_or_explain(
             ExternalEvent(tenant_id, instance_id, EventType.INSTANCE_RESUMED, raw, resumes=True, log_limit=log_limit)
         )
+
+    async def reopen(self, family: FamilyReopening) -> list[InstanceRow] | None:
+        """Append INSTANCE_REOPENED to runs that have ended badly, all of them or none; None: not as planned."""
+        self._stranger_wrote_here = True
+        rows = await self.reopen_family(family)
+        if self._notices is not None:
+            for row in rows or ():
+                self._notices.appended(row, signal=None)
+        return rows
 
     async def append_cancel(self, *, tenant_id: str, instance_id: str, reason: str) -> ExternalResult:
         """Append INSTANCE_CANCELLED to an open instance, held or not and close it; unconditional."""

@@ -141,7 +141,7 @@ class Upkeep(SqlComponent):
                 connection.execute(statements.DELETE_ENDED_RUN, asked)
                 connection.execute(DELETE_LOG, {"instance_id": instance_id})
                 if row.completed_at <= counted_until:
-                    _uncount(connection, [row])
+                    uncount(connection, [row])
                 record_audit_event(
                     connection,
                     actor,
@@ -201,7 +201,7 @@ class Upkeep(SqlComponent):
             ids = {"ids": self.dialect.ids([row.instance_id for row in to_cancel])}
             connection.execute(statements.remove_runs(self.dialect.among_ids), ids)
             connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
-            _uncount(connection, [row for row in to_cancel if row.completed_at <= counted_until])
+            uncount(connection, [row for row in to_cancel if row.completed_at <= counted_until])
 
     @contextmanager
     def _alone(self, connection: Connection) -> Iterator[int | None]:
@@ -239,7 +239,7 @@ def few_enough(found: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
-def _uncount(connection: Connection, removed: Sequence[Any]) -> None:
+def uncount(connection: Connection, removed: Sequence[Any]) -> None:
     """Take runs that the counters have counted out of them."""
     counted = Counter(
         (row.tenant_id, row.workflow_id, row.status) for row in removed if row.workflow_id is not None and not row.test

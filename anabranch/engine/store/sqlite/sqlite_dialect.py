@@ -92,6 +92,7 @@ class SqliteDialect:
     is_remote = False
     among_ids = "instance_id IN (SELECT value FROM json_each(:ids))"
     ended_children = statements.ENDED_CHILDREN
+    is_effective = statements.IS_EFFECTIVE
 
     def __init__(self, url: URL, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
         self._url = url

@@ -67,6 +67,12 @@ _GUARD = f"""
     AND coalesce(not_before, 0) <= now"""
 
 
+IS_EFFECTIVE = """NOT EXISTS (
+    SELECT 1 FROM workflow_instances AS h CROSS JOIN json_each(coalesce(h.left_out, '[]')) AS o
+    WHERE h.instance_id = l.instance_id AND l.seq BETWEEN o.value ->> 0 AND o.value ->> 1)"""
+"""No reopening has left out the log row `l`. By primary key."""
+
+
 @cache
 def advance(rows: int) -> str:
     """Move the instances of so many transitions whose guards hold, each looked up by primary key.
@@ -139,7 +145,7 @@ BIRTHS_HINDERED = text(f"""
                AND (b.value ->> 5 IS NULL OR NOT EXISTS (
                    SELECT 1 FROM workflow_instance_logs AS l
                    WHERE l.instance_id = b.value ->> 5 AND l.node_id = b.value ->> 6 AND l.scope = b.value ->> 7
-                     AND l.{IS_ENDING})) AS living
+                     AND l.{IS_ENDING} AND {IS_EFFECTIVE})) AS living
         FROM json_each(:new_runs) AS b)
     WHERE holder IS NOT NULL OR present IS NOT NULL OR NOT living
 """)

@@ -1,0 +1,182 @@
+"""The plan of a retry: which rows of an ended run are left out, and what is tried again.
+
+Pure. Called by the service with the row and the whole log of a run. What an ending was decided with are its last rows:
+from the failure that the run's error names to the end, or the end alone. Nobody has acted upon them, so that the fold
+without them is the run as it was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from anabranch.engine.rules.coded.coded_state import CodedState, Step
+from anabranch.engine.rules.coded.names import StepKind
+from anabranch.engine.rules.drawn.drawn_state import InstanceState
+from anabranch.engine.rules.events import TERMINALS, Event, EventType
+from anabranch.engine.rules.evolve import AnyPlan, AnyState, evolve, new_state
+from anabranch.engine.rules.payloads import Redo
+from anabranch.engine.rules.shared.child_ids import WORKFLOW_TYPE
+from anabranch.engine.rules.shared.left_out import Ranges, is_left_out, together
+from anabranch.engine.rules.shared.run_state import InstanceHead, OpenActivation, Phase
+from anabranch.errors import RetryRefused, RetryWouldRepeat, RunError
+
+# Ends that no activation is the cause of: what was under way goes on.
+_FROM_OUTSIDE = frozenset({"DEADLINE_EXCEEDED", "RECOVERY_LIMIT"})
+
+# Ends that follow from the run's own data: with the same data they follow again.
+_OF_DATA = frozenset({"CONTEXT_TOO_LARGE", "LOG_TOO_LARGE", "LOOP_LIMIT", "STEP_LIMIT"})
+
+_OF_ENDING = frozenset({EventType.NODE_FAILED, EventType.NODE_SKIPPED, *TERMINALS})
+
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedChild:
+    """A run that an open activation has started, or may have started."""
+
+    child_id: str
+    place: Place
+    attempt: int
+    is_cause: bool
+    """Its bad end is what the run failed with."""
+    is_awaited: bool
+    """The log says that the activation waits for it; else its handler has not answered."""
+
+
+@dataclass(slots=True)
+class RetryPlan:
+    """What of one run is left out and what is tried again."""
+
+    left_out: Ranges
+    """By this reopening."""
+    redo: list[Redo] = field(default_factory=list)
+    children: list[AwaitedChild] = field(default_factory=list)
+    continued: list[Place] = field(default_factory=list)
+    """Activations whose handlers were told to stop: they are executed again, with the same attempt."""
+
+
+def plan_retry(
+    plan: AnyPlan, head: InstanceHead, events: Sequence[Event], *, all_failed_steps: bool = False
+) -> RetryPlan:
+    """The plan for a run that ended FAILED or CANCELLED with the last of these events, which are its whole log.
+
+    With `all_failed_steps` every failed step of a coded run is tried again, not only those that it failed with.
+    Raises RetryWouldRepeat, RetryRefused.
+    """
+    end = events[-1]
+    error = RunError.from_json(end.payload.value) if end.type is EventType.INSTANCE_FAILED else None
+    if error is not None and error.code in _OF_DATA:
+        raise RetryWouldRepeat(f"run {head.instance_id} failed with {error.code}: {error.message}")
+    if error is None or error.code in _FROM_OUTSIDE:
+        retry = RetryPlan(((end.seq, end.seq),))
+        state, causes = _before(plan, head, events, retry.left_out), set[Place]()
+    elif isinstance(new_state(plan, head), CodedState):
+        retry, state, causes = _of_function(plan, head, events, error, all_failed_steps=all_failed_steps)
+    else:
+        retry, state, causes = _of_node(plan, head, events, error)
+    redone = {(each.node_id, each.scope) for each in retry.redo}
+    retry.children = list(_children(state, causes | redone))
+    retry.continued = sorted(place for place in state.running if place not in redone and place[0])
+    return retry
+
+
+def _of_node(
+    plan: AnyPlan, head: InstanceHead, events: Sequence[Event], error: RunError
+) -> tuple[RetryPlan, AnyState, set[Place]]:
+    """A drawn run failed because a node did."""
+    place = (error.node_id, error.scope)
+    cause = _last_failure(head, events, place)
+    if cause is None:
+        raise RetryRefused(f"the log of run {head.instance_id} does not say which node it failed with")
+    tail = events[cause.seq - 1 :]
+    if any(event.type not in _OF_ENDING for event in tail):
+        raise RetryRefused(f"the log of run {head.instance_id} has other rows after its failure at {cause.seq}")
+    retry = RetryPlan(((cause.seq, events[-1].seq),))
+    state = _before(plan, head, events, retry.left_out)
+    assert isinstance(state, InstanceState), "a drawn run has the state of one"
+    activation = state.activation(*place)
+    if activation is None:
+        raise RetryRefused(f"node {place[0]!r} of run {head.instance_id} was not open when it failed")
+    if activation.phase is Phase.LOOPING or activation.node.evaluate is not None:
+        raise RetryWouldRepeat(
+            f"node {place[0]!r} of run {head.instance_id} fails on the run's own data: {error.code}: {error.message}"
+        )
+    if activation.child_id is None:
+        retry.redo.append(Redo(*place, cause.attempt))
+    return retry, state, {place}
+
+
+def _of_function(
+    plan: AnyPlan, head: InstanceHead, events: Sequence[Event], error: RunError, *, all_failed_steps: bool
+) -> tuple[RetryPlan, AnyState, set[Place]]:
+    """A coded run failed because its function did: it is called again, and so are the steps that it failed with."""
+    end = events[-1].seq
+    state = _before(plan, head, events, ((end, end),))
+    assert isinstance(state, CodedState), "a coded run has the state of one"
+    if state.function is None:
+        raise RetryRefused(f"the function of run {head.instance_id} was never called")
+    attempt = state.function.attempt
+    causes = {
+        step.place
+        for step in state.steps.values()
+        if step.error is not None and (all_failed_steps or _is_cause(step, error, attempt))
+    }
+    failures = [state.steps[place] for place in causes]
+    retry = RetryPlan(together([(end, end)], [(step.ended_seq, step.ended_seq) for step in failures]))
+    attempts = {step.place: step.attempt for step in failures}
+    state = _before(plan, head, events, retry.left_out)
+    assert isinstance(state, CodedState)
+    retry.redo.append(Redo("", "", attempt))
+    for place in sorted(causes):
+        if state.steps[place].child_id is None:
+            retry.redo.append(Redo(*place, attempts[place]))
+    return retry, state, causes
+
+
+def _is_cause(step: Step, error: RunError, attempt: int) -> bool:
+    """Was this failure among those that the function failed with? Older logs do not say: all of its last attempt."""
+    if error.steps is None:
+        return step.undone_in == attempt
+    return step.place in error.steps
+
+
+def _last_failure(head: InstanceHead, events: Sequence[Event], place: Place) -> Event | None:
+    for event in reversed(events):
+        if event.type is EventType.NODE_FAILED and (event.node_id, event.scope) == place:
+            return None if is_left_out(head.left_out, event.seq) else event
+    return None
+
+
+def _before(plan: AnyPlan, head: InstanceHead, events: Sequence[Event], left_out: Ranges) -> AnyState:
+    """The state without these rows and those that were left out before."""
+    state = new_state(plan, replace(head, left_out=together(head.left_out, left_out)))
+    for event in events:
+        evolve(state, event)
+    return state
+
+
+def _children(state: AnyState, causes: set[Place]) -> list[AwaitedChild]:
+    """The runs that open activations have started, or may have."""
+    instance_id = state.head.instance_id
+    starters: list[OpenActivation]
+    if isinstance(state, InstanceState):
+        starters = [
+            activation
+            for scope in state.scopes.values()
+            for activation in scope.open.values()
+            if activation.node.type == WORKFLOW_TYPE
+        ]
+    else:
+        starters = [step for step in state.steps.values() if step.kind is StepKind.CHILD and not step.has_ended]
+    return [
+        AwaitedChild(
+            each.child_id or each.child_of(instance_id),
+            each.place,
+            each.attempt,
+            is_cause=each.place in causes,
+            is_awaited=each.child_id is not None,
+        )
+        for each in starters
+    ]

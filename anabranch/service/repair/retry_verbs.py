@@ -1,0 +1,269 @@
+"""Retry: an ended run goes on as itself, with the runs below it that its end has taken along.
+
+A mixin of `WorkflowService`. The plan is made from logs (`rules.repair.retry_plan`); the store writes it only if
+nothing has changed since, else it is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engine.log_pages import log_pages
+from anabranch.engine.ports import FamilyReopening, InstanceRow, Reopening
+from anabranch.engine.rules.events import Event, Status
+from anabranch.engine.rules.history import ActivationFilter
+from anabranch.engine.rules.instants import to_iso
+from anabranch.engine.rules.payloads import Redo, RunCancelled, RunReopened, reopenings_in
+from anabranch.engine.rules.repair.retry_plan import AwaitedChild, RetryPlan, plan_retry
+from anabranch.engine.rules.shared.left_out import together
+from anabranch.engine.rules.shared.run_state import InstanceHead
+from anabranch.engine.store.sql.families import cancel_reason
+from anabranch.errors import (
+    ParentHasMovedOn,
+    RetryRefused,
+    RetryWouldRepeat,
+    RunIsCompleted,
+    RunIsOpen,
+    RunTooLarge,
+    StoreUnavailable,
+)
+from anabranch.run_requests import RETRY, RetryOptions, check_key
+from anabranch.service.runs.input_checks import checked_payload
+from anabranch.service.runs.run_verbs import RunVerbs
+from anabranch.service.runs.run_view import activations_in
+
+# 1,000 runs in one transaction, as many as are locked together without others noticing.
+FAMILY_MAX = 1_000
+
+# 200,000 rows: folding them takes a thread some three seconds.
+ROWS_MAX = 200_000
+
+# 10 plans: each is overtaken only by somebody who retries, cancels or removes the same runs at this moment.
+PLANS_MAX = 10
+
+
+@dataclass(slots=True)
+class _Family:
+    """What is planned so far: a run, and those below it."""
+
+    options: RetryOptions
+    by: str
+    now: int
+    reopenings: list[Reopening] = field(default_factory=list)
+    attached: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+class RetryVerbs(RunVerbs):
+    """Commands that let ended runs go on."""
+
+    async def retry_run(
+        self, instance_id: str, options: RetryOptions = RETRY, *, tenant_id: str, by: str
+    ) -> dict[str, Any]:
+        """Let a FAILED or CANCELLED run go on where it was; a SUSPENDED one is resumed.
+
+        Returns what is tried again: `{instanceID, status, generation, redo, children, deadlineAt, warnings, dryRun}`.
+        Raises NotFound, InvalidInput, InvalidRequest, RunIsCompleted, RunIsOpen, RetryWouldRepeat, ParentHasMovedOn,
+        RetryRefused, RunTooLarge, StoreUnavailable.
+        """
+        checked_payload(options.reason, "the reason")
+        if options.idempotency_key is not None:
+            check_key(options.idempotency_key, "an idempotency key")
+        for _ in range(PLANS_MAX):
+            row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+            known = await self._known_retry(row, options.idempotency_key)
+            if known is not None:
+                return known
+            if row.status is Status.SUSPENDED:
+                return await self._resumed(row, options, by=by)
+            if row.status is Status.COMPLETED:
+                raise RunIsCompleted(f"run {instance_id} is COMPLETED")
+            if not row.status.is_terminal:
+                raise RunIsOpen(
+                    f"run {instance_id} is {row.status.value}", hint="Only runs that have ended are retried."
+                )
+            family = _Family(options, by, self._engine.clock.now())
+            reopening = await self._planned(row, family)
+            if options.dry_run:
+                return _answer(row.status, family, dry_run=True)
+            rows = await self._store.reopen(reopening)
+            if rows is not None:
+                return _answer(rows[0].status, family, dry_run=False)
+        raise StoreUnavailable(f"run {instance_id} changes too often to be retried", hint="Try again in a moment.")
+
+    # -- within ---------------------------------------------------------------------------
+    async def _planned(self, row: InstanceRow, family: _Family) -> FamilyReopening:
+        head = row.head
+        awaited_by = await self._awaited_by(head, detach=family.options.detach)
+        todo: list[tuple[InstanceRow, bool]] = [(row, awaited_by is not None)]
+        for each, parent_waits in todo:  # grows while it is walked: from the top down
+            if len(todo) > FAMILY_MAX:
+                raise RetryRefused(f"more than {FAMILY_MAX:,} runs would go on with run {head.instance_id}")
+            todo += [(child, True) for child in await self._plan_one(each, family, parent_waits=parent_waits)]
+        return FamilyReopening(
+            tenant_id=head.tenant_id, runs=family.reopenings, awaited_by=awaited_by, attached=family.attached
+        )
+
+    async def _plan_one(self, row: InstanceRow, family: _Family, *, parent_waits: bool) -> list[InstanceRow]:
+        """Plan the reopening of one run; returns the ended children that are to go on with it."""
+        head = row.head
+        if row.last_seq > ROWS_MAX:
+            raise RunTooLarge(f"run {head.instance_id} has {row.last_seq:,} rows; the limit is {ROWS_MAX:,}")
+        await self._check_workflow(head)
+        events = [event async for page in self._log_of(row) for event in page]
+        plan = await self._engine.plans.plan_of(head)
+        retry = await self.checks.run(
+            head.tenant_id, plan_retry, plan, head, events, all_failed_steps=family.options.all_failed_steps
+        )
+        children = [
+            child
+            for awaited in retry.children
+            if (child := await self._plan_child(awaited, retry, row, family)) is not None
+        ]
+        is_top = not family.reopenings
+        options = family.options
+        length = options.deadline_ms if is_top and options.deadline_ms is not None else _deadline_ms(head, events)
+        begins_at = max(family.now, head.available_at) if row.started_at is None else family.now
+        family.reopenings.append(
+            Reopening(
+                instance_id=head.instance_id,
+                last_seq=row.last_seq,
+                said=RunReopened(
+                    head.generation + 1,
+                    retry.left_out,
+                    tuple(retry.redo),
+                    max(0, family.now - (row.completed_at or family.now)),
+                    None if length is None else begins_at + length,
+                    family.by,
+                    options.idempotency_key if is_top else None,
+                    options.reason if is_top else None,
+                    options.new_keys,
+                ),
+                left_out=together(head.left_out, retry.left_out),
+                parent_waits=parent_waits,
+            )
+        )
+        family.warnings += [_again(head, place) for place in retry.continued]
+        return children
+
+    async def _plan_child(
+        self, awaited: AwaitedChild, retry: RetryPlan, parent: InstanceRow, family: _Family
+    ) -> InstanceRow | None:
+        """What becomes of a run that an open activation has started: its row if it is to go on, too."""
+        child = await self._store.get_instance(awaited.child_id)
+        head = parent.head
+        if child is None:
+            if awaited.is_awaited:  # retention has removed it, or a person
+                retry.redo.append(Redo(*awaited.place, awaited.attempt, replaces_child=True))
+            return None
+        if not child.status.is_terminal:
+            if awaited.is_awaited and not child.head.parent_waits:
+                family.attached.append(awaited.child_id)
+            return None
+        if child.status is Status.COMPLETED:
+            if awaited.is_cause and awaited.is_awaited:
+                raise RetryWouldRepeat(f"the output of run {awaited.child_id} cannot be taken by {awaited.place[0]!r}")
+            return None
+        if awaited.is_cause:
+            return child
+        last = await self._store.read_log(awaited.child_id, after_seq=child.last_seq - 1, limit=1)
+        reason = RunCancelled(cancel_reason(head.instance_id)).payload.value
+        was_taken_along = child.status is Status.CANCELLED and bool(last) and last[0].payload.value == reason
+        return child if was_taken_along else None
+
+    async def _awaited_by(self, head: InstanceHead, *, detach: bool) -> tuple[str, str, str] | None:
+        """The parent and the activation of it that awaits this run; None: nobody does. Raises ParentHasMovedOn."""
+        if head.parent_id is None or not head.parent_waits:
+            return None
+        parent = await self._store.get_instance(head.parent_id)
+        if parent is None:
+            return None
+        node_id, scope = head.parent_node_id or "", head.parent_scope or ""
+        if not parent.status.is_terminal and not await self._has_ended(parent, node_id, scope):
+            return parent.head.instance_id, node_id, scope
+        if detach:
+            return None
+        while parent.status.is_terminal and parent.head.parent_id is not None and parent.head.parent_waits:
+            above = await self._store.get_instance(parent.head.parent_id)
+            if above is None or not above.status.is_terminal:
+                break
+            parent = above
+        whom = f"; retry run {parent.head.instance_id}" if parent.status.is_terminal else ""
+        raise ParentHasMovedOn(f"run {head.parent_id} does not wait for run {head.instance_id} any more{whom}")
+
+    async def _has_ended(self, row: InstanceRow, node_id: str, scope: str) -> bool:
+        found = await self._store.read_activations(
+            row.head.instance_id, after_seq=0, limit=1, only=ActivationFilter(node_id=node_id, scope=scope)
+        )
+        return found is None or any(each.has_ended for each in activations_in(found[1], found[0]))
+
+    async def _check_workflow(self, head: InstanceHead) -> None:
+        """Raise RetryRefused if its workflow is deleted: housekeeping would cancel it."""
+        if head.workflow_id is None:
+            return
+        if await self._store.list_versions(tenant_id=head.tenant_id, workflow_id=head.workflow_id, limit=1):
+            return
+        raise RetryRefused(f"the workflow {head.workflow_name!r} of run {head.instance_id} is deleted")
+
+    async def _known_retry(self, row: InstanceRow, key: str | None) -> dict[str, Any] | None:
+        """The answer to an earlier retry of the run with this key."""
+        if key is None or not row.head.generation:
+            return None
+        async for page in self._log_of(row):
+            for _, said in reopenings_in(page):
+                if said.key == key:
+                    return _document(row.head.instance_id, row.status, said, dry_run=False)
+        return None
+
+    async def _resumed(self, row: InstanceRow, options: RetryOptions, *, by: str) -> dict[str, Any]:
+        head, status = row.head, row.status
+        if not options.dry_run:
+            status = await self.resume_run(head.instance_id, tenant_id=head.tenant_id, by=by)
+        said = RunReopened(head.generation, (), (), 0, head.deadline_at, by)
+        return _document(head.instance_id, status, said, dry_run=options.dry_run)
+
+    def _log_of(self, row: InstanceRow) -> AsyncIterator[Sequence[Event]]:
+        return log_pages(self._store, row.head.instance_id, up_to=row.last_seq)
+
+
+def _deadline_ms(head: InstanceHead, events: Sequence[Event]) -> int | None:
+    """How long the run had, since it was created or last reopened."""
+    if head.deadline_at is None:
+        return None
+    reopened = [at for at, _ in reopenings_in(events)]
+    return max(0, head.deadline_at - (reopened[-1] if reopened else max(head.created_at, head.available_at)))
+
+
+def _again(head: InstanceHead, place: tuple[str, str]) -> str:
+    where = f"{place[1]}/{place[0]}" if place[1] else place[0]
+    return f"{where} of run {head.instance_id} was being executed when the run ended: it is executed again"
+
+
+def _answer(status: Status, family: _Family, *, dry_run: bool) -> dict[str, Any]:
+    top, *below = family.reopenings
+    answer = _document(top.instance_id, status, top.said, dry_run=dry_run)
+    answer["children"] = [
+        {"instanceID": each.instance_id, "generation": each.said.generation, "redo": _redo(each.said)} for each in below
+    ]
+    answer["warnings"] = family.warnings
+    return answer
+
+
+def _document(instance_id: str, status: Status, said: RunReopened, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "instanceID": instance_id,
+        "status": status.value,
+        "generation": said.generation,
+        "redo": _redo(said),
+        "children": [],
+        "deadlineAt": None if said.deadline_at is None else to_iso(said.deadline_at),
+        "warnings": [],
+        "dryRun": dry_run,
+    }
+
+
+def _redo(said: RunReopened) -> list[dict[str, Any]]:
+    """What is tried again, each with the number of its next attempt."""
+    return [{"nodeID": each.node_id, "scope": each.scope, "attempt": each.attempt + 1} for each in said.redo]

@@ -1,0 +1,118 @@
+"""Retrying runs over REST: what goes on with them, what is refused, and that nothing is done twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rest.conftest import Served
+from tests.rest.drawing import chain, echo
+
+
+def calling(name: str, workflow: str, **fields: Any) -> dict[str, Any]:
+    """A workflow with a step that completes and one that starts another workflow."""
+    call = {"id": "call", "type": "workflow", "config": {"workflow": workflow, "input": "{{ctx.input}}"}, **fields}
+    return chain(name, {"id": "before", "type": "set", "config": {"values": {"done": True}}}, call)
+
+
+async def failed(served: Served, workflow: str) -> dict[str, Any]:
+    run = await served.ended(await served.start(workflow, input=1))
+    assert run["status"] == "FAILED", run
+    return run
+
+
+async def retry(served: Served, run: dict[str, Any], **asked: Any) -> Any:
+    key = asked.pop("key", None)
+    headers = {} if key is None else {"Idempotency-Key": key}
+    return await served.ask("POST", f"/v1/runs/{run['instanceID']}/retry", json=asked, headers=headers, role="operator")
+
+
+def places(run: dict[str, Any]) -> list[tuple[str, str, int]]:
+    return [(each["nodeID"], each["status"], each["attempt"]) for each in run["nodes"]]
+
+
+async def test_a_run_goes_on_once_what_it_lacked_is_there(served: Served):
+    await served.save(calling("parent", "later"))
+    run = await failed(served, "parent")
+    assert run["error"]["code"] == "NOT_FOUND"
+    await served.save(echo("later"))
+
+    planned = await retry(served, run, dryRun=True)
+    assert planned.status == 200, planned.text
+    assert (planned.json["redo"], planned.json["dryRun"]) == ([{"nodeID": "call", "scope": "", "attempt": 2}], True)
+    assert (await served.ask("GET", f"/v1/runs/{run['instanceID']}")).json["status"] == "FAILED"
+
+    answered = await retry(served, run, key="k1", reason="it is there now")
+    assert (answered.status, answered.json["generation"]) == (200, 1)
+    after = await served.ended(run["instanceID"])
+    assert (after["status"], after["generation"], after["error"]) == ("COMPLETED", 1, None)
+    assert [node for node in places(after) if node[0] in ("before", "call")] == [
+        ("before", "success", 1),
+        ("call", "success", 2),
+    ]
+    again = await retry(served, run, key="k1")
+    assert again.json["redo"] == answered.json["redo"], "the same answer to the same key"
+    assert (await retry(served, run)).code == "RUN_IS_COMPLETED"
+    totals = (await served.ask("GET", f"/v1/runs/{run['instanceID']}/summary")).json
+    assert {each["nodeID"]: each["counts"] for each in totals["nodes"]}["call"] == {"success": 1}
+
+
+async def test_a_parent_goes_on_with_the_child_that_it_failed_with(served: Served):
+    await served.save(calling("middle", "leaf"))
+    await served.save(calling("top", "middle"))
+    run = await failed(served, "top")
+    assert run["error"]["code"] == "CHILD_FAILED"
+    listed = (await served.ask("GET", "/v1/workflows/middle/runs")).json["items"]
+    child = next(each for each in listed if each["parentID"] == run["instanceID"])
+    refused = await retry(served, child)
+    assert (refused.status, refused.code) == (409, "PARENT_HAS_MOVED_ON")
+    assert run["instanceID"] in refused.json["error"]["message"]
+
+    await served.save(echo("leaf"))
+    answered = (await retry(served, run)).json
+    assert (answered["redo"], [each["instanceID"] for each in answered["children"]]) == ([], [child["instanceID"]])
+    after = await served.ended(run["instanceID"])
+    assert after["status"] == "COMPLETED", after
+    below = await served.ended(child["instanceID"])
+    assert (below["status"], below["generation"]) == ("COMPLETED", 1)
+    assert [node for node in places(after) if node[0] == "call"] == [("call", "success", 1)], "it waited again"
+
+
+async def test_a_cancelled_run_goes_on_with_what_was_cancelled_below_it(served: Served):
+    await served.save(
+        chain("child", {"id": "hold", "type": "waitForEvent", "config": {"event": "go", "timeout": "1h"}})
+    )
+    await served.save(calling("top", "child"))
+    top = await served.start("top", input=1)
+    children = await served.until("/v1/workflows/child/runs", lambda page: page["items"])
+    child = children["items"][0]["instanceID"]
+    await served.until(f"/v1/runs/{child}", lambda run: any(node["status"] == "waiting" for node in run["nodes"]))
+    await served.until(f"/v1/runs/{top}", lambda run: any(node["status"] == "waiting" for node in run["nodes"]))
+    assert (await served.ask("POST", f"/v1/runs/{top}/cancel", json={})).status == 200
+    assert (await served.ended(child))["status"] == "CANCELLED"
+    answered = (await retry(served, {"instanceID": top})).json
+    assert [each["instanceID"] for each in answered["children"]] == [child]
+    sent = await served.ask("POST", f"/v1/runs/{child}/signals/go", json=7)
+    assert (sent.status, sent.json["delivered"]) == (202, True)
+    assert (await served.ended(top))["status"] == "COMPLETED"
+    assert (await served.ended(child))["status"] == "COMPLETED"
+
+
+async def test_what_cannot_be_retried_says_why(served: Served):
+    await served.save(echo())
+    fine = await served.ended(await served.start("echo"))
+    assert (await retry(served, fine)).code == "RUN_IS_COMPLETED"
+    await served.save(chain("waiting", {"id": "hold", "type": "waitForEvent", "config": {"event": "go"}}))
+    waiting = await served.start("waiting")
+    assert (await retry(served, {"instanceID": waiting})).code == "RUN_IS_OPEN"
+    assert (await served.ask("POST", f"/v1/runs/{waiting}/pause")).status == 200
+    assert (await retry(served, {"instanceID": waiting})).json["status"] in ("RUNNING", "WAITING")
+    await served.save(
+        chain("wrong", {"id": "sum", "type": "set", "config": {"values": {"x": "{{ctx.input.nothing}}"}}})
+    )
+    assert (await retry(served, await failed(served, "wrong"))).code == "RETRY_WOULD_REPEAT"
+    await served.save(calling("gone", "nowhere"))
+    run = await failed(served, "gone")
+    assert (await served.ask("DELETE", "/v1/workflows/gone")).status == 204
+    assert (await retry(served, run)).code == "RETRY_REFUSED"
+    assert (await retry(served, {"instanceID": "00000000-0000-7000-8000-000000000009"})).status == 404
+    assert (await retry(served, run, nonsense=1)).status == 422

@@ -24,6 +24,8 @@ class AuditTable:
         self._store = store
 
     async def append(self, entry: AuditEntry) -> AuditRow:
+        """The row as it was written, with its position and hash; one transaction. Raises StoreUnavailable."""
+
         def write(connection: Connection) -> AuditRow:
             with self._store.dialect.transaction(connection):
                 return record(connection, entry, now=self._store.dialect.now(connection))
@@ -51,6 +53,7 @@ class AuditTable:
         return None if found is None else AuditRow(*found)
 
     async def head(self) -> AuditHead:
+        """Position and hash of the newest row; position 0 while there is none."""
         query = select(audit_head.c.position, audit_head.c.hash).where(THE_HEAD)
         found = await self._store.read(lambda connection: connection.execute(query).one_or_none())
         return AuditHead(0, NO_HASH) if found is None else AuditHead(*found)

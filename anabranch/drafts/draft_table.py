@@ -44,6 +44,8 @@ class DraftTable:
         self._store = store
 
     async def create_draft(self, draft: Draft, *, count_max: int, actor: str) -> Draft:
+        """The draft as revision 1, with the store's times. Raises DraftExists; LimitReached at `count_max` drafts."""
+
         def create(connection: Connection) -> Draft:
             now = self._store.dialect.now(connection)
             if draft.workflow_id is not None:
@@ -115,6 +117,7 @@ class DraftTable:
         return await self._write(save)
 
     async def delete_draft(self, draft_id: str, *, tenant_id: str, actor: str) -> bool:
+        """Remove a draft with its pins, and record it; False if the tenant has none with this id."""
         if not is_uuid(draft_id):
             return False
 
@@ -147,6 +150,7 @@ class DraftTable:
             raise NameTaken(f"another workflow is already named {version.name}") from None
 
     async def read_pins(self, draft_id: str, *, tenant_id: str) -> Pins | None:
+        """The pins of a draft with their revision; None if there is no such draft."""
         query = select(drafts.c.pins, drafts.c.pins_revision).where(_of_id(tenant_id, draft_id))
         found = await self._store.read(lambda connection: connection.execute(query).one_or_none())
         return None if found is None else Pins(*found)

@@ -100,6 +100,7 @@ class _Judged(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
+        """The judged addresses, with this port, as aiohttp takes them; nothing is looked up."""
         return [
             {
                 "hostname": host,
@@ -120,6 +121,7 @@ def _only(addresses: Sequence[str]) -> SocketFactoryType:
     """Makes sockets for these addresses and for no others."""
 
     def make_socket(info: AddrInfoType) -> socket.socket:
+        """A socket that does not block, for an address that was judged. Raises EgressRefused for any other."""
         family, kind, protocol, _, address = info
         if address[0] not in addresses:
             raise EgressRefused("the connection was about to go to an address that nobody judged")

@@ -69,8 +69,8 @@ class Helpers:
         scope: str,
         attempt: int,
         context: Mapping[str, Any],
+        now_ms: int,
         threads: HandlerThreads | None = None,
-        now_ms: int | None = None,
         log: HandlerLog | None = None,
         cancelled: asyncio.Event | None = None,
         redone: Redone | None = None,
@@ -99,8 +99,6 @@ class Helpers:
     @property
     def now_ms(self) -> int:
         """Milliseconds since the epoch by the store's clock, when the attempt began."""
-        if self._now_ms is None:
-            self._now_ms = self._began_at_ms()
         return self._now_ms
 
     @property
@@ -145,9 +143,6 @@ class Helpers:
         self.is_cancelled = True
         if self._cancelled is not None:
             self._cancelled.set()
-
-    def _began_at_ms(self) -> int:
-        raise NotImplementedError("subclasses say when the attempt began")
 
     @property
     def idempotency_key(self) -> str:

@@ -49,6 +49,7 @@ class Execution(Helpers):
     """
 
     __slots__ = (
+        "_began_at_ms",
         "_clock",
         "_context",
         "_coroutine",
@@ -84,7 +85,8 @@ class Execution(Helpers):
         self.redone = None
         self.waits_for = ""
         self.is_cancelled = False
-        self._now_ms = self._log = self._cancelled = None
+        self._began_at_ms: int | None = None
+        self._log = self._cancelled = None
         self.dispatch = dispatch
         self.node = node
         self.limit: asyncio.Timeout | None = None
@@ -130,8 +132,12 @@ class Execution(Helpers):
             finally:
                 self.longest_s = max(self.longest_s, self._time() - self.stepped_at)
 
-    def _began_at_ms(self) -> int:
-        return self._clock.now() - int((self._time() - self.began_at) * 1000)
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch by the store's clock, when the attempt began; reckoned when it is asked for."""
+        if self._began_at_ms is None:
+            self._began_at_ms = self._clock.now() - int((self._time() - self.began_at) * 1000)
+        return self._began_at_ms
 
 
 class TaskWorker:

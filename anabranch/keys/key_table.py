@@ -27,6 +27,7 @@ class KeyTable:
         self._store = store
 
     async def add_key(self, key: ApiKey, *, entry: AuditEntry, active_max: int) -> ApiKey | None:
+        """The key as it was written, and its audit row; None if the tenant has `active_max` active keys already."""
         dialect = self._store.dialect
 
         def add(connection: Connection) -> ApiKey | None:
@@ -102,6 +103,7 @@ class KeyTable:
         return await self._store.write(revoke)
 
     async def touch_key(self, key_id: str, *, pause_ms: int) -> None:
+        """Note that the key is used now, unless that was noted in the last `pause_ms` milliseconds."""
         dialect, last = self._store.dialect, api_keys.c.last_used_at
 
         def touch(connection: Connection) -> None:

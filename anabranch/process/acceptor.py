@@ -107,10 +107,12 @@ class Acceptor:
 
     # -- Registry -------------------------------------------------------------------------
     def opened(self, connection: Connection) -> None:
+        """Count a connection that was accepted, as one that may be closed when others need its place."""
         self._open.add(connection)
         self._spare[Standing.NEW][connection] = None
 
     def changed(self, connection: Connection) -> None:
+        """Sort a connection anew: its standing says how early it is closed when connections are short."""
         for spare in self._spare.values():
             spare.pop(connection, None)
         # A request that has just begun has shown no key yet; if it does, it is found out when it would be closed.
@@ -119,6 +121,7 @@ class Acceptor:
             self._spare[standing][connection] = None
 
     def closed(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
         self._open.discard(connection)
         for spare in self._spare.values():
             spare.pop(connection, None)

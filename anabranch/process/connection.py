@@ -159,16 +159,19 @@ class Connection(web.RequestHandler):
 
     # -- asyncio's protocol -----------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to count this connection, then serve it as aiohttp does."""
         self._wire = cast(asyncio.Transport, transport)
         self._registry.opened(self)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """Count it no more."""
         self._wire = None
         self._registry.closed(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Note when the head of a request begins: from then on the client has a limited time for it."""
         if data and (self._request is None or self._request.content.is_eof()):  # it belongs to the next head
             self._has_begun_head = True
             if self._head_since is None:

@@ -80,6 +80,7 @@ class DriverProcess:
 
     @property
     def is_reusable(self) -> bool:
+        """May another query use it? Not once it was interrupted, or has answered what nobody asked."""
         return self._is_reusable
 
     @property
@@ -88,6 +89,7 @@ class DriverProcess:
         return self._process.pid
 
     def run(self, work: Work) -> Answer:
+        """The rows of a query, up to the limits of its `work`. Raises NodeFailure: QUERY_FAILED, SOURCE_REFUSED."""
         return self._answer(
             frame(Kind.RUN, orjson.dumps(_order(work))),
             timeout_ms=work.timeout_ms,
@@ -96,6 +98,7 @@ class DriverProcess:
         )
 
     def check(self) -> None:
+        """Connect and disconnect. Raises NodeFailure if the source cannot be reached or is refused."""
         self._answer(frame(Kind.CHECK, b"{}"), timeout_ms=0, rows_max=0, bytes_max=0)
 
     def interrupt(self) -> None:

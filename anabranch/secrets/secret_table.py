@@ -27,6 +27,8 @@ class SecretTable:
         self._store = store
 
     async def put_secret(self, *, tenant_id: str, name: str, seal: Seal, actor: str | None = None) -> SealedSecret:
+        """The secret as it was written, as version 1 or the next one, and recorded with its audit row."""
+
         def put(connection: Connection) -> SealedSecret:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
@@ -44,14 +46,17 @@ class SecretTable:
             return await self._store.write(put)
 
     async def get_secrets(self, *, tenant_id: str, names: Sequence[str]) -> Sequence[SealedSecret]:
+        """Those of these names that the tenant has, sealed; the others are left out."""
         query = _of_tenant(tenant_id).where(secrets.c.name.in_(names))
         return await self._store.read(lambda connection: _rows(connection, query))
 
     async def list_secrets(self, *, tenant_id: str) -> Sequence[SealedSecret]:
+        """All of the tenant's, sealed, in the order of code points of their names."""
         found = await self._store.read(lambda connection: _rows(connection, _of_tenant(tenant_id)))
         return sorted(found, key=lambda row: row.name)  # databases do not agree on the order of texts
 
     async def delete_secret(self, *, tenant_id: str, name: str, actor: str | None = None) -> bool:
+        """Remove a secret, and record it; False if the tenant has none of this name."""
         statement = delete(secrets).where(secrets.c.tenant_id == tenant_id, secrets.c.name == name)
 
         def remove(connection: Connection) -> bool:

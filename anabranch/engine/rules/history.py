@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID, Mark, StepKind
-from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, TERMINALS, Event, EventType, Status
+from anabranch.engine.rules.events import ENDINGS, ERROR_HANDLE, LOOP_HANDLE, Event, EventType, Status
 from anabranch.engine.rules.payloads import (
     ChildAwaited,
     DelayStarted,
@@ -412,11 +412,6 @@ def shown_status(event_type: str) -> ActivationStatus | None:
 def is_loop_opening(event_type: str) -> bool:
     """Does a row of this type say no more than that a running loop has its items?"""
     return event_type == _LOOP_OPENED
-
-
-def ends_run(event_type: str) -> bool:
-    """Is a row of this type the last one of its run?"""
-    return event_type in TERMINALS
 
 
 def value_left(activation: Activation) -> Any:

@@ -47,10 +47,12 @@ class ProcessMemory:
         self._limit(self._most)
 
     def limit_connecting(self) -> None:
+        """Let the process take `CONNECTING_BYTES` more than it has now, up to its limit."""
         if self._most:
             self._limit(min(_in_use() + CONNECTING_BYTES, self._most))
 
     def limit_answering(self) -> None:
+        """Let the process take up to its limit."""
         self._limit(self._most)
 
     def _limit(self, size: int) -> None:

@@ -72,10 +72,12 @@ class MysqlDriver:
         self._memory = memory
 
     def check(self) -> None:
+        """Connect, and look whether database and account are fit for queries. Raises NodeFailure."""
         with self._connected():
             pass
 
     def run(self, order: Order, started: Started, send: Send) -> int:
+        """Send the rows of a query; their number. Raises NodeFailure (QUERY_FAILED, SOURCE_REFUSED)."""
         with self._connected() as connection:
             try:
                 _prepare(connection, order)

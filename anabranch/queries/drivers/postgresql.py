@@ -104,10 +104,12 @@ class PostgresqlDriver:
         self._judged_at = -math.inf
 
     def check(self) -> None:
+        """Connect, and look whether database and account are fit for queries. Raises NodeFailure."""
         self._open(_opening(writes=False, timeout_ms=self._target.connect_timeout_ms))
         self._close()
 
     def run(self, order: Order, started: Started, send: Send) -> int:
+        """Send the rows of a query; their number. Raises NodeFailure (QUERY_FAILED, SOURCE_REFUSED)."""
         connection = self._open(_opening(writes=order.writes, timeout_ms=order.timeout_ms))
         started()
         try:

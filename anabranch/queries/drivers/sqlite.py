@@ -71,6 +71,7 @@ class SqliteDriver:
             raise _fault(error, bytes_max=0, timeout_ms=self._timeout_ms, writes=False) from None
 
     def run(self, order: Order, started: Started, send: Send) -> int:
+        """Send the rows of a query; their number. Raises NodeFailure (QUERY_FAILED, SOURCE_REFUSED)."""
         self._deadline = time.monotonic() + order.timeout_ms / 1000
         started()
         # A query that reads writes nothing but temporary files.

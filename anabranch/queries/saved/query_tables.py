@@ -36,6 +36,8 @@ class DataQueries(SqlComponent):
     """Keeps data sources and queries; call `open_threads` first, `close_threads` at the end."""
 
     async def save_source(self, source: DataSource, *, actor: str | None = None) -> DataSource:
+        """The source as it was written, new or in place of the one with its id, with both times. Raises NameTaken."""
+
         def save(connection: Connection) -> DataSource:
             values = {
                 "data_source_id": source.data_source_id,
@@ -53,6 +55,7 @@ class DataQueries(SqlComponent):
         return await self._written(save, f"data source {source.name!r}")
 
     async def find_source(self, key: str, *, tenant_id: str) -> DataSource | None:
+        """The source with this id or name; None if the tenant has none."""
         found = await self.read(lambda connection: connection.execute(_sources(tenant_id, key)).one_or_none())
         return None if found is None else _source(found)
 
@@ -62,6 +65,8 @@ class DataQueries(SqlComponent):
         return [_source(row) for row in await self.read(lambda connection: connection.execute(query).all())]
 
     async def delete_source(self, data_source_id: str, *, tenant_id: str, actor: str | None = None) -> None:
+        """Remove a source, and record it. Raises NotFound, and DataSourceInUse while queries name it."""
+
         def remove(connection: Connection) -> None:
             with self.dialect.transaction(connection):
                 using = select(data_queries.c.name).where(data_queries.c.data_source_id == data_source_id).limit(1)
@@ -73,6 +78,8 @@ class DataQueries(SqlComponent):
         await self._deleted(remove, "data source", data_source_id)
 
     async def save_query(self, query: DataQuery, *, actor: str | None = None) -> DataQuery:
+        """The query as it was written, new or in place of the one with its id, with both times. Raises NameTaken."""
+
         def save(connection: Connection) -> DataQuery:
             values = {
                 "data_query_id": query.data_query_id,
@@ -91,6 +98,7 @@ class DataQueries(SqlComponent):
         return await self._written(save, f"data query {query.name!r}")
 
     async def find_query(self, key: str, *, tenant_id: str) -> tuple[DataQuery, DataSource | None] | None:
+        """The query with this id or name and its source, from one statement; None if the tenant has none."""
         found = await self.read(lambda connection: connection.execute(_queries(tenant_id, key)).one_or_none())
         if found is None:
             return None
@@ -103,6 +111,8 @@ class DataQueries(SqlComponent):
         return [_query(row) for row in await self.read(lambda connection: connection.execute(query).all())]
 
     async def delete_query(self, data_query_id: str, *, tenant_id: str, actor: str | None = None) -> None:
+        """Remove a query, and record it. Raises NotFound."""
+
         def remove(connection: Connection) -> None:
             with self.dialect.transaction(connection):
                 self._delete(connection, data_queries, data_query_id, tenant_id, actor)

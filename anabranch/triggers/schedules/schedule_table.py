@@ -52,6 +52,8 @@ class ScheduleTable:
         self._store = store
 
     async def save_schedule(self, schedule: Schedule, *, count_max: int, actor: str | None = None) -> Schedule:
+        """The schedule as it was written. Raises NameTaken; LimitReached where the tenant has `count_max` of them."""
+
         def save(connection: Connection) -> Schedule:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
@@ -77,6 +79,7 @@ class ScheduleTable:
         return sorted(found, key=lambda schedule: schedule.name)  # databases do not agree on the order of texts
 
     async def delete_schedule(self, schedule_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
+        """Remove a schedule, and record it; False if the tenant has none with this id."""
         row = and_(schedules.c.schedule_id == schedule_id, schedules.c.tenant_id == tenant_id)
         statement = delete(schedules).where(row).returning(schedules.c.name)
 
@@ -94,6 +97,8 @@ class ScheduleTable:
     async def record_use(
         self, schedule: Schedule, action: str, details: Mapping[str, Any], *, actor: str | None
     ) -> None:
+        """Write an audit row about what was done with a schedule, such as a trigger by hand."""
+
         def record(connection: Connection) -> None:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)

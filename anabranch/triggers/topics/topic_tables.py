@@ -48,6 +48,8 @@ class TopicTable:
     async def add_subscription(
         self, subscription: Subscription, *, count_max: int, actor: str | None = None
     ) -> tuple[Subscription, bool]:
+        """The subscription that is kept, and whether it is new. Raises LimitReached at `count_max` of them."""
+
         def add(connection: Connection) -> tuple[Subscription, bool]:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)
@@ -70,6 +72,7 @@ class TopicTable:
         return sorted(found, key=lambda each: (each.pattern, each.workflow))
 
     async def delete_subscription(self, subscription_id: str, *, tenant_id: str, actor: str | None = None) -> bool:
+        """Remove a subscription, and record it; False if the tenant has none with this id."""
         row = and_(
             topic_subscriptions.c.subscription_id == subscription_id, topic_subscriptions.c.tenant_id == tenant_id
         )
@@ -97,6 +100,8 @@ class TopicTable:
     async def add_message(
         self, message: Message, *, own_ms: int, unfinished_max: int, unfinished_per_tenant_max: int
     ) -> Message:
+        """The message as it is kept: the first one with its key. Raises TooManyPending at a limit."""
+
         def add(connection: Connection) -> Message:
             with self._store.dialect.transaction(connection):
                 now = self._store.dialect.now(connection)

@@ -82,6 +82,7 @@ class _Compiler:
             self._outgoing[edge.source].append(edge)
 
     def compile(self) -> Plan:
+        """The plan: nodes in the order of their loops, edges with their exits, configs with compiled templates."""
         graph = self._graph
         # An outer loop comes before the nodes of its body, so a node's home is there when it is made.
         for node_id in self._structure.order:

@@ -71,11 +71,6 @@ class Report:
             "activationsMax": self.activations_max,
         }
 
-    def raise_if_invalid(self) -> None:
-        """Raise InvalidWorkflow, with every problem in its details, unless the workflow is valid."""
-        if self.errors:
-            raise refusal_of(self.errors)
-
 
 def validate(document: Any, node_types: NodeTypes) -> Report:
     """Check a definition against the rules and the registered node types.

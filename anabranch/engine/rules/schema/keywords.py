@@ -104,6 +104,7 @@ class BoundedKeywords:
         weight, parts_per_step = _WEIGHTS.get(name, 1), _WALKING.get(name)
 
         def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Errors:
+            """The errors of the keyword, after its steps were taken off the budget. Raises what a spent budget does."""
             self._spend(weight + (len(wanted) // PARTS_PER_STEP if isinstance(wanted, (list, dict)) else 0))
             if parts_per_step is not None and isinstance(value, (list, dict)):
                 walks = len(wanted) if name == "patternProperties" else 1

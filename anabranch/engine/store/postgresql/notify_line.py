@@ -63,6 +63,7 @@ class PostgresqlHintLine:
             raise
 
     async def listen(self, channels: Collection[Channel], heard: Heard, *, connected: Callable[[], None]) -> None:
+        """Hand on what other processes say, until the connection is lost: that raises StoreUnavailable."""
         if self._dialect.pooled:
             raise StoreUnavailable(f"{self._place}: a pooler lends connections by the transaction, so none can listen")
         try:
@@ -77,6 +78,7 @@ class PostgresqlHintLine:
             raise StoreUnavailable(f"{self._place}: {failure}") from failure
 
     async def close(self) -> None:
+        """Close the connection that sends; may be called twice."""
         connection, self._sending = self._sending, None
         if connection is not None:
             await connection.close()

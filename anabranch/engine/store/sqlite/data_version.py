@@ -70,6 +70,7 @@ class SqliteDataVersion:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def close(self) -> None:
+        """Close the connection; may be called twice."""
         connection, self._connection = self._connection, None
         self._log = None
         if connection is not None:

@@ -234,17 +234,24 @@ def test_commands_start_watch_and_signal_runs_of_code(
     assert "fetch" in shown and "#2" in shown
 
 
-def test_the_coded_workflow_of_the_readme_does_what_is_shown(launch: Launch, sqlite_place: Place) -> None:
-    blocks = re.findall("```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    (sqlite_place.folder / "signup.py").write_text(next(each for each in blocks if "@workflow" in each))
-    launch(sqlite_place, "worker", "--import", "signup.py").ready()
+def test_the_function_and_the_graph_of_the_readme_come_to_the_same(launch: Launch, sqlite_place: Place) -> None:
+    text = README.read_text(encoding="utf-8")
+    for name, language in (("refund.py", "python"), ("refund.json", "json")):
+        shown = re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)
+        assert shown, f"README shows no {language}"
+        (sqlite_place.folder / name).write_text(shown[1])
+    typed(sqlite_place, "workflows", "import", "refund.json")
+    launch(sqlite_place, "worker", "--import", "refund.py").ready()
 
-    given = '{"email": "ada@example.org"}'
-    run_id = json.loads(typed(sqlite_place, "runs", "start", "sign-up", "--input", given, "--json"))["instanceID"]
-    typed(sqlite_place, "runs", "signal", run_id, "verified", "--payload", '{"by": "link"}')
-    ended = json.loads(typed(sqlite_place, "runs", "watch", run_id, "--json"))
+    outputs = []
+    for name in ("refund", "refund-drawn"):
+        run_id = json.loads(typed(sqlite_place, "runs", "start", name, "--input", '{"order": 7}', "--json"))[
+            "instanceID"
+        ]
+        typed(sqlite_place, "runs", "signal", run_id, "approve", "--payload", '{"by": "Ada"}')
+        outputs.append(json.loads(typed(sqlite_place, "runs", "watch", run_id, "--json"))["output"])
 
-    assert ended["output"] == {"account": {"email": "ada@example.org", "plan": "free"}, "verified": True}
+    assert outputs == [{"refunded": True, "amount": 42, "by": "Ada"}] * 2
 
 
 def test_dev_loads_the_workflows_of_its_folder(launch: Launch, sqlite_place: Place) -> None:

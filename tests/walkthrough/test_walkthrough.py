@@ -18,11 +18,9 @@ from tests.walkthrough.page import Step, files_of, steps_of
 from tests.walkthrough.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-FURTHER_ON, SEVERAL_PROCESSES = (
+ONE_MACHINE, SEVERAL_PROCESSES = (
     (ROOT / "docs" / "walkthrough.md").read_text(encoding="utf-8").split("\n## Several processes on PostgreSQL\n")
 )
-ONE_MACHINE = README.split("\n## A walk-through by curl and socket\n")[1].split("\n## ")[0] + FURTHER_ON
 
 Open = Callable[..., Terminal]
 

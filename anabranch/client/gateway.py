@@ -60,9 +60,10 @@ class Gateway(Protocol):
         """A run with its input, outcome and first 1,000 activations. Raises NotFound."""
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """The same, once the run has ended. Raises TimeoutError after `timeout_s` seconds; the run goes on.
+        """Its status, output, error and, if it was cancelled, `note`, once it has ended.
 
-        It is looked at once at least, however long the first answer takes.
+        Raises NotFound, and TimeoutError after `timeout_s` seconds; the run goes on. It is looked at once at least,
+        however long the first answer takes.
         """
 
     async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:

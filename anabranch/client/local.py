@@ -14,6 +14,8 @@ from typing import Any
 from anabranch.app import build
 from anabranch.app_services import AppServices
 from anabranch.client.gateway import Gateway
+from anabranch.engine.ports import InstanceRow
+from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
 from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions
@@ -102,13 +104,15 @@ class LocalGateway:
         return await self._service.get_run(instance_id, tenant_id=self._tenant_id)
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """The run, once it has ended: woken by what this process commits, and by looks at what others do."""
+        """How it ended: woken by what this process commits, and by looks at what others do; then two small reads."""
         until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
-        row = await self._service.get_run_status(instance_id, tenant_id=self._tenant_id)
-        if not row.status.is_terminal:
+        row: InstanceRow | None = await self._service.get_run_status(instance_id, tenant_id=self._tenant_id)
+        if row is not None and not row.status.is_terminal:
             async with asyncio.timeout_at(until):
-                await self._waits.ended(instance_id, tenant_id=self._tenant_id)
-        return await self.get_run(instance_id)
+                row = await self._waits.ended(instance_id, tenant_id=self._tenant_id)
+        if row is None or row.status is Status.CANCELLED:  # gone by now, or it says why
+            return await self.get_run(instance_id)
+        return await self._service.outcome_of(row)
 
     async def explain_run(self, instance_id: str, node_id: str | None = None, *, scope: str = "") -> dict[str, Any]:
         """Why a run, or one of its nodes in a scope, is where it is. Raises NotFound, RunTooLarge."""

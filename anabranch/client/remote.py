@@ -264,7 +264,7 @@ class RemoteGateway:
             return bool((await self._do(request))["delivered"])
 
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """The run, once it has ended: the server answers when it has, or when the time is over."""
+        """The run once it has ended: the server answers when it has, or when the time is over."""
         loop = asyncio.get_running_loop()
         until = None if timeout_s is None else loop.time() + timeout_s
         wait_s = WAIT_ASKED_S if timeout_s is None else min(max(timeout_s, 0.0), WAIT_ASKED_S)

@@ -14,12 +14,14 @@ from anabranch.errors import StoreUnavailable
 
 logger = logging.getLogger("anabranch.engine")
 
-# After a look that was asked for, a pause of four times what it took, 50 ms at most and 1 ms at least: the first
-# request is answered at once, and however many follow, looking takes a fifth of the time. A database that is slow to
-# answer is asked at most twenty times a second.
+# A look that was asked for owes a pause of four times what it took, 50 ms at most and 1 ms at least: however many
+# requests follow, looking takes a fifth of the time. A database that is slow to answer is asked at most twenty times a
+# second. Pauses of 50 ms may be owed before one is made, so that a few requests are answered at once: one run after
+# the other, each started when the last has ended, is a look every few milliseconds.
 REST_PER_LOOK = 4.0
 APART_MS = 50
 APART_MS_MIN = 1
+OWED_MS_MAX = 50
 
 # A look that failed is tried again as it would have been anyway, or after 250 ms; then twice as long each time, up to
 # 2 s: a database that is back is noticed soon, one that stays away is hardly asked.
@@ -50,8 +52,8 @@ class Poller:
     ) -> None:
         """`every_ms` None: only when asked; a function is asked before each pause. `sleep` takes milliseconds.
 
-        After a look the next one that `soon` asks for waits `REST_PER_LOOK` times as long as that one took, `apart_ms`
-        at most. Pauses after failures grow up to `retry_last_ms`, or stay at
+        A look owes a pause of `REST_PER_LOOK` times what it took, `apart_ms` at most, before the next one that `soon`
+        asks for; `OWED_MS_MAX` of pauses may be owed. Pauses after failures grow up to `retry_last_ms`, or stay at
         `every_ms` where that is longer. `unavailable` is told of each StoreUnavailable, in place of the log.
         """
         self._look = look
@@ -99,14 +101,16 @@ class Poller:
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
         await self._rest()
-        rested_at = loop.time()
+        paid_at = loop.time()  # when no pause would be owed any more
         while self._wanted or not self._finishing:
-            if self._wanted and not self._finishing and (left_s := rested_at - loop.time()) > 0:
-                await self._sleep(round(left_s * 1000))
+            owed_ms = (paid_at - loop.time()) * 1000
+            if self._wanted and not self._finishing and owed_ms > OWED_MS_MAX:
+                await self._sleep(round(owed_ms - OWED_MS_MAX))
             self._wanted = False
             began = loop.time()
             has_more = await self._look_once()
-            rested_at = loop.time() + self._pause_after(loop.time() - began)
+            took_s = loop.time() - began
+            paid_at = max(paid_at, began) + took_s + self._pause_after(took_s)
             if self._failures:
                 await self._back_off()
             elif has_more:

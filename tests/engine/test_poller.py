@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch.engine import poller as module
-from anabranch.engine.poller import APART_MS, RETRY_FIRST_MS, RETRY_LAST_MS, Poller
+from anabranch.engine.poller import APART_MS, OWED_MS_MAX, RETRY_FIRST_MS, RETRY_LAST_MS, Poller
 from anabranch.errors import StoreUnavailable
 from tests.durable.loop_world import VirtualLoop
 
@@ -111,8 +111,10 @@ def test_a_flood_of_requests_leaves_four_fifths_of_the_time_and_the_last_one_is_
         await poller.stop()
 
     flood()
-    pauses = {later - earlier for earlier, later in itertools.pairwise(looked_ms)}
-    assert pauses == {apart_ms}
+    pauses = [later - earlier for earlier, later in itertools.pairwise(looked_ms)]
+    at_once = OWED_MS_MAX // (apart_ms - takes_ms)
+    assert set(pauses[:at_once]) <= {max(takes_ms, 1)}, "as many as may be owed"
+    assert set(pauses[at_once + 1 :]) == {apart_ms}
     assert looked_ms[-1] >= 999
 
 

@@ -382,6 +382,7 @@ async def _follow(gateway: Gateway, instance_id: str, *, shows_events: bool) -> 
             if has_ended:
                 break
             await asyncio.wait([ended], timeout=WATCH_POLL_S)
-        return await ended
+        await ended
+        return await gateway.get_run(instance_id)
     finally:
         ended.cancel()

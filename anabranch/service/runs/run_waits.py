@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.poller import Poller
+from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Event, Status
 from anabranch.errors import ShuttingDown, StoreUnavailable
 
@@ -37,8 +38,8 @@ FIRST_LOOK_MS = 50
 @dataclass(slots=True, eq=False)
 class _Waiter:
     is_gone: Callable[[], bool]
-    version: int | None = None
-    """The run's version when the waiter last read it."""
+    row: InstanceRow | None = None
+    """The run when the waiter last read it."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -75,11 +76,15 @@ class RunWaits:
                 await self._wait(instance_id, tenant_id, is_gone)
         return True
 
-    async def ended(self, instance_id: str, *, tenant_id: str) -> None:
-        """Return when the run has ended or does not exist, for a caller in this process. Raises ShuttingDown."""
-        await self._wait(instance_id, tenant_id, lambda: False)
+    async def ended(self, instance_id: str, *, tenant_id: str) -> InstanceRow | None:
+        """Return the run when it has ended, or None if it does not exist, for a caller in this process.
+
+        Raises ShuttingDown.
+        """
+        row = await self._wait(instance_id, tenant_id, lambda: False)
         if self._stopping:
             raise ShuttingDown(f"this process stops and no longer waits for run {instance_id}", hint="The run goes on.")
+        return row
 
     def release(self) -> None:
         """Wake all waiters and accept no new ones: the process is stopping."""
@@ -121,7 +126,7 @@ class RunWaits:
                 if waiter.is_gone():
                     waiter.woken.set()
         # Who has not read yet will do so anyway.
-        waiting = [each for each, those in self._waiters.items() if any(one.version is not None for one in those)]
+        waiting = [each for each, those in self._waiters.items() if any(one.row is not None for one in those)]
         elsewhere = [each for each in waiting if not self._engine.orchestrator.holds(each)]
         if not elsewhere:
             return
@@ -129,11 +134,12 @@ class RunWaits:
         for instance_id in elsewhere:
             version, _ = stored.get(instance_id, (None, None))
             for waiter in self._waiters.get(instance_id, ()):
-                if version is None or version != waiter.version:
+                if version is None or waiter.row is None or version != waiter.row.version:
                     waiter.woken.set()
 
     # -- within ---------------------------------------------------------------------------
-    async def _wait(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> None:
+    async def _wait(self, instance_id: str, tenant_id: str, is_gone: Callable[[], bool]) -> InstanceRow | None:
+        """The run as it was last read."""
         await self._begin_looking()
         waiter = self._enter(instance_id, tenant_id, is_gone)
         try:
@@ -141,17 +147,17 @@ class RunWaits:
                 await waiter.woken.wait()
         finally:
             self._leave(waiter, instance_id, tenant_id)
+        return waiter.row
 
     async def _is_over(self, waiter: _Waiter, instance_id: str, tenant_id: str) -> bool:
         waiter.woken.clear()  # before reading: later changes wake it again
         if self._stopping or waiter.is_gone():
             return True
         try:
-            row = await self._engine.store.get_instance(instance_id, tenant_id=tenant_id)
+            waiter.row = await self._engine.store.get_instance(instance_id, tenant_id=tenant_id)
         except StoreUnavailable:
             return False  # the database may be back in time; keep polling
-        waiter.version = None if row is None else row.version
-        return row is None or row.status.is_terminal
+        return waiter.row is None or waiter.row.status.is_terminal
 
     async def _begin_looking(self) -> None:
         if not self._subscribed and not self._stopping:

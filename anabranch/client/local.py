@@ -14,13 +14,13 @@ from typing import Any
 from anabranch.app import build
 from anabranch.app_services import AppServices
 from anabranch.client.gateway import Gateway
-from anabranch.engine.ports import InstanceRow
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
 from anabranch.run_requests import RETRY, SAME_INPUT, START_NOW, RetryOptions, StartedRun, StartOptions
 from anabranch.service.cursors import cut, read_run_cursor, run_cursor
 from anabranch.service.definitions.workflow_view import saved_summary
+from anabranch.service.runs.read_verbs import no_run
 from anabranch.service.runs.run_view import NODES_SHOWN_MAX
 from anabranch.settings import Settings
 
@@ -106,11 +106,14 @@ class LocalGateway:
     async def wait_for_end(self, instance_id: str, *, timeout_s: float | None = None) -> dict[str, Any]:
         """How it ended: woken by what this process commits, and by looks at what others do; then two small reads."""
         until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
-        row: InstanceRow | None = await self._service.get_run_status(instance_id, tenant_id=self._tenant_id)
-        if row is not None and not row.status.is_terminal:
+        row = await self._service.get_run_status(instance_id, tenant_id=self._tenant_id)
+        if not row.status.is_terminal:
             async with asyncio.timeout_at(until):
-                row = await self._waits.ended(instance_id, tenant_id=self._tenant_id)
-        if row is None or row.status is Status.CANCELLED:  # gone by now, or it says why
+                ended = await self._waits.ended(instance_id, tenant_id=self._tenant_id)
+            if ended is None:
+                raise no_run(instance_id)
+            row = ended
+        if row.status is Status.CANCELLED:  # the whole run says why
             return await self.get_run(instance_id)
         return await self._service.outcome_of(row)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from anabranch.app_services import AppServices, RunServices
 from anabranch.deferred import deferred
@@ -20,9 +20,11 @@ from anabranch.durable.definition import DECLARED, Registry, register
 from anabranch.durable.runner import Runner
 from anabranch.egress import AllowList, Guard, GuardedClient
 from anabranch.engine.clock import SystemClock
+from anabranch.engine.console.console import LEVELS, Console, ConsoleOptions
 from anabranch.engine.handling import HandlerRegistry
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
+from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.engine.store.sql.store import SqlStore
 from anabranch.engine.store.sqlite.sqlite_dialect import SqliteDialect
 from anabranch.engine.telemetry import Telemetry
@@ -133,6 +135,7 @@ class _Role:
     only: Sequence[str] | None = None
     code: Registry = DECLARED
     counts: bool = True
+    console_stream: TextIO | None = None
 
 
 class App:
@@ -147,18 +150,22 @@ class App:
         return load_types(Services(sandbox=Sandbox(unsafe=self.settings.sandbox_unsafe)))
 
     @asynccontextmanager
-    async def open_runs(self, *, works: bool = True, only: Sequence[str] | None = None) -> AsyncIterator[RunServices]:
+    async def open_runs(
+        self, *, works: bool = True, only: Sequence[str] | None = None, console_stream: TextIO | None = None
+    ) -> AsyncIterator[RunServices]:
         """Open the engine and what starts and awaits runs: for a caller that offers no API.
 
         With `works` nodes are executed here (an empty `only` adopts no runs at first); otherwise starts,
-        signals and cancels are accepted for other workers. Raises StoreUnavailable, SchemaMismatch.
+        signals and cancels are accepted for other workers. What user code says also goes to `console_stream`.
+        Raises StoreUnavailable, SchemaMismatch.
         """
         grace = Grace.of_command()
+        role = _Role(works=works, only=only, console_stream=console_stream)
         async with (
             self._open_store(grace) as store,
             self._open_spans(grace) as spans,
             self._open_components(store, grace, makes_key=False) as components,
-            self._open_engine(store, components, _Role(works=works, only=only), spans, grace) as runs,
+            self._open_engine(store, components, role, spans, grace) as runs,
         ):
             yield runs
 
@@ -171,20 +178,23 @@ class App:
         makes_key: bool = False,
         code: Registry = DECLARED,
         counts: bool = True,
+        console_stream: TextIO | None = None,
     ) -> AsyncIterator[AppServices]:
         """Open all services that the APIs need: engine, workflows, data, secrets, keys, readiness.
 
         With `makes_key` a missing key for secrets is created in the directory of an embedded database.
         `code` holds the coded workflows that run here if `works`; by default all that imported modules have declared.
+        What user code says also goes to `console_stream`.
         Without `counts` no metrics are counted. Everything ends within the `grace`, by default that of a command.
         """
         grace = grace or Grace.of_command()
+        role = _Role(works, code=code, counts=counts, console_stream=console_stream)
         async with (
             self._open_store(grace) as store,
             self._open_spans(grace) as spans,
             self._open_components(store, grace, makes_key=makes_key) as components,
             self._open_access(store, grace) as access,
-            self._open_engine(store, components, _Role(works, code=code, counts=counts), spans, grace) as runs,
+            self._open_engine(store, components, role, spans, grace) as runs,
             self._open_triggers(store, runs.workflows, works=works) as (schedules, topics),
         ):
             explanations = explaining.Explanations(store, runs.engine.plans, runs.workflows.checks)
@@ -337,9 +347,20 @@ class App:
             known_code=runner.registry.known,
             telemetry=telemetry,
             gates={language: sandbox.gate(language) for language in LANGUAGES},
+            console=Console(rows=ConsoleTable(store), options=self._console_options(role.console_stream)),
         )
         store.tell(engine.notices)
         return engine
+
+    def _console_options(self, stream: TextIO | None) -> ConsoleOptions:
+        settings = self.settings
+        return ConsoleOptions(
+            level=LEVELS[settings.log_level],
+            run_bytes_max=settings.console_limit,
+            tenant_bytes_max=settings.console_limit_per_tenant,
+            retention_days=settings.console_retention_days,
+            stream=stream,
+        )
 
     @asynccontextmanager
     async def _open_spans(self, grace: Grace) -> AsyncIterator[SpanSink | None]:

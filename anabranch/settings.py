@@ -25,7 +25,7 @@ from dotenv import dotenv_values
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from anabranch.engine.rules.duration import parse_duration
-from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit, parse_log_limit
+from anabranch.engine.rules.shared.log_limit import LOG_LIMIT, LogLimit, parse_log_limit, parse_size
 from anabranch.engine.rules.stimuli import RECOVERIES_MAX
 from anabranch.errors import SettingsError
 
@@ -53,6 +53,14 @@ def _duration(value: Any) -> int:
 
 def _hosts(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _size(value: Any) -> Any:
+    return parse_size(value) if isinstance(value, str | int) else value
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
 def _log_limit(value: Any) -> Any:
@@ -165,6 +173,21 @@ class Settings(BaseModel):
     audit_retention_days: int = Field(default=400, ge=1, le=36_500)
     """How long rows of the audit trail are kept, 1 to 36,500 days: by default a year, and the weeks in which it is
     looked at once it is over. What is removed is on record in the trail, which stays verifiable."""
+
+    log_level: Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)] = "info"
+    """The least level of what handlers, steps and code nodes log or print that is kept with their runs and written to
+    standard error, a JSON object a line."""
+
+    console_limit: Annotated[int, BeforeValidator(_size)] = Field(default=1_048_576, ge=65_536, le=1_073_741_824)
+    """How much of that is kept of one run, 64KB to 1GB; further lines are dropped, and the last one says so."""
+
+    console_limit_per_tenant: Annotated[int, BeforeValidator(_size)] = Field(
+        default=268_435_456, ge=1_048_576, le=1_099_511_627_776
+    )
+    """How much of that is kept of one tenant, 1MB to 1TB; the oldest lines make room at each sweep."""
+
+    console_retention_days: int = Field(default=7, ge=1, le=3_650)
+    """How long it is kept, 1 to 3,650 days, and never longer than its run."""
 
     egress_allow: Hosts = ()
     """Hosts, host:port or CIDRs, separated by commas, that nodes may reach although they are not public addresses."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from anabranch.durable.definition import Registry, register
 from anabranch.durable.runner import Runner
+from anabranch.engine.console.console import Console
 from anabranch.engine.handling import HandlerRegistry, HandlerResult
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.ports import Clock, NewVersion, Store
@@ -56,6 +57,7 @@ class Bench:
         clock: Clock | None = None,
         handlers: HandlerRegistry | None = None,
         code: Registry | None = None,
+        console: Console | None = None,
     ) -> None:
         """With `code` it runs coded workflows, too, once they are registered (`start`)."""
         children, signals = ChildRuns(), StepSignals()
@@ -68,6 +70,7 @@ class Bench:
             options=options or EngineOptions(),
             clock=clock,
             known_code=self._runner.registry.known,
+            console=console,
         )
         self.service = WorkflowService(
             engine=self.engine, node_types=types, retention_days_max=365, pending_max=PENDING_MAX

@@ -175,10 +175,16 @@ def _fault(fault: Exception) -> AnabranchError:
     )
 
 
+# What handlers, steps and workflow functions log.
+USER_LOGGER = "anabranch.handlers"
+
+
 class _OneLine(logging.Handler):
     """Logs warnings as single lines, on whatever standard error is at the time (a live display replaces it)."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == USER_LOGGER:
+            return  # the console writes it, as JSON
         reason = (
             f" ({record.exc_info[0].__name__}: {record.exc_info[1]})" if record.exc_info and record.exc_info[0] else ""
         )

@@ -75,6 +75,9 @@ class Gateway(Protocol):
     async def get_history(self, instance_id: str) -> dict[str, Any]:
         """A run, the definition that it is pinned to, and its whole log: `{run, definition, log}`. Raises NotFound."""
 
+    async def get_console(self, instance_id: str, *, after: int = 0, level: str = "debug") -> list[dict[str, Any]]:
+        """All lines after the one with that number, of that level or above, oldest first. Raises NotFound."""
+
     def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every activation, page by page, in the order of its first event. Raises NotFound."""
 

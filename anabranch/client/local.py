@@ -14,6 +14,7 @@ from typing import Any
 from anabranch.app import build
 from anabranch.app_services import AppServices
 from anabranch.client.gateway import Gateway
+from anabranch.engine.console.console import LEVELS, LinesWanted
 from anabranch.engine.rules.events import Status
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import InvalidRequest
@@ -131,6 +132,16 @@ class LocalGateway:
         """A run with its definition and its log. Raises NotFound."""
         head = await self._service.get_history(instance_id, tenant_id=self._tenant_id)
         return {**head, "log": await self.get_log(instance_id)}
+
+    async def get_console(self, instance_id: str, *, after: int = 0, level: str = "debug") -> list[dict[str, Any]]:
+        """All lines after the one with that number, of that level or above, oldest first. Raises NotFound."""
+        lines: list[dict[str, Any]] = []
+        number: int | None = after
+        while number is not None:
+            wanted = LinesWanted(after=number, level=LEVELS[level])
+            page, number = await self._service.get_console(instance_id, wanted, tenant_id=self._tenant_id)
+            lines += page
+        return lines
 
     async def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every activation, page by page, in the order of its first event. Raises NotFound."""

@@ -208,6 +208,10 @@ class RemoteGateway:
         head = (await self._get("v1", "runs", instance_id, "history")).document()
         return {**head, "log": await self.get_log(instance_id)}
 
+    async def get_console(self, instance_id: str, *, after: int = 0, level: str = "debug") -> list[dict[str, Any]]:
+        """All lines after the one with that number, of that level or above, oldest first."""
+        return await self._all("v1", "runs", instance_id, "console", query={"after": str(after), "level": level})
+
     def step_pages(self, instance_id: str) -> AsyncIterator[list[dict[str, Any]]]:
         """Every activation with timings, output and error, page by page, in the order of its first event."""
         return self._pages("v1", "runs", instance_id, "steps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from datetime import UTC, datetime
 from functools import cached_property
@@ -38,7 +39,14 @@ class Context:
     """One call of a workflow function: its run, and `step` for everything that must not happen twice."""
 
     def __init__(
-        self, *, run_id: str, version: int, function_run: FunctionRun, steps: Steps, cancelled: asyncio.Event
+        self,
+        *,
+        run_id: str,
+        version: int,
+        function_run: FunctionRun,
+        steps: Steps,
+        cancelled: asyncio.Event,
+        log: logging.Logger,
     ) -> None:
         self.run_id = run_id
         self.version = version
@@ -46,6 +54,8 @@ class Context:
         """Of the workflow: 1, and more if it has a `retry` of its own."""
         self.step = steps
         self.cancelled = Cancelled(cancelled)
+        self.log = log
+        """A logger whose lines are kept with the run, or with the step that it is used in; silent on replay."""
         self._function_run = function_run
 
     def now(self) -> datetime:

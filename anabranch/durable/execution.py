@@ -15,13 +15,14 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeAlias
 
 from anabranch.durable.step_error import qualified_name
-from anabranch.engine.handling import ends_us
-from anabranch.engine.rules.shared.failures import failed_by
+from anabranch.engine.console.lines import present
+from anabranch.engine.handling import Helpers, ends_us
+from anabranch.engine.rules.shared.failures import failed_by, silence
 from anabranch.engine.rules.stimuli import Failed, StepOutcome
 from anabranch.engine.tracebacks import lines_of_the_author
 from anabranch.errors import RunError
@@ -41,8 +42,35 @@ InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Returned]]
 StepKey: TypeAlias = tuple[str, str, str]
 """Run, name and scope of a step, whatever the attempt of its workflow."""
 
-inside_step: ContextVar[str | None] = ContextVar("inside_step", default=None)
-"""The name of the step whose function is running: it may not ask for others."""
+
+class StepOrigin:
+    """A try of a step: who its lines and its progress are of."""
+
+    __slots__ = (
+        "attempt",
+        "beat",
+        "console",
+        "instance_id",
+        "is_first_call",
+        "lines_said",
+        "mask",
+        "node_id",
+        "scope",
+        "tenant_id",
+    )
+
+    is_function = False
+    is_step = True
+
+    def __init__(self, run: Helpers, name: str, scope: str, attempt: int) -> None:
+        self.tenant_id = run.tenant_id
+        self.instance_id = run.instance_id
+        self.console = run.console
+        self.node_id, self.scope, self.attempt = name, scope, attempt
+        self.mask: Callable[[str], str] = str
+        self.lines_said = 0
+        self.is_first_call = False
+        self.beat: Callable[[], None] = _nothing
 
 
 class StepThreads:
@@ -94,8 +122,11 @@ async def tried(
     timeout_ms: int | None = None,
     *,
     who: str = "",
+    heartbeat: Heartbeat | None = None,
 ) -> tuple[StepOutcome, BaseException | None]:
     """Do it once: its outcome, and the exception that it failed with. `who` is the step, for messages."""
+    if heartbeat is not None:
+        return await heartbeat.tried(work, timeout_ms, who=who)
     limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
     task = asyncio.current_task()
     try:
@@ -108,15 +139,63 @@ async def tried(
             return _failed(late, name, scope, attempt, who), late
         message = f"the step did not return within its timeout of {timeout_ms} ms"
         return Failed(RunError("NODE_TIMEOUT", "NodeTimeout", message, name, scope, attempt), retryable=True), late
+    except _Silence:
+        raise
     except BaseException as failure:  # whatever a step raises is its outcome, sys.exit() too
         if ends_us(failure, task):
             raise
         return _failed(failure, name, scope, attempt, who), failure
 
 
-async def called(name: str, function: Callable[[], Any], in_thread: InThread) -> Any:
+class Heartbeat:
+    """A bound on the silence of a try: each progress that it tells begins it anew."""
+
+    def __init__(self, origin: StepOrigin, silence_ms: int) -> None:
+        self._origin = origin
+        self._silence_ms = silence_ms
+        self._loop = asyncio.get_running_loop()
+        self._limit: asyncio.Timeout | None = None
+        origin.beat = self._beat
+
+    async def tried(
+        self, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None, *, who: str
+    ) -> tuple[StepOutcome, BaseException | None]:
+        """The same as `tried`, with the bound."""
+        origin = self._origin
+        outer = tried(origin.node_id, origin.scope, origin.attempt, lambda: self._bounded(work), timeout_ms, who=who)
+        try:
+            return await outer
+        except _Silence as silent:
+            message = f"the step has told no progress within its heartbeat_timeout of {self._silence_ms} ms"
+            return silence(message, origin), silent.__cause__
+
+    async def _bounded(self, work: Callable[[], Awaitable[StepOutcome]]) -> StepOutcome:
+        self._limit = asyncio.timeout(self._silence_ms / 1000)
+        try:
+            async with self._limit:
+                return await work()
+        except TimeoutError as late:
+            if self._limit.expired():
+                raise _Silence from late
+            raise
+        finally:
+            self._limit = None
+
+    def _beat(self) -> None:
+        self._loop.call_soon_threadsafe(self._beaten)
+
+    def _beaten(self) -> None:
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(self._loop.time() + self._silence_ms / 1000)
+
+
+class _Silence(BaseException):
+    """A try gave no sign of life for too long."""
+
+
+async def called(origin: StepOrigin, function: Callable[[], Any], in_thread: InThread) -> Any:
     """What the function of a step returns. One that is not async runs in a thread, which cannot be stopped."""
-    token = inside_step.set(name)
+    token = present.set(origin)
     try:
         if _is_asynchronous(function):
             return await function()
@@ -125,7 +204,7 @@ async def called(name: str, function: Callable[[], Any], in_thread: InThread) ->
             raise failure
         return await returned if inspect.isawaitable(returned) else returned
     finally:
-        inside_step.reset(token)
+        present.reset(token)
 
 
 def _is_asynchronous(function: Any) -> bool:
@@ -147,3 +226,7 @@ def _outcome(function: Callable[[], Any]) -> Returned:
         return function(), None
     except BaseException as failure:  # noqa: BLE001 -- it is raised again where it is awaited
         return None, failure
+
+
+def _nothing() -> None:
+    """A step without a heartbeat timeout."""

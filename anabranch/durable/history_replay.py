@@ -195,12 +195,16 @@ class _Replay:
             attempt=body.attempt,
             now_ms=0,
             context=NoContext(()),
-            log=logging.LoggerAdapter(_quiet, {}),
         )
         threads = StepThreads()
         steps = Steps(run, helpers=helpers, children=self, signals=self, threads=threads, around=self._around)
         context = Context(
-            run_id=head.instance_id, version=found.version, function_run=run, steps=steps, cancelled=asyncio.Event()
+            run_id=head.instance_id,
+            version=found.version,
+            function_run=run,
+            steps=steps,
+            cancelled=asyncio.Event(),
+            log=_quiet,
         )
         task = asyncio.ensure_future(
             run.run(partial(found.function, context, orjson.loads(self.journal.input.raw)["input"]))

@@ -96,7 +96,9 @@ class Runner:
             function_run=run,
             steps=steps,
             cancelled=helpers.cancelled,
+            log=helpers.log,
         )
+        helpers.is_first_call = not journal.steps and helpers.attempt == 1
         input_ = orjson.loads(journal.input.raw)["input"]
         task = asyncio.current_task()
         run_access.listen(run.settled, run.steps_under_way)

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 from anabranch.durable.calls import Call
 from anabranch.durable.definition import Duration, without_timedelta
-from anabranch.durable.execution import StepThreads, called, inside_step, tried
+from anabranch.durable.execution import Heartbeat, StepOrigin, StepThreads, called, tried
 from anabranch.durable.function_run import FunctionRun
+from anabranch.engine.console.lines import present, report_progress
 from anabranch.engine.handling import Helpers
 from anabranch.engine.rules.coded.arguments import note_of, note_of_call
 from anabranch.engine.rules.coded.names import StepKind, scope_of_first_attempt
@@ -100,43 +101,47 @@ class Steps:
         *args: Any,
         retry: Mapping[str, Any] | None = None,
         timeout: Duration | None = None,
+        heartbeat_timeout: Duration | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, Any]:
         """What `fn(*args, **kwargs)` returned: called now, or taken from the log.
 
         `fn` may be async, or not: then it runs in a thread. It is called at least once; what it
         returns is JSON of at most 1 MB. `retry` is `{"maxAttempts": 3, "backoff": {"kind": "exp", "base":
-        "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each try. Raises StepError once no other
-        try is made.
+        "1s", "max": "60s", "jitter": 0.2}}`, `timeout` bounds each try, `heartbeat_timeout` its time without
+        a `ctx.step.progress`. Raises StepError once no other try is made.
         """
         asked = self._asked(name)
-        asked.coroutine = self._run(asked, fn, args, kwargs, retry, timeout)
+        bounds = {"timeout": timeout, "heartbeat_timeout": heartbeat_timeout}
+        asked.coroutine = self._run(asked, (fn, args, kwargs), retry, bounds)
         return asked.coroutine
 
     async def _run(
         self,
         asked: _Asked,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        called_with: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
         retry: Mapping[str, Any] | None,
-        timeout: Duration | None,  # noqa: ASYNC109 -- of each try, and counted by the engine
+        bounds: Mapping[str, Duration | None],
     ) -> Any:
         name = self._begun(asked)
         policy = DEFAULT_STEP_RETRY if retry is None else _policy(name, retry)
-        timeout_ms = _milliseconds(name, "timeout", timeout)
-        call = self._call(name, StepKind.RUN, note_of_call(fn, args, kwargs), policy)
+        timeout_ms, silence_ms = (_milliseconds(name, what, duration) for what, duration in bounds.items())
+        call = self._call(name, StepKind.RUN, note_of_call(*called_with), policy)
+        fn, args, kwargs = called_with
         function = partial(fn, *args, **kwargs)
         step = (self._helpers.instance_id, name, scope_of_first_attempt(call.scope))
 
-        async def work() -> Completed:
-            return Completed(Payload.of(await called(name, function, partial(self._threads.call, step))))
-
         async def attempt_once(attempt: int) -> tuple[StepOutcome, BaseException | None]:
+            origin = StepOrigin(self._helpers, call.name, call.scope, attempt)
+
+            async def work() -> Completed:
+                return Completed(Payload.of(await called(origin, function, partial(self._threads.call, step))))
+
             await self._threads.earlier_try_ended(step)
             span = self._around and self._around(self._helpers.instance_id, call.name, call.scope, attempt)
             with span or nullcontext():
-                return await self._tried(call, attempt, work, timeout_ms)
+                heartbeat = None if silence_ms is None else Heartbeat(origin, silence_ms)
+                return await self._tried(call, attempt, work, timeout_ms, heartbeat=heartbeat)
 
         return await self._function_run.answer(call, attempt_once=attempt_once)
 
@@ -272,6 +277,19 @@ class Steps:
 
         return bool(await self._function_run.answer(call, attempt_once=attempt_once))
 
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Tell how far a step is, in its function, from any thread: its heartbeat timeout begins anew.
+
+        Raises InvalidDefinition outside of steps, ValueError for what is no number from 0.
+        """
+        origin = present.get()
+        if origin is None or not origin.is_step:
+            raise InvalidDefinition(
+                "ctx.step.progress was called outside of a step",
+                hint="Call it in the function of a step; its threads get the context by `asyncio.to_thread`.",
+            )
+        report_progress(origin, done, total, text)
+
     # -- the runner's side ----------------------------------------------------------------
     def check_awaited(self) -> None:
         """Raise StepNotAwaited if the function has asked for a step and nothing has begun it."""
@@ -301,16 +319,22 @@ class Steps:
         return asked.name
 
     def _call(self, name: str, kind: StepKind, arguments: str | None, policy: RetryPolicy = DEFAULT_STEP_RETRY) -> Call:
-        outer = inside_step.get()
-        if outer is not None:
-            raise InvalidDefinition(f"step {outer!r} asks for step {name!r}: a step cannot contain others")
+        outer = present.get()
+        if outer is not None and outer.is_step:
+            raise InvalidDefinition(f"step {outer.node_id!r} asks for step {name!r}: a step cannot contain others")
         return self._function_run.ask(name, kind, arguments, policy)
 
     async def _tried(
-        self, call: Call, attempt: int, work: Callable[[], Awaitable[StepOutcome]], timeout_ms: int | None = None
+        self,
+        call: Call,
+        attempt: int,
+        work: Callable[[], Awaitable[StepOutcome]],
+        timeout_ms: int | None = None,
+        *,
+        heartbeat: Heartbeat | None = None,
     ) -> tuple[StepOutcome, BaseException | None]:
         who = f"step {call.shown} of run {self._helpers.instance_id}"
-        return await tried(call.name, call.scope, attempt, work, timeout_ms, who=who)
+        return await tried(call.name, call.scope, attempt, work, timeout_ms, who=who, heartbeat=heartbeat)
 
 
 def _match(name: str, match: Any) -> Payload | None:

@@ -13,15 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from anabranch.engine.console.lines import ActivationLog, Sink, report_progress
+from anabranch.engine.rules.coded.names import FUNCTION_NODE_ID
 from anabranch.engine.rules.graph.node_types import NodeTypes
 from anabranch.engine.rules.shared.run_state import Redone
 from anabranch.engine.rules.stimuli import AwaitsChild, AwaitsSignal, Failed, FunctionBlocked, FunctionSuspended
 from anabranch.engine.rules.templates.template import compile_template
 from anabranch.engine.threads import HandlerThreads
-
-logger = logging.getLogger("anabranch.handlers")
-
-HandlerLog: TypeAlias = logging.LoggerAdapter[logging.Logger]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +44,12 @@ class Helpers:
         "_log",
         "_now_ms",
         "attempt",
+        "console",
         "context",
         "instance_id",
         "is_cancelled",
+        "is_first_call",
+        "lines_said",
         "mask",
         "node_id",
         "redone",
@@ -71,7 +72,7 @@ class Helpers:
         context: Mapping[str, Any],
         now_ms: int,
         threads: HandlerThreads | None = None,
-        log: HandlerLog | None = None,
+        console: Sink | None = None,
         cancelled: asyncio.Event | None = None,
         redone: Redone | None = None,
     ) -> None:
@@ -83,6 +84,9 @@ class Helpers:
         self.attempt = attempt
         self.context = context
         self.threads = threads or HandlerThreads()
+        self.console = console
+        self.lines_said = 0
+        self.is_first_call = False
         self.mask: Callable[[str], str] = str
         """A text with the secrets of this attempt made unreadable; outputs, errors and `log` pass it anyway."""
         self.redone = redone
@@ -91,7 +95,7 @@ class Helpers:
         """Why an attempt that is to run in a thread has not begun; told if its time is up before it does."""
         self.is_cancelled = False
         self._now_ms = now_ms
-        self._log = log
+        self._log: ActivationLog | None = None
         self._cancelled = cancelled
 
     # Made when they are asked for: most handlers ask for none of them.
@@ -102,15 +106,31 @@ class Helpers:
         return self._now_ms
 
     @property
-    def log(self) -> HandlerLog:
-        """Lines that name the run and the node."""
+    def log(self) -> logging.Logger:
+        """A logger whose lines are kept with this attempt, without its secrets."""
         if self._log is None:
-            self._log = logging.LoggerAdapter(logger, {"instance_id": self.instance_id, "node_id": self.node_id})
+            self._log = ActivationLog(self)
         return self._log
 
-    @log.setter
-    def log(self, log: HandlerLog) -> None:
-        self._log = log
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Tell how far this attempt is: watchers see it, and its heartbeat timeout begins anew. From any thread.
+
+        Raises ValueError for what is no number from 0.
+        """
+        report_progress(self, done, total, text)
+
+    def beat(self) -> None:
+        """It lives."""
+
+    @property
+    def is_function(self) -> bool:
+        """Is it a workflow function?"""
+        return self.node_id == FUNCTION_NODE_ID
+
+    @property
+    def is_step(self) -> bool:
+        """Steps have origins of their own."""
+        return False
 
     @property
     def cancelled(self) -> asyncio.Event:
@@ -133,7 +153,7 @@ class Helpers:
             context=self.context,
             threads=self.threads,
             now_ms=self.now_ms,
-            log=self.log,
+            console=self.console,
             cancelled=self.cancelled,
             redone=redone,
         )
@@ -163,7 +183,7 @@ class Helpers:
         """
         what = f"attempt {self.attempt} of node {self.node_id!r}"
         return await self.threads.run(
-            self.idempotency_key, function, *args, what=what, waits=self._note_wait, log=self.log
+            self.idempotency_key, function, *args, what=what, waits=self._note_wait, log=lambda: self.log
         )
 
     def _note_wait(self, reason: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from anabranch.engine.console.console import Console
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import Clock, Store
 
@@ -58,12 +59,21 @@ async def cancel_runs_of_deleted_workflows(store: Store, *, workflow_id: str | N
 class Housekeeping(Poller):
     """Counts every 10 s, and sweeps every `sweep_interval_ms`, for the first time after 10 s."""
 
-    def __init__(self, *, store: Store, clock: Clock, sweep_interval_ms: int, audit_retention_days: int) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        sweep_interval_ms: int,
+        audit_retention_days: int,
+        console: Console | None = None,
+    ) -> None:
         super().__init__(self._count_and_sweep, name="housekeeping", every_ms=COUNT_EVERY_MS, sleep=clock.sleep)
         self._store = store
         self._clock = clock
         self._sweep_interval_ms = sweep_interval_ms
         self._audit_retention_days = audit_retention_days
+        self._console = console
         self._swept_at: float | None = None
         self.swept = 0
         """Ended runs that this process has removed since it began."""
@@ -91,6 +101,8 @@ class Housekeeping(Poller):
             pass
         while await self._store.trim_audit(retention_days=self._audit_retention_days, limit=AUDIT_ROWS_REMOVED_MAX):
             pass
+        if self._console is not None:
+            await self._console.remove_old()
         while await self._store.give_back_space():
             await self._clock.sleep(GIVE_BACK_PAUSE_MS)
         return True

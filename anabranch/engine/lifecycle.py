@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.engine.clock import SystemClock
+from anabranch.engine.console.console import Console
 from anabranch.engine.handling import Handler, HandlerRegistry
 from anabranch.engine.hints.hint_line import HintLine, VersionWatch
 from anabranch.engine.hints.hints import Hints
@@ -101,6 +102,7 @@ class Engine:
         known_code: Callable[[], Sequence[tuple[str, int]]] = tuple,
         telemetry: Telemetry | None = None,
         gates: Mapping[str, Gate] | None = None,
+        console: Console | None = None,
     ) -> None:
         """`line` or `watch` joins it with the other processes of the store; the store is to be told of `notices`.
 
@@ -108,7 +110,7 @@ class Engine:
 
         `functions` calls workflow functions, and `known_code` gives name and version of those that it knows;
         `telemetry` is told of every row that this process writes; `gates` are those of node types that need
-        something scarce, by the type's name.
+        something scarce, by the type's name; `console` keeps what user code says.
         """
         self._known_code = known_code
         self.store = store
@@ -129,7 +131,9 @@ class Engine:
             clock=self.clock,
             concurrency=options.concurrency,
             threads=self.threads,
+            console=console,
         )
+        self.console = console
         self.orchestrator = Orchestrator(
             store=store,
             task_worker=task_worker,
@@ -189,6 +193,7 @@ class Engine:
             clock=self.clock,
             sweep_interval_ms=options.sweep_interval_ms,
             audit_retention_days=options.audit_retention_days,
+            console=console,
         )
         self._stopped = False
 
@@ -219,6 +224,8 @@ class Engine:
         if self.options.watches_loop:
             self.loop_watch.start()
         if self.options.works:
+            if self.console is not None:
+                await self.console.start()
             await self._tasks.start()
             await self._leases.start()
             await self._external.start()
@@ -247,6 +254,8 @@ class Engine:
         await self._external.stop()
         await _ended(self.orchestrator.stop(), end_at, PART_SHARE, "what was being committed may not be written")
         await self._leases.stop()
+        if self.console is not None:
+            await self.console.stop(patience_s=max(0.0, PART_SHARE * (end_at - loop.time())))
         self.loop_watch.stop()
         await _ended(self._hand_over(), end_at, HANDOVER_SHARE, "leases are not handed over, they lapse by themselves")
         await _ended(self.hints.stop(), end_at, 1.0, "some hints to other processes were not sent")

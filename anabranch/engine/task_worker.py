@@ -15,6 +15,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+from anabranch.engine.console.lines import Sink, present
 from anabranch.engine.handling import Handler, HandlerRegistry, HandlerResult, HandlerReturn, Helpers, ends_us
 from anabranch.engine.loop_watch import BLOCKED_AFTER_S
 from anabranch.engine.ports import Clock
@@ -23,7 +24,7 @@ from anabranch.engine.rules.coded.coded_plan import FUNCTION_TYPE
 from anabranch.engine.rules.commands import Dispatch
 from anabranch.engine.rules.duration import DURATION_MS_MAX
 from anabranch.engine.rules.graph.plan import PlanNode
-from anabranch.engine.rules.shared.failures import failed_by, who_is
+from anabranch.engine.rules.shared.failures import failed_by, silence, who_is
 from anabranch.engine.rules.shared.run_state import InstanceHead, Redone
 from anabranch.engine.rules.stimuli import (
     AwaitsChild,
@@ -53,7 +54,9 @@ class Execution(Helpers):
         "_clock",
         "_context",
         "_coroutine",
+        "_ends_at",
         "_first",
+        "_loop",
         "_time",
         "began_at",
         "dispatch",
@@ -73,6 +76,7 @@ class Execution(Helpers):
         *,
         clock: Clock,
         threads: HandlerThreads,
+        console: Sink | None,
     ) -> None:
         # As `Helpers.__init__` does, without the price of a call with so many keywords.
         self.instance_id = head.instance_id
@@ -81,6 +85,9 @@ class Execution(Helpers):
         self.node_id, self.scope, self.attempt = dispatch
         self.context = context
         self.threads = threads
+        self.console = console
+        self.lines_said = 0
+        self.is_first_call = False
         self.mask = str
         self.redone = None
         self.waits_for = ""
@@ -93,6 +100,7 @@ class Execution(Helpers):
         """Of a handler that waits."""
         self.stopped = False
         self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, coroutine: Coroutine[Any, Any, HandlerOutcome], time: Callable[[], float]) -> HandlerOutcome | None:
         """Take its first step, up to its first wait: what it returned, None if it waits.
@@ -101,6 +109,7 @@ class Execution(Helpers):
         """
         self._coroutine = coroutine
         self._context = copy_context()
+        self._context.run(present.set, self)
         self._time = time
         self.began_at = self.stepped_at = time()
         """When it began, and when its last step, from one wait to the next, did."""
@@ -132,6 +141,39 @@ class Execution(Helpers):
             finally:
                 self.longest_s = max(self.longest_s, self._time() - self.stepped_at)
 
+    def limited(self, timeout_ms: int | None) -> asyncio.Timeout:
+        """What bounds the rest of it: its timeout, and if it has a heartbeat timeout, the silence until it tells."""
+        heartbeat_ms = self.node.heartbeat_ms
+        if heartbeat_ms is None:
+            self.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+            return self.limit
+        self._loop = asyncio.get_running_loop()
+        self._ends_at = math.inf if timeout_ms is None else self._time() + timeout_ms / 1000
+        self.limit = asyncio.timeout_at(min(self._ends_at, self._time() + heartbeat_ms / 1000))
+        return self.limit
+
+    @property
+    def was_silent(self) -> bool:
+        """Was it without a sign of life for too long?"""
+        ends_at = None if self.limit is None else self.limit.when()
+        return self._loop is not None and ends_at is not None and ends_at < self._ends_at
+
+    def beat(self) -> None:
+        """It lives: its heartbeat timeout begins anew. From any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._beaten)
+
+    def _beaten(self) -> None:
+        heartbeat_ms, limit = self.node.heartbeat_ms, self.limit
+        if heartbeat_ms is None or limit is None or self._loop is None or self.stopped:
+            return
+        if not limit.expired():
+            limit.reschedule(min(self._ends_at, self._time() + heartbeat_ms / 1000))
+
+    def ended(self) -> None:
+        """Nothing bounds it any more."""
+        self._loop = None
+
     @property
     def now_ms(self) -> int:
         """Milliseconds since the epoch by the store's clock, when the attempt began; reckoned when it is asked for."""
@@ -152,8 +194,10 @@ class TaskWorker:
         clock: Clock,
         concurrency: int,
         threads: HandlerThreads | None = None,
+        console: Sink | None = None,
     ) -> None:
         self._handlers = handlers
+        self._console = console
         self._functions = functions
         self._tasks = tasks
         self._report: Callable[[str, NodeResult], None] | None = None
@@ -181,7 +225,9 @@ class TaskWorker:
             of_instance = self._executions[head.instance_id] = {}
         known = of_instance.get(dispatch)
         if known is None or known.stopped:
-            execution = Execution(head, dispatch, node, context, clock=self._clock, threads=self._threads)
+            execution = Execution(
+                head, dispatch, node, context, clock=self._clock, threads=self._threads, console=self._console
+            )
             execution.redone = redone
             of_instance[dispatch] = execution
             self._tasks.add(execution)
@@ -246,17 +292,21 @@ class TaskWorker:
         self._tell(execution, outcome)
 
     async def _outcome(self, execution: Execution, timeout_ms: int | None) -> HandlerOutcome:
-        execution.limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+        limit = execution.limited(timeout_ms)
         outcome: HandlerOutcome | None = None
         with suppress(TimeoutError):
-            async with execution.limit:
+            async with limit:
                 outcome = await execution
-        if outcome is None or execution.limit.expired():  # a handler that catches its cancellation is late all the same
+        was_silent = execution.was_silent
+        execution.ended()
+        if outcome is None or limit.expired():  # a handler that catches its cancellation is late all the same
             execution.cancel()  # its thread, if it has one, goes on
-            return _late(execution, timeout_ms, execution.longest_s)
-        ends_at = execution.limit.when()
+            return _silent(execution) if was_silent else _late(execution, timeout_ms, execution.longest_s)
+        ends_at = limit.when()
         if ends_at is not None and execution.stepped_at < ends_at < asyncio.get_running_loop().time():
             # It kept the loop from telling it that its time is up.
+            if was_silent:
+                return _silent(execution)
             return _late(execution, timeout_ms, execution.longest_s)
         return outcome
 
@@ -326,6 +376,12 @@ def _late(helpers: Helpers, timeout_ms: int | None, longest_step_s: float) -> Fa
         message += f": {helpers.waits_for}"
     error = RunError("NODE_TIMEOUT", "NodeTimeout", message, helpers.node_id, helpers.scope, helpers.attempt)
     return Failed(error, retryable=True)
+
+
+def _silent(execution: Execution) -> Failed:
+    """It gave no sign of life for too long."""
+    message = f"the handler has told no progress within its heartbeatTimeout of {execution.node.heartbeat_ms} ms"
+    return silence(message, execution)
 
 
 def _failed(helpers: Helpers, failure: BaseException) -> Failed:

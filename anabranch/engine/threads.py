@@ -13,9 +13,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeAlias
-
-Log: TypeAlias = "logging.LoggerAdapter[logging.Logger]"
+from typing import Any
 
 # 256 threads: four times the default of executions at once, so that overrun ones keep nobody from working for long.
 THREADS_MAX = 256
@@ -47,7 +45,13 @@ class HandlerThreads:
         return len(self._calls)
 
     async def run(
-        self, key: str, function: Callable[..., Any], *args: Any, what: str, waits: Callable[[str], None], log: Log
+        self,
+        key: str,
+        function: Callable[..., Any],
+        *args: Any,
+        what: str,
+        waits: Callable[[str], None],
+        log: Callable[[], logging.Logger],
     ) -> Any:
         """What the function returns, called in a thread with the context variables of the caller.
 
@@ -79,7 +83,9 @@ class HandlerThreads:
             if key in self._calls and self._calls[key] is call:
                 call.is_overrun = True
                 self.overrun += 1
-                log.warning("%s is over, but its function goes on in a thread; what it returns will be discarded", what)
+                log().warning(
+                    "%s is over, but its function goes on in a thread; what it returns will be discarded", what
+                )
             raise
         if raised is not None:
             raise raised

@@ -8,9 +8,8 @@ repeats an Authorization header repeats its base64.
 from __future__ import annotations
 
 import base64
-import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, quote_plus
 
@@ -105,32 +104,6 @@ class Masker:
             case AnabranchError():
                 return type(failure)(message)
         return NodeFailure("HANDLER_ERROR", message, type_name=type(failure).__name__)
-
-
-class MaskedLog(logging.LoggerAdapter[logging.Logger]):
-    """A log whose lines lose the secrets before anybody sees them; tracebacks become one line."""
-
-    def __init__(self, log: logging.LoggerAdapter[logging.Logger], masker: Masker) -> None:
-        super().__init__(log.logger, log.extra)
-        self._masker = masker
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Format, mask, hand on."""
-        if not self.isEnabledFor(level):
-            return
-        text = str(msg) % _arguments(args) if args else str(msg)
-        failure = kwargs.pop("exc_info", None)
-        if isinstance(failure, BaseException):
-            text = f"{text} ({type(failure).__name__}: {failure})"
-        super().log(level, "%s", self._masker.text(text), **kwargs)
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Keep the fields that say which run and node it is."""
-        return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
-
-
-def _arguments(args: tuple[object, ...]) -> Any:
-    return args[0] if len(args) == 1 and isinstance(args[0], Mapping) else args
 
 
 def _pattern(value: str) -> str:

@@ -29,7 +29,7 @@ from anabranch.engine.rules.templates.budget import Work
 from anabranch.engine.rules.templates.template import CompiledConfig, compile_config, config_problems, has_expressions
 from anabranch.errors import NonRetryable, TemplateError
 from anabranch.handlers.config_schema import schema_with_templates
-from anabranch.handlers.masking import MaskedLog, Masker
+from anabranch.handlers.masking import Masker
 
 # 4,096 configs compiled at once: the nodes of the few hundred workflows that run at a time.
 CONFIGS_KEPT_MAX = 4_096
@@ -227,7 +227,7 @@ class SpecHandler:
         execute = self._spec.execute
         assert execute is not None, "pure types are given no secrets"
         masker = Masker(secrets.values())
-        helpers.mask, helpers.log = masker.text, MaskedLog(helpers.log, masker)
+        helpers.mask = masker.text
         try:
             resolved = compiled.resolve(context, secrets)
             return masker.returned(await execute(self._spec.checked(resolved), context, helpers))

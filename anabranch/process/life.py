@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -111,7 +112,13 @@ async def live(
     descriptors = raise_limit()
     with signals.heard():
         async with (
-            app.open_services(works=works, makes_key=makes_key, counts=listener is not None, grace=grace) as services,
+            app.open_services(
+                works=works,
+                makes_key=makes_key,
+                counts=listener is not None,
+                grace=grace,
+                console_stream=sys.stderr,
+            ) as services,
             _answering(app, services, listener, apis or all_apis, descriptors=descriptors, grace=grace),
         ):
             await ready(services)

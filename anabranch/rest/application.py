@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from hmac import compare_digest
 from itertools import product
@@ -159,7 +159,9 @@ async def _look_around(allowed_hosts: AllowedHosts, request: web.Request, handle
     return await handler(request)
 
 
-async def _serve(services: AppServices, route: Route, body_patience_s: float, request: web.Request) -> web.Response:
+async def _serve(
+    services: AppServices, route: Route, body_patience_s: float, request: web.Request
+) -> web.StreamResponse:
     principal = await _principal(services, route, request)
     query = read_query(request.rel_url.query, route.query, open_prefix=route.open_query)
     body, raw_body = await read_body(request, route.body, required=route.body_required, patience_s=body_patience_s)
@@ -178,7 +180,27 @@ async def _serve(services: AppServices, route: Route, body_patience_s: float, re
     )
     if services.readiness.stopping and ShuttingDown in route.errors:
         raise ShuttingDown("this process is stopping and takes no new work")
-    return _response(await route.serve(call))
+    reply = await route.serve(call)
+    if reply.stream is not None and request.method == "GET":
+        return await _streamed(reply, reply.stream, request)
+    return _response(reply)
+
+
+async def _streamed(reply: Reply, stream: AsyncIterator[bytes], request: web.Request) -> web.StreamResponse:
+    """Send piece by piece until the stream ends, or the client is gone."""
+    response = web.StreamResponse(
+        status=reply.status, headers={**_HEADERS, **reply.headers, "Content-Type": reply.content_type}
+    )
+    await response.prepare(request)
+    try:
+        async for piece in stream:
+            await response.write(piece)
+        await response.write_eof()
+    except (ConnectionError, AnabranchError) as end:
+        # Too late for an error of ours: the status is sent. The client sees that the answer breaks off.
+        logger.info("a stream has ended: %s", end)
+        response.force_close()
+    return response
 
 
 def _canonical(name: str, text: str) -> str:

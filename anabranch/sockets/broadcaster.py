@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from anabranch.engine.console.console import Console, Line, ProgressReport
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.poller import Poller
 from anabranch.engine.ports import ChangeHints, Store
@@ -32,6 +33,10 @@ LOOK_S = 0.5
 READS_AT_ONCE = 4
 
 
+# 2,000 lines a look; the rest comes with the next one.
+LINES_READ_MAX = 2_000
+
+
 class SleepingTimer(Timer, Protocol):
     """A timer that can also be awaited."""
 
@@ -49,11 +54,13 @@ class Broadcaster:
         holds: Callable[[str], bool],
         timer: SleepingTimer,
         hints: ChangeHints | None = None,
+        console: Console | None = None,
     ) -> None:
         self._store = store
         self._holds = holds
         self._timer = timer
         self._hints = hints
+        self._console = console
         self._rooms: dict[str, Room] = {}
         self._openings: dict[Room, asyncio.Task[None]] = {}
         self._readers: dict[Room, asyncio.Task[None]] = {}
@@ -77,10 +84,14 @@ class Broadcaster:
         """Start polling for commits of other processes."""
         if self._hints is not None:
             self._hints.subscribe(self)
+        if self._console is not None:
+            self._console.add(self)
         await self._looking.start()
 
     async def stop(self) -> None:
         """Stop polling; may be called twice, or before start."""
+        if self._console is not None:
+            self._console.remove(self)
         tasks = [*self._openings.values(), *self._readers.values()]
         await self._looking.stop()
         for task in tasks:
@@ -92,7 +103,30 @@ class Broadcaster:
         """The engine announces what it has written."""
         room = self._rooms.get(instance_id)
         if room is not None:
+            if status.is_terminal and self._console is not None:
+                self._console.tell_now()  # nothing follows the end
             room.committed(events, status)
+
+    def follows(self, instance_id: str) -> bool:
+        """Does anybody watch this run?"""
+        return instance_id in self._rooms
+
+    def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
+        """The code of a run says something here."""
+        room = self._rooms.get(instance_id)
+        if room is not None:
+            room.lines_after = max(room.lines_after, lines[-1].number)
+            room.say(Message.console(instance_id, lines))
+
+    def progress_made(self, reports: Sequence[ProgressReport]) -> None:
+        """Activations have told how far they are."""
+        by_run: dict[str, list[ProgressReport]] = {}
+        for report in reports:
+            by_run.setdefault(report.instance_id, []).append(report)
+        for instance_id, of_run in by_run.items():
+            room = self._rooms.get(instance_id)
+            if room is not None:
+                room.say([Message.of(update) for update in room.progress.hear(of_run)])
 
     def changed(self, instance_id: str, *, ended: bool = False) -> None:
         """Somebody else may have written to this run: read on, unless our engine does it anyway."""
@@ -120,6 +154,7 @@ class Broadcaster:
             version, _ = stored.get(instance_id, (None, None))
             if version is None or version != room.version:
                 self._read_on(room)
+        await self._read_console(watched)
 
     # -- watching -------------------------------------------------------------------------
     async def join(self, client: Client, instance_id: str, *, since: int | None = None) -> dict[str, Any]:
@@ -188,6 +223,10 @@ class Broadcaster:
         if row is None or progress.seq < row.last_seq:
             raise NotFound(f"there is no run {room.instance_id}")
         progress.take((), row.status)
+        if self._console is not None:
+            rows = self._console.rows
+            room.lines_after = (await rows.last_numbers([room.instance_id])).get(room.instance_id, 0)
+            progress.hear(await rows.read_progress([room.instance_id]))
         room.progress = progress
         room.open_at(row.version)
 
@@ -235,8 +274,23 @@ class Broadcaster:
                     room.take_rows(page, of=row.last_seq - after_seq)
         if row is None:
             room.run_removed()
-        else:
-            room.take_row(row)
+            return
+        if row.status.is_terminal:
+            await self._read_console({instance_id: room})  # nothing follows the end
+        room.take_row(row)
+
+    async def _read_console(self, rooms: Mapping[str, Room]) -> None:
+        """Tell what the code of runs says that other processes have. Raises StoreUnavailable."""
+        if self._console is None:
+            return
+        places = {instance_id: room.lines_after for instance_id, room in rooms.items()}
+        lines = await self._console.rows.read_since(places, limit=LINES_READ_MAX)
+        by_run: dict[str, list[Line]] = {}
+        for line in lines:
+            by_run.setdefault(line.instance_id, []).append(line)
+        for instance_id, said in by_run.items():
+            self.lines_said(instance_id, said)
+        self.progress_made(await self._console.rows.read_progress(list(rooms)))
 
     async def _replay(self, membership: Membership, seq: int, status: Status, *, since: int, left_out: Ranges) -> None:
         """Send a new member what it has missed, up to the `seq` of its snapshot; what came since follows."""

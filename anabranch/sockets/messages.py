@@ -13,12 +13,17 @@ from typing import Any
 
 import orjson
 
+from anabranch.engine.console.console import Line
 from anabranch.sockets.wire import EncodedMessage
 
 NODE_UPDATE = "workflow_node_update"
 STATUS_UPDATE = "workflow_status_update"
 UPDATES = "workflow_updates"
 SNAPSHOT = "workflow_run_snapshot"
+CONSOLE = "workflow_console"
+
+# 256 KB of lines in one message.
+CONSOLE_BYTES_MAX = 262_144
 
 # An update without its output, about. A batch is cut at 1 MB: clients refuse messages of several.
 UPDATE_BYTES = 200
@@ -78,6 +83,26 @@ class Message:
                 {"instanceID": instance_id, "updates": [update.as_part() for update in group]},
                 updates=len(group),
                 is_last=group[-1].is_last,
+            )
+            for group in groups
+        ]
+
+    @classmethod
+    def console(cls, instance_id: str, lines: Sequence[Line]) -> list[Message]:
+        """What the code of a run says, in one message, or several if it is much. No row of the log: its seq is null."""
+        groups: list[list[Line]] = [[]]
+        room = CONSOLE_BYTES_MAX
+        for line in lines:
+            if line.size > room:
+                groups.append([])
+                room = CONSOLE_BYTES_MAX
+            groups[-1].append(line)
+            room -= line.size
+        return [
+            cls(
+                CONSOLE,
+                {"instanceID": instance_id, "lines": [line.as_json() for line in group], "seq": None},
+                updates=len(group),
             )
             for group in groups
         ]

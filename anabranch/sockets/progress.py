@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from anabranch.engine.console.console import ProgressReport
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.rules.history import (
     Activation,
@@ -43,6 +44,9 @@ ITERATION_NODES_MAX = 1_000
 # 1,000 failures of iterations, the first ones, stay listed beside those: of more than that the counts tell.
 FAILURES_KEPT_MAX = 1_000
 
+# 2,000 activations of which it is remembered how far they are, as many as a drawn workflow has nodes.
+PROGRESS_KEPT_MAX = 2_000
+
 _ERROR = ActivationStatus.ERROR
 
 
@@ -67,6 +71,8 @@ class RunProgress:
         self.last_word: Update | None = None
         """The update that told the end of the run."""
         self._history = History(left_out=left_out)
+        self._told: dict[tuple[str, str], ProgressReport] = {}
+        """How far activations are, in their own words."""
         self._ended_at_root: dict[int, _Ended] = {}
         """By the first row of each activation."""
         self._ended_in_loops: dict[int, _Ended] = {}
@@ -110,6 +116,23 @@ class RunProgress:
             updates.append(self._status_update())
         return updates
 
+    def hear(self, reports: Iterable[ProgressReport]) -> list[Update]:
+        """How far activations are: hints, which no row of the log tells."""
+        updates: list[Update] = []
+        for report in reports:
+            place = report.node_id, report.scope
+            if self._told.get(place) == report:
+                continue
+            if place not in self._told and len(self._told) >= PROGRESS_KEPT_MAX:
+                del self._told[next(iter(self._told))]
+            self._told[place] = report
+            activation = self._history.open.get(place)
+            if activation is not None and activation.attempt == report.attempt:
+                told = self._node_update(activation)
+                told.data["seq"] = None
+                updates.append(told)
+        return updates
+
     def end_removed(self) -> list[Update]:
         """The run's rows were removed before its end could be read: only a cancelled test run's are."""
         if self.is_over:
@@ -130,7 +153,7 @@ class RunProgress:
         known = {
             "instanceID": self.instance_id,
             "status": self.status.value,
-            "nodes": [_listed(each.activation, each.output) for each in listed],
+            "nodes": [self._told_of(each.activation, _listed(each.activation, each.output)) for each in listed],
             "counts": counts,
             "seq": self.seq,
         }
@@ -201,8 +224,15 @@ class RunProgress:
                 self._forgotten += 1
 
     def _node_update(self, activation: Activation, output: Any = None, output_bytes: int = 0) -> Update:
-        node = {"instanceID": self.instance_id, **_told(activation, output)}
+        node = {"instanceID": self.instance_id, **self._told_of(activation, _told(activation, output))}
         return Update(NODE_UPDATE, node, size=UPDATE_BYTES + output_bytes)
+
+    def _told_of(self, activation: Activation, node: dict[str, Any]) -> dict[str, Any]:
+        """With how far it is, if it has told."""
+        report = self._told.get(activation.place)
+        if report is not None and report.attempt == activation.attempt:
+            node["progress"] = report.as_json()
+        return node
 
     def _status_update(self, output: Any = None, error: Any = None, context: Any = None) -> Update:
         status = self.status

@@ -67,6 +67,8 @@ class Room:
         """The log was read: members can be told how things stand."""
         self.version: int | None = None
         """The version of the instance when its row was last read; None: it has moved since, by our own doing."""
+        self.lines_after = 0
+        """The last line of the console that was told, while another process has the run."""
         self.guests = 0
         """Joins under way."""
         self.members: dict[Client, Membership] = {}
@@ -125,6 +127,12 @@ class Room:
     def run_removed(self) -> None:
         """The run's rows are gone."""
         self._tell(self.progress.end_removed())
+
+    def say(self, messages: Sequence[Message]) -> None:
+        """Tell all members what is not in the log: it follows what they know, and nothing is folded of it."""
+        for membership in list(self.members.values()):
+            for message in messages:
+                membership.client.queue(membership, message)
 
     # -- members --------------------------------------------------------------------------
     def admit(self, client: Client, *, holds_back: bool) -> Membership:

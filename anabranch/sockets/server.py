@@ -65,7 +65,11 @@ class SocketServer:
         self._access = access
         self._timer = LoopTimer()
         self.broadcaster = Broadcaster(
-            store=engine.store, holds=engine.orchestrator.holds, timer=self._timer, hints=engine.hints
+            store=engine.store,
+            holds=engine.orchestrator.holds,
+            timer=self._timer,
+            hints=engine.hints,
+            console=engine.console,
         )
         self._visitors: dict[str, SocketConnection] = {}
         """By the id of the connection."""

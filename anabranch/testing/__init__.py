@@ -8,7 +8,6 @@ promise of the stores, for as long as its `MemoryDatabase` lives.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +68,6 @@ async def run_handler(
         attempt=attempt,
         now_ms=NOW_MS,
         context=seen,
-        log=logging.LoggerAdapter(logging.getLogger("anabranch.handlers"), {"node_id": "node"}),
         cancelled=cancelled or asyncio.Event(),
     )
     timeout_ms = node_type.default_timeout_ms

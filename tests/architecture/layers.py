@@ -75,7 +75,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # a client of a server needs no engine and no database; what opens a database is imported when one is opened
     "client.sync_client": ("client.client", "errors", "run_requests"),
     "client.client": ("client", "client.local", "engine.rules", "errors", "run_requests"),
-    "client.local": ("app", "app_services", "client", "engine.rules", "errors", "run_requests", "service", "settings"),
+    "client.local": (
+        "app",
+        "app_services",
+        "client",
+        "engine.rules",
+        "errors",
+        "run_requests",
+        "service",
+        "settings",
+        "engine.console",
+    ),
     "client": ("engine.rules", "errors", "run_requests", "settings"),
     # for tests of node types and programs: a handler alone, as the engine would run it; a store without a database
     "testing": ("engine.handling", "engine.ports", "engine.rules", "engine.store", "errors", "handlers"),
@@ -103,6 +113,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "tables of side concerns",
         "telemetry",
         "triggers",
+        "engine.console",
     ),
     "rest": (
         "app_services",
@@ -122,6 +133,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "service",
         "telemetry",
         "version",
+        "engine.console",
     ),
     "routes of side concerns": (
         "drafts",
@@ -145,7 +157,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rest.lists": ("rest.models", "service"),
     "rest.models": ("engine.rules", "keys", "run_requests", "service"),
     "pages": (),
-    "sockets": ("engine", "engine.poller", "engine.ports", "engine.rules", "errors", "keys", "service"),
+    "sockets": (
+        "engine",
+        "engine.poller",
+        "engine.ports",
+        "engine.rules",
+        "errors",
+        "keys",
+        "service",
+        "engine.console",
+    ),
     "app_services": (
         "audit",
         "drafts",
@@ -199,6 +220,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "ports of side concerns",
         "run_requests",
+        "engine.console",
     ),
     # recorded runs apart from any engine: checked against their definitions, replayed on others
     "histories": ("durable", "engine.rules", "errors"),
@@ -213,6 +235,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.rules",
         "engine.telemetry",
         "errors",
+        "engine.console",
+        "engine.tracebacks",
     ),
     "durable.step_error": (),
     # fed by the engine, read by the process's APIs; the SDK of OpenTelemetry is in `telemetry.otlp` alone
@@ -229,6 +253,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.threads",
         "errors",
         "grace",
+        "engine.console",
+        "engine.tracebacks",
     ),
     "engine.queues": ("engine.ports", "engine.rules"),
     "engine.poller": ("errors",),
@@ -247,7 +273,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "handlers.types.http_port": (),
     # the sealed processes load these files into a bare interpreter: nothing else of ours may be there
     "handlers.sandbox.inside": (),
-    "engine.handling": ("engine.rules", "engine.threads"),
+    "engine.handling": ("engine.console", "engine.rules", "engine.threads"),
+    # what code of users says: its loggers and prints, and who collects and keeps that
+    "engine.console": ("engine.rules", "engine.tracebacks", "errors"),
+    "engine.tracebacks": ("errors",),
     "engine.threads": (),
     "egress": ("errors", "handlers.types.http_port"),
     "json_input": ("engine.rules", "errors"),
@@ -262,6 +291,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engine.rules",
         "engine.store.schema",
         "errors",
+        "engine.console",
     ),
     "engine.store.schema": ("engine.rules", "engine.store.columns", "schema of side concerns"),
     "engine.store.columns": (),
@@ -322,6 +352,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "engine.poller",
         "engine.telemetry",
         "engine.handling",
+        "engine.console",
+        "engine.tracebacks",
         "engine.threads",
     ),
     "database": (

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from anabranch.engine.console.console import Console, ConsoleOptions
 from anabranch.engine.lifecycle import Engine, EngineOptions
 from anabranch.engine.rules.events import Event, Status
 from anabranch.engine.store.opening import open_hint_line, open_store, open_version_watch
+from anabranch.engine.store.sql.console_table import ConsoleTable
 from anabranch.errors import StoreUnavailable
 from anabranch.handlers import Services
 from anabranch.handlers.registry import load_types
@@ -149,7 +151,13 @@ async def make_process(database_url: str) -> AsyncIterator[MakeProcess]:
         line = open_hint_line(store) if hinted else None
         watch = open_version_watch(store) if hinted else None
         engine = Engine(
-            store=store, handlers=types, options=EngineOptions(**options), line=line, watch=watch, place=place
+            store=store,
+            handlers=types,
+            options=EngineOptions(**options),
+            line=line,
+            watch=watch,
+            place=place,
+            console=Console(rows=ConsoleTable(store), options=ConsoleOptions()),
         )
         if hinted or place is not None:
             store.tell(engine.hints)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +31,6 @@ async def run(
         attempt=1,
         now_ms=NOW_MS,
         context=seen,
-        log=logging.LoggerAdapter(logging.getLogger("tests.handlers")),
     )
     return await handler.execute(config, seen, helpers)
 

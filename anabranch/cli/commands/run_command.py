@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +126,7 @@ async def _run(assignment: _Assignment) -> dict[str, Any]:
     """The document of the run, once it has ended."""
     session = assignment.session
     # `only=[]`: other runs of the database are other workers' business.
-    async with app.build(session.settings).open_runs(only=[]) as services:
+    async with app.build(session.settings).open_runs(only=[], console_stream=sys.stderr) as services:
         engine, service = services.engine, services.workflows
         if assignment.progress is not None:
             engine.observers.add(assignment.progress)

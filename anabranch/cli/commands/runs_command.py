@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +22,7 @@ from anabranch.cli.options import (
     read_value,
 )
 from anabranch.cli.outcome import outcome_of, print_outcome, traceback_text
-from anabranch.cli.output import print_document, print_line, print_table
+from anabranch.cli.output import flush_answers, print_document, print_line, print_table
 from anabranch.cli.target import TargetOptions, open_target
 from anabranch.deferred import deferred
 from anabranch.engine.rules.events import Status, SuspendReason
@@ -37,7 +39,7 @@ else:
     run_view = deferred("anabranch.service.runs.run_view")
 
 family = typer.Typer(
-    help="Runs: list, show, log, export, start, rerun, retry, cancel, pause, resume, signal, watch.",
+    help="Runs: list, show, log, console, export, start, rerun, retry, cancel, pause, resume, signal, watch.",
     no_args_is_help=True,
 )
 
@@ -50,6 +52,20 @@ LIMIT_MAX = 100
 WithChildren = Annotated[
     bool, typer.Option("--children/--no-children", help="The runs that it awaits, too.", show_default=True)
 ]
+
+# The last lines of a run are written shortly after its end.
+LAST_LOOKS = 2
+
+
+class ConsoleLevel(StrEnum):
+    """How important a line is."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
 
 # Half a second: what another process commits is on the screen within the second that everything takes effect in.
 WATCH_POLL_S = 0.5
@@ -198,6 +214,54 @@ async def _export(
         else:
             written.append(str(histories.write_document(output, instance_id, document)))
     return written
+
+
+@family.command("console")
+def console(
+    instance_id: RunId,
+    *,
+    level: Annotated[ConsoleLevel, typer.Option("--level", case_sensitive=False, help="Only these and above.")] = (
+        ConsoleLevel.DEBUG
+    ),
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run has ended.")] = False,
+    at: TargetOptions,
+) -> None:
+    """What handlers, steps and code nodes of a run have logged and printed."""
+    target = open_target(at)
+    shows = None if at.as_json else _print_lines
+    lines = target.ask(lambda gateway: _read_console(gateway, instance_id, level.value, follow=follow, shows=shows))
+    if at.as_json:
+        print_document({"items": lines, "nextCursor": None})
+
+
+def _print_lines(lines: list[dict[str, Any]]) -> None:
+    for line in lines:
+        place = shown_name(line["nodeID"], line["scope"]) if line["nodeID"] else "-"
+        print_line(f"{line['at']}  {line['level']:<8}  {place}  {line['text']}")
+    flush_answers()
+
+
+async def _read_console(
+    gateway: Gateway,
+    instance_id: str,
+    level: str,
+    *,
+    follow: bool,
+    shows: Callable[[list[dict[str, Any]]], None] | None,
+) -> list[dict[str, Any]]:
+    """All lines; those of a run that is followed are shown as they come."""
+    lines: list[dict[str, Any]] = []
+    looks_left = LAST_LOOKS if follow else 1
+    while looks_left:
+        is_open = follow and not Status((await gateway.get_run(instance_id))["status"]).is_terminal
+        page = await gateway.get_console(instance_id, after=lines[-1]["number"] if lines else 0, level=level)
+        lines += page
+        if shows is not None:
+            shows(page)
+        looks_left -= not is_open
+        if looks_left:
+            await asyncio.sleep(WATCH_POLL_S)
+    return lines
 
 
 @family.command("start")

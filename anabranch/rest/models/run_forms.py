@@ -285,6 +285,15 @@ class RunGraph(Answer):
     until: str | None = Field(description="Of a test run: the node that it ended with.")
 
 
+class Progress(Answer):
+    """How far an attempt was last, in its own words."""
+
+    done: float
+    total: float | None
+    text: str
+    at: AwareDatetime
+
+
 class NodeState(Answer):
     """An activation of a node."""
 
@@ -299,6 +308,7 @@ class NodeState(Answer):
     at: AwareDatetime = Field(description="When its latest event was written.")
     handles: list[str] | None = Field(description="Its live exits; null while it has not ended.")
     waitsFor: WaitsFor | None = Field(description="What it waits for, while it is waiting or retrying.")
+    progress: Progress | None = Field(None, description="What its attempt has told last.")
 
 
 class Step(NodeState):
@@ -429,6 +439,45 @@ class RunHistory(Answer):
 
     run: RunSummary
     definition: dict[str, Any] = Field(description="The version that the run is pinned to; of coded runs its options.")
+
+
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+
+
+class ConsoleQuery(Page):
+    """A page of what the code of a run has said, or all of it as it comes."""
+
+    limit: int = Field(LIMIT_DEFAULT, ge=1, le=ROWS_LIMIT_MAX, description="How many items at most.")
+    after: int = Field(0, ge=0, le=2**53, description="Only lines with a larger `number`; a cursor says it by itself.")
+    nodeID: str | None = Field(
+        None, max_length=NODE_ID_LENGTH_MAX, description="Only those of this node or step; empty: of the function."
+    )
+    scope: _Scope | None = Field(None, description="Only those in this scope; empty: outside of loops.")
+    level: Annotated[LogLevel, BeforeValidator(_lower)] | None = Field(None, description="Only this level or above.")
+    follow: bool = Field(
+        False,
+        description="`true` answers with a line of JSON for each line, as they come, until the run has ended"
+        " (`application/x-ndjson`).",
+    )
+
+
+class ConsoleLine(Answer):
+    """A line that the code of a run has said."""
+
+    number: int = Field(description="Ascends with the lines of a run.")
+    at: AwareDatetime
+    level: LogLevel
+    nodeID: str = Field(description="The node or step; empty: the workflow function.")
+    scope: str
+    attempt: int
+    text: str
+
+
+class ConsolePage(Answer):
+    """A page of what the code of a run has said."""
+
+    items: list[ConsoleLine]
+    nextCursor: str | None
 
 
 class RunList(Answer):

@@ -58,6 +58,7 @@ class DrawnNode(BaseModel):
     errorHandling: Literal["continue", "ignore", "fail_workflow"] = "continue"
     retry: dict[str, Any] | None = None
     timeout: str | int | None = None
+    heartbeatTimeout: str | int | None = None
     position: dict[str, Any] | None = None
     disabled: bool | None = Field(None, description="Complete at once, unexecuted, with null. Not of `start`.")
 

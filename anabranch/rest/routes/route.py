@@ -6,7 +6,7 @@ documented and has a role; a route without one says `PUBLIC`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
@@ -39,6 +39,8 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
+    stream: AsyncIterator[bytes] | None = None
+    """Sent piece by piece, in place of `body`."""
 
 
 @dataclass(slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
+import orjson
 from multidict import MultiDictProxy
 
 from anabranch import run_requests
+from anabranch.engine.console.console import LEVELS, LinesWanted
 from anabranch.engine.rules.history import ActivationFilter
 from anabranch.engine.rules.run_filter import RunFilter
 from anabranch.errors import (
@@ -35,6 +38,8 @@ from anabranch.rest.models.base import Waiting
 from anabranch.rest.models.run_forms import (
     AsOf,
     CancelRun,
+    ConsolePage,
+    ConsoleQuery,
     Deletion,
     Delivered,
     InScope,
@@ -199,6 +204,37 @@ async def get_steps(call: Call) -> Reply:
         ),
     )
     return Reply(page_of(steps, None if next_seq is None else make_cursor("steps", next_seq)))
+
+
+async def get_console(call: Call) -> Reply:
+    """What handlers, steps and code nodes have logged and printed, oldest first; with `follow` as it comes."""
+    instance_id, query = await run_id_of(call), call.query
+    wanted = LinesWanted(
+        after=_after_number(query),
+        limit=query.limit,
+        node_id=query.nodeID,
+        scope=query.scope,
+        level=0 if query.level is None else LEVELS[query.level],
+    )
+    workflows, tenant_id = call.services.workflows, call.tenant_id
+    if not query.follow:
+        lines, number = await workflows.get_console(instance_id, wanted, tenant_id=tenant_id)
+        return Reply(page_of(lines, None if number is None else make_cursor("console", number)))
+    readiness = call.services.readiness
+    pages = workflows.follow_console(
+        instance_id, wanted, tenant_id=tenant_id, is_over=lambda: readiness.stopping or call.is_gone()
+    )
+    return Reply(stream=_json_lines(pages), content_type="application/x-ndjson")
+
+
+async def _json_lines(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[bytes]:
+    async for page in pages:
+        if page:
+            yield b"".join(orjson.dumps(line) + b"\n" for line in page)
+
+
+def _after_number(page: ConsoleQuery) -> int:
+    return page.after if page.cursor is None else read_number(read_cursor("console", page.cursor, parts=1)[0])
 
 
 async def get_run_at(call: Call) -> Reply:
@@ -430,6 +466,15 @@ ROUTES = (
     ),
     about_run("GET", "", get_run, "Read a run.", Role.VIEWER, {200: Run}, query=Waiting),
     about_run("GET", "/log", get_log, "Read the log of a run.", Role.VIEWER, {200: LogPage}, query=LogQuery),
+    about_run(
+        "GET",
+        "/console",
+        get_console,
+        "Read what the code of a run has said.",
+        Role.VIEWER,
+        {200: ConsolePage},
+        query=ConsoleQuery,
+    ),
     about_run(
         "GET", "/steps", get_steps, "Read the activations of a run.", Role.VIEWER, {200: StepPage}, query=StepQuery
     ),

@@ -5,10 +5,12 @@ A mixin of `WorkflowService`, above `definition_verbs` and below `run_verbs`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anabranch.engine.console.console import ConsoleRows, LinesWanted
 from anabranch.engine.lifecycle import Engine
 from anabranch.engine.log_pages import log_pages
 from anabranch.engine.ports import ActivationPage, InstanceRow, RunReading
@@ -44,6 +46,11 @@ PAGE_BYTES_MAX = 4 * 1_048_576
 
 _STEPS_PAGE = 1_000
 
+# 250 ms between two looks at a console that is followed: lines are written every 250 ms, and so seen within half a
+# second. Two looks more once the run has ended: its last lines are written after its end.
+FOLLOW_EVERY_S = 0.25
+LAST_LOOKS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class StepFilter:
@@ -66,7 +73,9 @@ class ReadVerbs(DefinitionVerbs):
 
     async def get_run(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """A run with its input, outcome and activations, as REST shows it. Raises NotFound."""
-        return run_details(await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX))
+        run = run_details(await self._read(instance_id, tenant_id, activations_max=NODES_SHOWN_MAX))
+        await self._add_progress(instance_id, run["nodes"])
+        return run
 
     async def get_run_status(self, instance_id: str, *, tenant_id: str) -> InstanceRow:
         """The row alone. Raises NotFound."""
@@ -182,7 +191,36 @@ class ReadVerbs(DefinitionVerbs):
             )
             found = filter(wanted.activations.takes, activations_in(page, row))
             steps, next_seq = [step(activation, output=wanted.outputs) for activation in found], page.next_seq
+        await self._add_progress(instance_id, steps)
         return steps, next_seq
+
+    async def get_console(
+        self, instance_id: str, wanted: LinesWanted, *, tenant_id: str
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """The next lines that the code of a run has said, and the number to go on after; None: no more now.
+
+        Raises NotFound.
+        """
+        await self.get_run_status(instance_id, tenant_id=tenant_id)
+        rows = self._console_rows
+        found = [] if rows is None else await rows.read_lines(instance_id, replace(wanted, limit=wanted.limit + 1))
+        page = [line.as_json() for line in found[: wanted.limit]]
+        return page, page[-1]["number"] if len(found) > wanted.limit else None
+
+    async def follow_console(
+        self, instance_id: str, wanted: LinesWanted, *, tenant_id: str, is_over: Callable[[], bool]
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """The same, page by page as lines come, until the run has ended or `is_over` says so. Raises NotFound."""
+        looks_left = LAST_LOOKS
+        while looks_left and not is_over():
+            row = await self.get_run_status(instance_id, tenant_id=tenant_id)
+            page, more = await self.get_console(instance_id, wanted, tenant_id=tenant_id)
+            if page:
+                wanted = replace(wanted, after=page[-1]["number"])
+            yield page
+            if more is None:
+                looks_left -= row.status.is_terminal
+                await asyncio.sleep(FOLLOW_EVERY_S)
 
     async def get_totals(self, instance_id: str, *, tenant_id: str) -> dict[str, Any]:
         """Activations of each node of a run by status, and the iterations of its loops. Raises NotFound."""
@@ -215,6 +253,22 @@ class ReadVerbs(DefinitionVerbs):
         return shape(run, widget_type, widget_config)
 
     # -- within ---------------------------------------------------------------------------
+    @property
+    def _console_rows(self) -> ConsoleRows | None:
+        console = self._engine.console
+        return None if console is None else console.rows
+
+    async def _add_progress(self, instance_id: str, nodes: Sequence[dict[str, Any]]) -> None:
+        """Add to activations how far they were last."""
+        rows = self._console_rows
+        if rows is None or not nodes:
+            return
+        reports = {(each.node_id, each.scope): each for each in await rows.read_progress([instance_id])}
+        for node in nodes:
+            report = reports.get((node["nodeID"], node["scope"]))
+            if report is not None and report.attempt == node["attempt"]:
+                node["progress"] = report.as_json()
+
     async def _read_activations(
         self,
         instance_id: str,

@@ -111,6 +111,7 @@ class _Compiler:
             error_handling=written.error_handling,
             retry=written.retry,
             timeout_ms=_timeout_ms(written, default_timeout_ms),
+            heartbeat_ms=written.heartbeat_ms,
             handles=handles,
             exits=handles - {ERROR_HANDLE},
             home=self._bodies[self._structure.homes[written.id]],

@@ -89,6 +89,8 @@ class GraphNode:
     retry: RetryPolicy = DEFAULT_RETRY
     timeout_ms: int | None = None
     """None: not written; the type's default holds."""
+    heartbeat_ms: int | None = None
+    """How long an attempt may be silent; None: for ever."""
     disabled: bool = False
     """It completes at once, unexecuted. Never of `start`."""
     disabled_written: Any = None
@@ -307,6 +309,9 @@ class _Reader(FieldReader):
         node.error_handling_written = chosen is not None
         node.error_handling = chosen or "continue"
         node.timeout_ms = self.duration_ms(value, "timeout", node.pointer, code="BAD_TIMEOUT", node_id=node.id)
+        node.heartbeat_ms = self.duration_ms(
+            value, "heartbeatTimeout", node.pointer, code="BAD_TIMEOUT", node_id=node.id
+        )
         try:
             node.retry = RetryPolicy.parse(value.get("retry"))
         except ValueError as refusal:

@@ -21,6 +21,7 @@ NODE_FIELDS = frozenset(
         "errorHandling",
         "retry",
         "timeout",
+        "heartbeatTimeout",
         "position",
         "disabled",
     }
@@ -41,7 +42,6 @@ NODE_FIELDS_WITHOUT_EFFECT = frozenset(
         "onItemError",
         "batchSize",
         "maxPasses",
-        "heartbeatTimeout",
         "pool",
     }
 )

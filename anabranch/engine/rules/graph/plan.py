@@ -107,6 +107,8 @@ class PlanNode:
     """Those that its handler may name: all but `error`, which only the engine picks."""
     home: Body
     """The body that this node lives in."""
+    heartbeat_ms: int | None = None
+    """How long an execution may be without a sign of life (`helpers.progress`); None: for ever."""
     output_bytes_max: int = VALUE_BYTES_MAX
     """How large its output may be as JSON."""
     in_count: int = 0

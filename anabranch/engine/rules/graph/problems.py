@@ -46,7 +46,7 @@ REFUSALS: Mapping[str, str] = {
     "UNKNOWN_JOIN_MODE": "A join mode other than `all` and `any`.",
     "UNKNOWN_ERROR_HANDLING": "An error handling other than `continue`, `ignore` and `fail_workflow`.",
     "BAD_RETRY": "A retry policy that cannot be read.",
-    "BAD_TIMEOUT": "A timeout that is no duration, or zero.",
+    "BAD_TIMEOUT": "A `timeout` or `heartbeatTimeout` that is no duration, or zero.",
     "BAD_RETENTION": "A retention that is no duration, or zero.",
     "BAD_DEADLINE": "A deadline that is no duration, or zero.",
     "BAD_INPUT_SCHEMA": "The input schema is no JSON Schema, or refers to other documents.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from anabranch.engine.rules.stimuli import Failed, NodeResult, StepReport
 from anabranch.errors import (
@@ -53,6 +54,14 @@ _FINAL_ERRORS = (
     ValueNotStorable,
     ValueTooLarge,
 )
+
+
+class _Place(Protocol):
+    """An attempt of an activation."""
+
+    node_id: str
+    scope: str
+    attempt: int
 
 
 def bare_name(kind: type) -> str:
@@ -110,6 +119,12 @@ def kept_error(
     if not text.strip():
         text = f"{name} without a message"
     return RunError(word, name, text, node_id, scope, number, storable(traceback, TRACEBACK_CHARACTERS_MAX))
+
+
+def silence(message: str, origin: _Place) -> Failed:
+    """The outcome of an attempt that gave no sign of life for too long."""
+    error = RunError("HEARTBEAT_TIMEOUT", "HeartbeatTimeout", message, origin.node_id, origin.scope, origin.attempt)
+    return Failed(error, retryable=True)
 
 
 def who_did(result: NodeResult | StepReport, *, run_id: str) -> str:

@@ -52,9 +52,17 @@ class LogLimit:
 LOG_LIMIT = LogLimit()
 
 
-_SIZE = re.compile(r"(\d{1,12})\s*(b|kb|mb|gb)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,12})\s*(b|kb|mb|gb|tb)?", re.IGNORECASE)
 _ROWS = re.compile(r"(\d{1,12})\s*rows?", re.IGNORECASE)
-_UNITS = {"b": 1, "kb": 1_024, "mb": 1_048_576, "gb": 1_073_741_824}
+_UNITS = {"b": 1, "kb": 1_024, "mb": 1_048_576, "gb": 1_073_741_824, "tb": 1_099_511_627_776}
+
+
+def parse_size(text: str | int) -> int:
+    """A size as operators write it: `64MB`, or a number of bytes. Raises ValueError."""
+    found = _SIZE.fullmatch(str(text).strip())
+    if found is None:
+        raise ValueError(f"{str(text).strip()!r} is no size such as 64MB")
+    return int(found[1]) * _UNITS[(found[2] or "b").lower()]
 
 
 def parse_log_limit(text: str | int) -> LogLimit:
@@ -67,8 +75,8 @@ def parse_log_limit(text: str | int) -> LogLimit:
     for part in str(text).split(","):
         if found := _ROWS.fullmatch(part.strip()):
             rows.append(int(found[1]))
-        elif found := _SIZE.fullmatch(part.strip()):
-            sizes.append(int(found[1]) * _UNITS[(found[2] or "b").lower()])
+        elif _SIZE.fullmatch(part.strip()):
+            sizes.append(parse_size(part))
         else:
             raise ValueError(
                 f"{part.strip()!r} is neither a size such as 64MB nor a number of rows such as 1000000 rows"

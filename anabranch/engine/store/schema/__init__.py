@@ -11,6 +11,7 @@ from __future__ import annotations
 from anabranch.audit.audit_schema import audit_head, audit_log
 from anabranch.drafts.draft_schema import drafts
 from anabranch.engine.store.columns import SCHEMA_REVISION, metadata, set_postgresql_options
+from anabranch.engine.store.schema.console import activation_progress, console_lines
 from anabranch.engine.store.schema.runs import (
     IS_ATTEMPT,
     IS_ENDING,
@@ -37,9 +38,11 @@ __all__ = [
     "IS_PENDING",
     "IS_SIGNAL",
     "SCHEMA_REVISION",
+    "activation_progress",
     "api_keys",
     "audit_head",
     "audit_log",
+    "console_lines",
     "data_queries",
     "data_sources",
     "drafts",

@@ -34,6 +34,7 @@ from anabranch.engine.rules.shared.signals import SIGNALS_KEPT_MAX
 from anabranch.engine.rules.stimuli import SignalSent
 from anabranch.engine.store.sql import statements
 from anabranch.engine.store.sql.component import CommitProgress
+from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.definitions import Definitions
 from anabranch.engine.store.sql.dialect import Dialect, ExternalEvent
 from anabranch.engine.store.sql.faults import DataRefused, DuplicateRefused, LocksHeld
@@ -384,6 +385,7 @@ class SqlStore(Reads, RunReader, Definitions, Purging, Reopenings):
                 if not connection.execute(statements.DELETE_TEST_ROW, parameters).rowcount:
                     return False
                 connection.execute(statements.DELETE_LOG, {"instance_id": instance_id})
+                remove_console_of(connection, self.dialect, [instance_id])
                 return True
 
         if not is_uuid(instance_id) or not await self.write(delete):

@@ -20,6 +20,7 @@ from anabranch.engine.ports import OpenRuns
 from anabranch.engine.rules.events import Status, SuspendReason
 from anabranch.engine.store.sql import upkeep_statements as statements
 from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.console_table import remove_console_of
 from anabranch.engine.store.sql.reads import is_uuid
 from anabranch.engine.store.sql.statements import DELETE_LOG
 from anabranch.errors import NotFound, RunIsOpen
@@ -140,6 +141,7 @@ class Upkeep(SqlComponent):
                     raise RunIsOpen(message, hint="Delete it once that run has ended.")
                 connection.execute(statements.DELETE_ENDED_RUN, asked)
                 connection.execute(DELETE_LOG, {"instance_id": instance_id})
+                remove_console_of(connection, self.dialect, [instance_id])
                 if row.completed_at <= counted_until:
                     uncount(connection, [row])
                 record_audit_event(
@@ -198,9 +200,11 @@ class Upkeep(SqlComponent):
     def _remove(self, connection: Connection, to_cancel: Sequence[Any], counted_until: int) -> None:
         """Remove these ended runs with their logs, and take them out of the counters."""
         if to_cancel:
-            ids = {"ids": self.dialect.ids([row.instance_id for row in to_cancel])}
+            instance_ids = [row.instance_id for row in to_cancel]
+            ids = {"ids": self.dialect.ids(instance_ids)}
             connection.execute(statements.remove_runs(self.dialect.among_ids), ids)
             connection.execute(statements.remove_logs(self.dialect.among_ids), ids)
+            remove_console_of(connection, self.dialect, instance_ids)
             uncount(connection, [row for row in to_cancel if row.completed_at <= counted_until])
 
     @contextmanager

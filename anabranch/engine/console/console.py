@@ -1,0 +1,507 @@
+"""The console: collects what code of users says, and keeps it, bounded, beside the log.
+
+One per process, made by the composition root. It writes in batches, off the path of transitions: lines that a crash
+cuts off are lost, transitions never wait for them. What a workflow function says again on replay is told by its
+position: a line that is stored is not stored, printed or told again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol, TextIO
+
+import orjson
+
+from anabranch.engine.console.lines import Origin, Progress, prints_kept
+from anabranch.engine.rules.instants import to_iso
+from anabranch.errors import StoreUnavailable
+
+logger = logging.getLogger("anabranch.console")
+
+# 4,096 characters of a line, as code nodes may send.
+LINE_CHARACTERS_MAX = 4_096
+
+# What a line takes beside its text, about: ids, place, indexes.
+LINE_BYTES = 128
+
+# 250 ms: a write costs less a line the more lines it has; who reads along in this process does not wait for it.
+WRITE_EVERY_S = 0.25
+
+# 50 ms between two messages of lines to those who read along: the first comes at once.
+TELL_EVERY_S = 0.05
+
+# 20,000 lines that are not written yet, some megabytes; further ones are dropped, and how many is told.
+WAITING_MAX = 20_000
+
+# 2,000 lines a statement.
+LINES_WRITTEN_MAX = 2_000
+
+# 1 s before lines are offered again to a database that did not take them.
+RETRY_S = 1.0
+
+# 10,000 runs, as many as a worker holds: of these it is known how much they have said.
+RUNS_KNOWN_MAX = 10_000
+
+# Another process may have had a run before: once it has said a sixteenth of the bound here, the rest is looked up.
+UNKNOWN_SHARE = 16
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+"""Names of levels, as answers and settings have them."""
+
+_DAY_US = 86_400_000_000
+
+FULL = "the console of this run is full; further lines are dropped"
+
+
+class Line(NamedTuple):
+    """A line that somebody's code said."""
+
+    instance_id: str
+    number: int
+    """Microseconds since the epoch, and no two of a process alike: the order of the lines of a run."""
+    tenant_id: str
+    node_id: str
+    scope: str
+    attempt: int
+    level: int
+    text: str
+    position: int
+    """Of a workflow function: its attempt and which of its lines; 0 for what is not said again on replay."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return LINE_BYTES + len(self.text)
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is listed and told."""
+        return {
+            "number": self.number,
+            "at": _iso(self.number // 1000),
+            "level": level_name(self.level),
+            "nodeID": self.node_id,
+            "scope": self.scope,
+            "attempt": self.attempt,
+            "text": self.text,
+        }
+
+
+class ProgressReport(NamedTuple):
+    """The last progress of an activation."""
+
+    instance_id: str
+    node_id: str
+    scope: str
+    attempt: int
+    at: int
+    progress: Progress
+
+    def as_json(self) -> dict[str, Any]:
+        """As nodes show it."""
+        return {**self.progress.as_json(), "at": to_iso(self.at)}
+
+
+@dataclass(frozen=True, slots=True)
+class LinesWanted:
+    """Which lines of a run to read."""
+
+    after: int = 0
+    """Only those with a larger number."""
+    limit: int = 1_000
+    node_id: str | None = None
+    scope: str | None = None
+    level: int = 0
+    """Only those of this level or above."""
+
+
+class Said(NamedTuple):
+    """How much a run has said so far."""
+
+    size: int
+    position: int
+
+
+class ConsoleRows(Protocol):
+    """Where lines are kept. Everything may raise StoreUnavailable."""
+
+    async def write(self, lines: Sequence[Line], reports: Sequence[ProgressReport]) -> None:
+        """Keep these; twice is once."""
+
+    async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
+        """How much these runs have said; those that said nothing are absent."""
+
+    async def sizes(self) -> Mapping[str, int]:
+        """How many bytes of lines each tenant has."""
+
+    async def remove(self, *, tenant_id: str, before: int, limit: int, spares_open: bool) -> int:
+        """Remove at most so many lines with a smaller number; how many.
+
+        `spares_open` spares what workflow functions of open runs have said, which would say it again.
+        """
+
+    async def read_lines(self, instance_id: str, wanted: LinesWanted) -> Sequence[Line]:
+        """The next lines of a run, oldest first."""
+
+    async def read_since(self, places: Mapping[str, int], *, limit: int) -> Sequence[Line]:
+        """The next lines of these runs, each after a number of its own."""
+
+    async def last_numbers(self, instance_ids: Sequence[str]) -> Mapping[str, int]:
+        """The number of the newest line of each of these runs; those without lines are absent."""
+
+    async def read_progress(self, instance_ids: Sequence[str]) -> Sequence[ProgressReport]:
+        """The last progress of each activation of these runs that has told any."""
+
+    async def number_to_keep(self, *, tenant_id: str, size: int) -> int | None:
+        """The number of the first line to keep, so that `size` bytes of the newest stay; None: all may stay."""
+
+
+class ConsoleObserver(Protocol):
+    """Is told what is said while it is said."""
+
+    def follows(self, instance_id: str) -> bool:
+        """Does anybody watch this run?"""
+
+    def lines_said(self, instance_id: str, lines: Sequence[Line]) -> None:
+        """New lines, in order."""
+
+    def progress_made(self, reports: Sequence[ProgressReport]) -> None:
+        """How far activations of watched runs are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """What is kept, and how long."""
+
+    level: int = LEVELS["info"]
+    run_bytes_max: int = 1_048_576
+    """1 MB of one run: ten thousand short lines."""
+    tenant_bytes_max: int = 268_435_456
+    """256 MB of one tenant."""
+    retention_days: int = 7
+    """7 days: who looks for why looks soon; the log of the run stays longer."""
+    stream: TextIO | None = None
+    """Where lines go as JSON, too; None: nowhere."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is known of what a run has said."""
+
+    size: int = 0
+    position: int = 0
+    is_known: bool = False
+    """`size` counts what other processes have written, too."""
+    is_full: bool = False
+
+    def says_anew(self, position: int) -> bool:
+        """Is it certain that a function has not said this line before?"""
+        return self.is_known and position > self.position
+
+
+class Console:
+    """Collects lines and progress of one process. `start` before work, `stop` after it."""
+
+    def __init__(self, *, rows: ConsoleRows, options: ConsoleOptions) -> None:
+        self.level = options.level
+        self._rows = rows
+        self._options = options
+        self._observers: list[ConsoleObserver] = []
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._tenants: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._number = 0
+        self._waiting: deque[tuple[Line, bool]] = deque()
+        """Lines that are not written yet, and whether they were told."""
+        self._reports: dict[tuple[str, str, str], ProgressReport] = {}
+        self._live: deque[Line | ProgressReport] = deque()
+        self._dropped = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._is_due = self._tells_soon = False
+        self._told_at = 0.0
+        self._writing: asyncio.Task[None] | None = None
+        self._prints: AbstractContextManager[Any] = ExitStack()
+
+    @property
+    def rows(self) -> ConsoleRows:
+        """Where it is kept, for readers."""
+        return self._rows
+
+    def add(self, observer: ConsoleObserver) -> None:
+        """Tell this one from now on."""
+        self._observers.append(observer)
+
+    def remove(self, observer: ConsoleObserver) -> None:
+        """Tell this one no longer."""
+        self._observers.remove(observer)
+
+    async def start(self) -> None:
+        """Write from now on what is said. Raises StoreUnavailable."""
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._tenants = dict(await self._rows.sizes())
+        self._prints = prints_kept()
+        self._prints.__enter__()
+
+    async def stop(self, *, patience_s: float = 1.0) -> None:
+        """Write what is left, for so long at most; may be called twice, or before start."""
+        if self._loop is None:
+            return
+        self._prints.__exit__(None, None, None)
+        try:
+            async with asyncio.timeout(patience_s):
+                if self._writing is not None:
+                    await asyncio.shield(self._writing)
+                await self._write_all()
+        except (TimeoutError, StoreUnavailable):
+            logger.warning("%d lines of the console could not be written", len(self._waiting))
+        self._loop = None
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    # -- what is said ---------------------------------------------------------------------
+    def take_line(self, origin: Origin, level: int, text: str) -> None:
+        """Keep a line; from any thread. It is cut at `LINE_CHARACTERS_MAX`."""
+        known = self._runs.get(origin.instance_id)
+        if level < self.level or self._loop is None or (known is not None and known.is_full):
+            return
+        position = 0
+        if origin.is_function:
+            origin.lines_said += 1
+            position = origin.attempt << 32 | origin.lines_said
+        if len(self._waiting) >= WAITING_MAX:
+            self._dropped += 1
+            return
+        if len(text) > LINE_CHARACTERS_MAX:
+            text = text[: LINE_CHARACTERS_MAX - 1] + "…"
+        if not text.isprintable():
+            text = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+        with self._lock:
+            number = self._number = max(self._number + 1, _now_us())
+        line = Line(
+            origin.instance_id,
+            number,
+            origin.tenant_id,
+            origin.node_id,
+            origin.scope,
+            origin.attempt,
+            level,
+            text,
+            position,
+        )
+        # What a function says may be a repetition: that is known once its run is.
+        is_new = not position or origin.is_first_call or (known is not None and known.says_anew(position))
+        tells = is_new and self._is_followed(origin.instance_id)
+        self._waiting.append((line, tells))
+        if tells:
+            self._live.append(line)
+            self._soon(self._tell_soon)
+        if not self._is_due:
+            self._is_due = True
+            self._soon(self._begin_writing)
+
+    def take_progress(self, origin: Origin, progress: Progress) -> None:
+        """Keep how far an attempt is: the last value; from any thread."""
+        if self._loop is None:
+            return
+        key = origin.instance_id, origin.node_id, origin.scope
+        report = ProgressReport(*key, origin.attempt, _now_us() // 1000, progress)
+        self._reports[key] = report
+        if self._is_followed(origin.instance_id):
+            self._live.append(report)
+            self._soon(self._tell_soon)
+        if not self._is_due:
+            self._is_due = True
+            self._soon(self._begin_writing)
+
+    def tell_now(self) -> None:
+        """Tell observers at once what was said so far: before they hear of an end. On the event loop's thread."""
+        self._tells_soon = False
+        if self._loop is not None:
+            self._told_at = self._loop.time()
+        lines: dict[str, list[Line]] = {}
+        reports: dict[tuple[str, str, str], ProgressReport] = {}
+        while self._live:
+            each = self._live.popleft()
+            if isinstance(each, Line):
+                lines.setdefault(each.instance_id, []).append(each)
+            else:
+                reports[each.instance_id, each.node_id, each.scope] = each
+        for observer in self._observers:
+            for instance_id, said in lines.items():
+                observer.lines_said(instance_id, said)
+            if reports:
+                observer.progress_made(list(reports.values()))
+
+    # -- keeping --------------------------------------------------------------------------
+    async def remove_old(self) -> None:
+        """Remove lines whose time is over, and the oldest of tenants that have too many. Raises StoreUnavailable."""
+        sizes = await self._rows.sizes()
+        self._tenants = dict(sizes)
+        before = _now_us() - self._options.retention_days * _DAY_US
+        for tenant_id, size in sizes.items():
+            await self._remove(tenant_id, before, spares_open=True)
+            if size > self._options.tenant_bytes_max:
+                # Nine tenths stay, so that there is room until the next time.
+                keep = self._options.tenant_bytes_max // 10 * 9
+                number = await self._rows.number_to_keep(tenant_id=tenant_id, size=keep)
+                if number is not None:
+                    await self._remove(tenant_id, number, spares_open=False)
+
+    async def _remove(self, tenant_id: str, before: int, *, spares_open: bool) -> None:
+        while (
+            await self._rows.remove(
+                tenant_id=tenant_id, before=before, limit=LINES_WRITTEN_MAX, spares_open=spares_open
+            )
+            == LINES_WRITTEN_MAX
+        ):
+            pass
+
+    # -- within ---------------------------------------------------------------------------
+    def _is_followed(self, instance_id: str) -> bool:
+        return bool(self._observers) and any(observer.follows(instance_id) for observer in self._observers)
+
+    def _soon(self, function: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        if threading.get_ident() == self._thread:
+            function()
+        else:
+            loop.call_soon_threadsafe(function)
+
+    def _tell_soon(self) -> None:
+        if not self._tells_soon and self._loop is not None:
+            self._tells_soon = True
+            self._loop.call_at(max(self._loop.time(), self._told_at + TELL_EVERY_S), self.tell_now)
+
+    def _begin_writing(self) -> None:
+        if self._loop is not None and (self._writing is None or self._writing.done()):
+            self._writing = self._loop.create_task(self._write_soon(), name="console")
+
+    async def _write_soon(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_EVERY_S)
+            try:
+                await self._write_all()
+            except StoreUnavailable as failure:
+                logger.info("the console is written later: %s", failure.message)
+                await asyncio.sleep(RETRY_S)
+            except Exception:
+                logger.exception("lines of the console are lost")
+            if not self._waiting and not self._reports:
+                break
+        # No `await` between the look and this: what comes now begins the next task.
+        self._is_due = False
+
+    async def _write_all(self) -> None:
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            logger.warning("%d lines were dropped: they came faster than they could be written", dropped)
+        while self._waiting or self._reports:
+            some = [self._waiting.popleft() for _ in range(min(len(self._waiting), LINES_WRITTEN_MAX))]
+            reports, self._reports = self._reports, {}
+            try:
+                await self._write(some, list(reports.values()))
+            except StoreUnavailable:
+                self._waiting.extendleft(reversed(some))
+                self._reports = {**reports, **self._reports}
+                raise
+
+    async def _write(self, some: Sequence[tuple[Line, bool]], reports: Sequence[ProgressReport]) -> None:
+        await self._learn(line for line, _ in some)
+        kept: list[Line] = []
+        untold: list[Line] = []
+        sizes: Counter[str] = Counter()
+        positions: dict[str, int] = {}
+        for line, is_told in some:
+            if line.position:
+                if line.position <= positions.get(line.instance_id, 0):
+                    continue  # said again within this batch
+                positions[line.instance_id] = line.position
+            fitting = self._fitting(line, sizes)
+            if fitting is not None:
+                sizes[line.instance_id] += line.size
+                sizes[line.tenant_id] += line.size
+                kept.append(fitting)
+                if not is_told:
+                    untold.append(fitting)
+        await self._rows.write(kept, reports)
+        for line in kept:
+            self._tenants[line.tenant_id] = self._tenants.get(line.tenant_id, 0) + line.size
+            run = self._runs[line.instance_id]
+            run.size += line.size
+            run.position = max(run.position, line.position)
+            run.is_full |= line.text is FULL
+        while len(self._runs) > RUNS_KNOWN_MAX:
+            self._runs.popitem(last=False)
+        self._print(kept)
+        self._live.extend(line for line in untold if self._is_followed(line.instance_id))
+        if self._live:
+            self.tell_now()
+
+    async def _learn(self, lines: Iterable[Line]) -> None:
+        """Know of each run what must be known before more of it is kept."""
+        unknown: set[str] = set()
+        for line in lines:
+            run = self._runs.get(line.instance_id)
+            if run is None:
+                run = self._runs[line.instance_id] = _Run()
+            else:
+                self._runs.move_to_end(line.instance_id)
+            if not run.is_known and (line.position or run.size > self._options.run_bytes_max // UNKNOWN_SHARE):
+                unknown.add(line.instance_id)
+        if unknown:
+            said = await self._rows.said(sorted(unknown))
+            for instance_id in unknown:
+                run, found = self._runs[instance_id], said.get(instance_id, Said(0, 0))
+                run.size, run.position, run.is_known = found.size, found.position, True
+
+    def _fitting(self, line: Line, sizes: Mapping[str, int]) -> Line | None:
+        """The line as it is kept beside others of these sizes; None: it was said before, or there is no room."""
+        run = self._runs[line.instance_id]
+        room = self._options.run_bytes_max - run.size - sizes[line.instance_id]
+        if (line.position and line.position <= run.position) or room < 0:
+            return None
+        if self._tenants.get(line.tenant_id, 0) + sizes[line.tenant_id] > self._options.tenant_bytes_max:
+            return None  # until the oldest lines have made room
+        return line if line.size <= room else line._replace(level=LEVELS["warning"], text=FULL)
+
+    def _print(self, lines: Sequence[Line]) -> None:
+        stream = self._options.stream
+        if stream is None or not lines:
+            return
+        text = b"".join(
+            orjson.dumps({"instanceID": line.instance_id, "tenant": line.tenant_id, **line.as_json()}) + b"\n"
+            for line in lines
+        )
+        try:
+            stream.write(text.decode())
+            stream.flush()
+        except (OSError, ValueError):  # nobody reads it any more
+            return
+
+
+@lru_cache(maxsize=1_024)
+def _iso(at_ms: int) -> str:
+    """Many lines of a batch have the same millisecond."""
+    return to_iso(at_ms)
+
+
+@lru_cache(maxsize=256)
+def level_name(level: int) -> str:
+    """The name of a level of `logging`: the nearest one below it."""
+    return next((name for name, number in reversed(LEVELS.items()) if level >= number), "debug")
+
+
+def _now_us() -> int:
+    # The machine's clock: lines come from any thread, and need no more than an order.
+    return time.time_ns() // 1000

@@ -1,0 +1,39 @@
+"""The tables of the console: what code of users has said, and how far it was last."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, Table, Text
+
+from anabranch.engine.store.columns import Identifier, metadata
+
+# `number` orders the lines of a run: microseconds since the epoch, and no two alike.
+console_lines = Table(
+    "console_lines",
+    metadata,
+    Column("instance_id", Identifier, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("node_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("level", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("size", Integer, nullable=False),
+    PrimaryKeyConstraint("instance_id", "number", name="pk_console_lines"),
+)
+
+# The oldest lines of a tenant, and how much all of them take, without a look at the rows themselves.
+Index("ix_console_tenant", console_lines.c.tenant_id, console_lines.c.number, console_lines.c.size)
+
+activation_progress = Table(
+    "activation_progress",
+    metadata,
+    Column("instance_id", Identifier, nullable=False),
+    Column("node_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("report", Text, nullable=False),
+    Column("reported_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("instance_id", "node_id", "scope", name="pk_activation_progress"),
+)

@@ -1,0 +1,237 @@
+"""The rows of the console: lines and progress. `ConsoleRows` on a SQL store, whose threads it shares."""
+
+# Statements are put together from this package's own conditions; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+
+import orjson
+from sqlalchemy import Connection, TextClause, text
+
+from anabranch.engine.console.console import Line, LinesWanted, ProgressReport, Said
+from anabranch.engine.console.lines import Progress
+from anabranch.engine.store.schema import IS_OPEN
+from anabranch.engine.store.sql.component import SqlComponent
+from anabranch.engine.store.sql.dialect import Dialect
+
+_LINE = "instance_id, number, tenant_id, node_id, scope, attempt, level, text, position, size"
+_LINE_COLUMNS = _LINE.count(",") + 1
+
+# 256 lines a statement at most, or a smaller power of two: nine different statements, which drivers keep prepared.
+LINES_PER_STATEMENT = 256
+
+
+def _column(place: int, kind: str) -> str:
+    return f"CAST(p.value ->> {place} AS {kind})"
+
+
+@cache
+def _insert_lines(rows: int, mark: str) -> str:
+    """One statement for so many lines: a driver's call for each would take most of the time, and so would JSON."""
+    values = ", ".join([f"({', '.join([mark] * _LINE_COLUMNS)})"] * rows)
+    return f"INSERT INTO console_lines ({_LINE}) VALUES {values} ON CONFLICT DO NOTHING"
+
+
+@cache
+def _write_progress(given: str, identifier: str) -> TextClause:
+    """The last value of each activation; an older one does not replace a newer."""
+    kinds = (identifier, "TEXT", "TEXT", "INTEGER", "TEXT", "BIGINT")
+    columns = ", ".join(_column(place, kind) for place, kind in enumerate(kinds))
+    return text(f"""
+        INSERT INTO activation_progress (instance_id, node_id, scope, attempt, report, reported_at)
+        SELECT {columns} FROM {given} WHERE true
+        ON CONFLICT (instance_id, node_id, scope) DO UPDATE
+        SET attempt = excluded.attempt, report = excluded.report, reported_at = excluded.reported_at
+        WHERE activation_progress.reported_at <= excluded.reported_at
+    """)
+
+
+@cache
+def _said(among_ids: str) -> TextClause:
+    """Goes through the lines of these runs, by primary key."""
+    return text(f"""
+        SELECT instance_id, sum(size), max(position) FROM console_lines WHERE {among_ids} GROUP BY instance_id
+    """)
+
+
+# By ix_console_tenant alone.
+_SIZES = text("SELECT tenant_id, sum(size) FROM console_lines GROUP BY tenant_id")
+
+_FIRST_TO_KEEP = text("""
+    SELECT number FROM (
+        SELECT number, sum(size) OVER (ORDER BY number DESC) AS so_far FROM console_lines WHERE tenant_id = :tenant_id
+    ) AS counted WHERE so_far <= :size ORDER BY number LIMIT 1
+""")
+
+_SPARED = f"""
+    AND (position = 0 OR NOT EXISTS (
+        SELECT 1 FROM workflow_instances AS i WHERE i.instance_id = l.instance_id AND i.{IS_OPEN}))"""
+
+
+@cache
+def _remove(spares_open: bool) -> TextClause:  # noqa: FBT001 -- a key of the cache
+    return text(f"""
+        DELETE FROM console_lines WHERE (instance_id, number) IN (
+            SELECT instance_id, number FROM console_lines AS l
+            WHERE tenant_id = :tenant_id AND number < :before {_SPARED if spares_open else ""}
+            ORDER BY number LIMIT :limit)
+    """)
+
+
+@cache
+def _page(conditions: str) -> TextClause:
+    """Lines of a run by primary key, also where only some are wanted: a run's are bounded."""
+    return text(f"""
+        SELECT {_LINE} FROM console_lines WHERE instance_id = :instance_id AND number > :after {conditions}
+        ORDER BY number LIMIT :limit
+    """)
+
+
+@cache
+def _since(given: str, identifier: str) -> TextClause:
+    """Lines of some runs, each from a number on, by primary key."""
+    columns = ", ".join(f"l.{name}" for name in _LINE.split(", "))
+    return text(f"""
+        SELECT {columns} FROM {given} CROSS JOIN console_lines AS l
+        WHERE l.instance_id = {_column(0, identifier)} AND l.number > {_column(1, "BIGINT")}
+        ORDER BY l.number LIMIT :limit
+    """)
+
+
+@cache
+def _last_numbers(among_ids: str) -> TextClause:
+    """The newest line of each of these runs."""
+    return text(f"SELECT instance_id, max(number) FROM console_lines WHERE {among_ids} GROUP BY instance_id")
+
+
+@cache
+def _progress(among_ids: str) -> TextClause:
+    """The last progress of the activations of these runs."""
+    return text(f"""
+        SELECT instance_id, node_id, scope, attempt, report, reported_at FROM activation_progress WHERE {among_ids}
+    """)
+
+
+@cache
+def remove_console(among_ids: str) -> tuple[TextClause, ...]:
+    """Remove what goes with runs, by primary key."""
+    return tuple(text(f"DELETE FROM {table} WHERE {among_ids}") for table in ("console_lines", "activation_progress"))
+
+
+def remove_console_of(connection: Connection, dialect: Dialect, instance_ids: Sequence[str]) -> None:
+    """Remove what these runs have said, in the transaction that removes them."""
+    for statement in remove_console(dialect.among_ids):
+        connection.execute(statement, {"ids": dialect.ids(instance_ids)})
+
+
+class ConsoleTable:
+    """`ConsoleRows` on a SQL store, and its readers."""
+
+    def __init__(self, store: SqlComponent) -> None:
+        self._store = store
+
+    async def write(self, lines: Sequence[Line], reports: Sequence[ProgressReport]) -> None:
+        """One transaction; never waits for a lock."""
+        dialect = self._store.dialect
+        identifier = _identifier(dialect)
+        mark = "%s" if dialect.is_remote else "?"
+        last = orjson.dumps(
+            [
+                [each.instance_id, each.node_id, each.scope, each.attempt, _report_text(each.progress), each.at]
+                for each in reports
+            ]
+        ).decode()
+
+        def work(connection: Connection) -> None:
+            with dialect.transaction(connection):
+                for part in _parts(lines):
+                    values = tuple(chain.from_iterable((*line, line.size) for line in part))
+                    connection.exec_driver_sql(_insert_lines(len(part), mark), values)
+                if reports:
+                    connection.execute(_write_progress(dialect.given_rows, identifier), {"given": last})
+
+        if lines or reports:
+            await self._store.write_unhindered(work)
+
+    async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
+        """Uses the primary key."""
+        dialect = self._store.dialect
+        asked = {"ids": dialect.ids(instance_ids)}
+        found = await self._store.read(lambda connection: connection.execute(_said(dialect.among_ids), asked).all())
+        return {str(instance_id): Said(int(size), int(position)) for instance_id, size, position in found}
+
+    async def sizes(self) -> Mapping[str, int]:
+        """Goes through ix_console_tenant."""
+        found = await self._store.read(lambda connection: connection.execute(_SIZES).all())
+        return {tenant_id: int(size) for tenant_id, size in found}
+
+    async def number_to_keep(self, *, tenant_id: str, size: int) -> int | None:
+        """Goes through the tenant's part of ix_console_tenant."""
+        asked = {"tenant_id": tenant_id, "size": size}
+        return await self._store.read(lambda connection: connection.execute(_FIRST_TO_KEEP, asked).scalar())
+
+    async def remove(self, *, tenant_id: str, before: int, limit: int, spares_open: bool) -> int:
+        """Uses ix_console_tenant."""
+        asked = {"tenant_id": tenant_id, "before": before, "limit": limit}
+        return await self._store.write(lambda connection: connection.execute(_remove(spares_open), asked).rowcount)
+
+    # -- reading --------------------------------------------------------------------------
+    async def read_lines(self, instance_id: str, wanted: LinesWanted) -> Sequence[Line]:
+        """Uses the primary key."""
+        asked: dict[str, object] = {"instance_id": instance_id, "after": wanted.after, "limit": wanted.limit}
+        conditions = ""
+        for name, value in (("node_id", wanted.node_id), ("scope", wanted.scope)):
+            if value is not None:
+                conditions += f" AND {name} = :{name}"
+                asked[name] = value
+        if wanted.level:
+            conditions += " AND level >= :level"
+            asked["level"] = wanted.level
+        found = await self._store.read(lambda connection: connection.execute(_page(conditions), asked).all())
+        return [Line(str(row[0]), *row[1:-1]) for row in found]
+
+    async def read_since(self, places: Mapping[str, int], *, limit: int) -> Sequence[Line]:
+        """Uses the primary key."""
+        dialect = self._store.dialect
+        statement = _since(dialect.given_rows, _identifier(dialect))
+        asked = {"given": orjson.dumps(list(places.items())).decode(), "limit": limit}
+        found = await self._store.read(lambda connection: connection.execute(statement, asked).all())
+        return [Line(str(row[0]), *row[1:-1]) for row in found]
+
+    async def last_numbers(self, instance_ids: Sequence[str]) -> Mapping[str, int]:
+        """Uses the primary key."""
+        dialect = self._store.dialect
+        statement, asked = _last_numbers(dialect.among_ids), {"ids": dialect.ids(instance_ids)}
+        found = await self._store.read(lambda connection: connection.execute(statement, asked).all())
+        return {str(instance_id): int(number) for instance_id, number in found}
+
+    async def read_progress(self, instance_ids: Sequence[str]) -> Sequence[ProgressReport]:
+        """Uses the primary key."""
+        dialect = self._store.dialect
+        statement, asked = _progress(dialect.among_ids), {"ids": dialect.ids(instance_ids)}
+        found = await self._store.read(lambda connection: connection.execute(statement, asked).all())
+        return [
+            ProgressReport(str(row[0]), row[1], row[2], row[3], row[5], Progress(**orjson.loads(row[4])))
+            for row in found
+        ]
+
+
+def _report_text(progress: Progress) -> str:
+    return orjson.dumps(progress.as_json()).decode()
+
+
+def _identifier(dialect: Dialect) -> str:
+    return "UUID" if dialect.is_remote else "TEXT"
+
+
+def _parts(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
+    """The lines in parts whose lengths are powers of two."""
+    start = 0
+    while start < len(lines):
+        length = min(LINES_PER_STATEMENT, 1 << (len(lines) - start).bit_length() - 1)
+        yield lines[start : start + length]
+        start += length

@@ -1,0 +1,268 @@
+"""What user code says is kept with its activation, bounded, without secrets, and once however often it is replayed."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from anabranch import HandlerResult, node_type
+from anabranch.engine.console.console import (
+    FULL,
+    LEVELS,
+    LINE_CHARACTERS_MAX,
+    Console,
+    ConsoleOptions,
+    Line,
+    LinesWanted,
+    ProgressReport,
+    Said,
+)
+from anabranch.engine.console.lines import Progress
+from anabranch.engine.handling import Helpers
+from anabranch.engine.store.opening import open_store
+from anabranch.engine.store.sql.console_table import ConsoleTable
+from anabranch.errors import DatabaseAway
+from anabranch.handlers.masking import Masker
+from tests.engine.conftest import TENANT, Process
+from tests.engine.drawing import drawn, node
+
+RUN = "00000000-0000-7000-8000-000000000001"
+OTHER = "00000000-0000-7000-8000-000000000002"
+
+
+class Rows:
+    """Rows in memory, with a database that can be away."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.reports: list[ProgressReport] = []
+        self.is_away = False
+
+    async def write(self, lines: Sequence[Line], reports: Sequence[ProgressReport]) -> None:
+        if self.is_away:
+            raise DatabaseAway("away")
+        self.lines += lines
+        self.reports += reports
+
+    async def said(self, instance_ids: Sequence[str]) -> Mapping[str, Said]:
+        found = {each: [line for line in self.lines if line.instance_id == each] for each in instance_ids}
+        return {
+            each: Said(sum(line.size for line in lines), max(line.position for line in lines))
+            for each, lines in found.items()
+            if lines
+        }
+
+    async def sizes(self) -> Mapping[str, int]:
+        return {}
+
+    @property
+    def texts(self) -> list[str]:
+        return [line.text for line in self.lines]
+
+
+def _origin(console: Console, *, node_id: str = "n", instance_id: str = RUN) -> Helpers:
+    return Helpers(
+        instance_id=instance_id,
+        tenant_id=TENANT,
+        node_id=node_id,
+        workflow_id=None,
+        scope="",
+        attempt=1,
+        context={},
+        now_ms=0,
+        console=console,
+    )
+
+
+def _console(rows: Any, **options: Any) -> Console:
+    return Console(rows=rows, options=ConsoleOptions(**options))
+
+
+async def test_lines_below_the_level_are_not_kept_and_secrets_never_are() -> None:
+    rows = Rows()
+    console = _console(rows, level=LEVELS["warning"])
+    await console.start()
+    origin = _origin(console)
+    origin.mask = Masker(["hunter2"]).text
+    origin.log.info("not wanted")
+    origin.log.warning("password %s", "hunter2")
+    origin.log.warning("%(name)s", {"name": "hunter2"})
+    try:
+        raise ValueError("hunter2")
+    except ValueError:
+        origin.log.exception("it broke")
+    await console.stop()
+
+    assert rows.texts[:2] == ["password ***", "***"]
+    assert rows.texts[2].startswith("it broke\n") and rows.texts[2].endswith("ValueError: ***")
+    assert isinstance(origin.log, logging.Logger)
+
+
+async def test_a_function_that_says_everything_again_adds_only_what_is_new() -> None:
+    rows = Rows()
+    for said in (["a"], ["a", "b"], ["a", "b", "c"]):  # each in a process of its own
+        console = _console(rows)
+        await console.start()
+        function = _origin(console, node_id="")
+        for text in said:
+            function.log.info(text)
+        await console.stop()
+
+    assert rows.texts == ["a", "b", "c"]
+
+
+async def test_a_run_that_says_too_much_is_told_so_once_and_others_go_on() -> None:
+    rows = Rows()
+    console = _console(rows, run_bytes_max=2_000)
+    await console.start()
+    for _ in range(50):
+        _origin(console).log.info("x" * 100)
+    _origin(console, instance_id=OTHER).log.info("fine")
+    await console.stop()
+
+    of_run = [line for line in rows.lines if line.instance_id == RUN]
+    assert sum(line.size for line in of_run) <= 2_500
+    assert [line.text for line in of_run].count(FULL) == 1 and of_run[-1].text == FULL
+    assert rows.texts[-1] == "fine"
+
+
+async def test_a_tenant_that_says_too_much_makes_no_more_rows() -> None:
+    rows = Rows()
+    console = _console(rows, tenant_bytes_max=1_000)
+    await console.start()
+    for number in range(20):
+        _origin(console, instance_id=f"run-{number}").log.info("x" * 100)
+    await console.stop()
+
+    assert 0 < sum(line.size for line in rows.lines) <= 1_300
+
+
+async def test_lines_are_cut_made_storable_and_written_to_the_stream_as_json() -> None:
+    rows, stream = Rows(), io.StringIO()
+    console = _console(rows, stream=stream)
+    await console.start()
+    _origin(console).log.info("é" * 10_000)
+    _origin(console).log.info("nul \x00 and \ud800")
+    await console.stop()
+
+    assert len(rows.texts[0]) == LINE_CHARACTERS_MAX
+    assert "\x00" not in rows.texts[1]
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [each["text"] for each in told] == rows.texts
+    assert (told[0]["level"], told[0]["instanceID"], told[0]["nodeID"]) == ("info", RUN, "n")
+
+
+async def test_what_a_database_did_not_take_is_written_once_it_is_back() -> None:
+    rows = Rows()
+    rows.is_away = True
+    console = _console(rows)
+    await console.start()
+    _origin(console).log.info("kept")
+    _origin(console).progress(1, 2)
+    with pytest.raises(DatabaseAway):
+        await console._write_all()
+    rows.is_away = False
+    await console.stop()
+
+    assert rows.texts == ["kept"]
+    assert [report.progress for report in rows.reports] == [Progress(1, 2, "")]
+
+
+@pytest.mark.parametrize("wrong", [("x",), (-1,), (float("nan"),), (1, True)])
+def test_progress_is_a_number_from_zero(wrong: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match="a number from 0"):
+        Helpers.progress(_origin(_console(Rows())), *wrong)
+
+
+def _line(number: int, text: str = "x", *, run: str = RUN, position: int = 0) -> Line:
+    return Line(run, number, TENANT, "n", "", 1, 20, text, position)
+
+
+async def test_the_table_keeps_lines_once_and_gives_the_oldest_up_first(database_url: str) -> None:
+    store = open_store(database_url)
+    await store.start()
+    table = ConsoleTable(store)
+    lines = [_line(number, f"line {number}", position=number) for number in range(1, 6)]
+    late, early = (ProgressReport(RUN, "n", "", 1, at, Progress(at, None, "")) for at in (7, 3))
+
+    await table.write(lines, [late])
+    await table.write([*lines, _line(1, run=OTHER)], [early])
+
+    assert list(await table.read_lines(RUN, LinesWanted(after=3))) == lines[3:]
+    assert list(await table.read_lines(RUN, LinesWanted(level=30))) == []
+    assert [line.number for line in await table.read_since({RUN: 4, OTHER: 0}, limit=9)] == [1, 5]
+    assert await table.said([RUN]) == {RUN: Said(sum(line.size for line in lines), 5)}
+    assert await table.last_numbers([RUN, OTHER]) == {RUN: 5, OTHER: 1}
+    assert await table.read_progress([RUN]) == [late]
+    sizes = await table.sizes()
+    keep = await table.number_to_keep(tenant_id=TENANT, size=2 * lines[0].size + 1)
+    assert (sizes, keep) == ({TENANT: sum(line.size for line in [*lines, _line(1)])}, 4)
+    assert await table.remove(tenant_id=TENANT, before=4, limit=10, spares_open=False) == 4
+    assert [line.number for line in await table.read_lines(RUN, LinesWanted())] == [4, 5]
+    await store.stop()
+
+
+@node_type("testTalks")
+class Talks:
+    """Says something in every way there is."""
+
+    def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
+        helpers.log.info("logged by %s", helpers.node_id)
+        print("printed", 1)  # noqa: T201
+        helpers.progress(2, 4, "half")
+        return HandlerResult()
+
+
+async def test_a_handler_is_heard_and_nothing_of_it_outlives_the_run(process: Process) -> None:
+    run_id = await process.run(drawn("talks", node("n", "testTalks")))
+    run = await process.ended(run_id)
+    await process.engine.console.stop()
+    page, more = await process.service.get_console(run_id, LinesWanted(), tenant_id=TENANT)
+    shown = await process.service.get_run(run_id, tenant_id=TENANT)
+
+    assert run["status"] == "COMPLETED" and more is None
+    assert [(line["nodeID"], line["attempt"], line["text"]) for line in page] == [
+        ("n", 1, "logged by n"),
+        ("n", 1, "printed 1"),
+    ]
+    (told,) = [each["progress"] for each in shown["nodes"] if each["nodeID"] == "n"]
+    assert (told["done"], told["total"], told["text"]) == (2, 4, "half")
+    await process.service.delete_run(run_id, tenant_id=TENANT, actor=None)
+    assert await process.engine.console.rows.read_lines(run_id, LinesWanted()) == []
+    assert await process.engine.console.rows.read_progress([run_id]) == []
+
+
+@node_type("testFallsSilent")
+class FallsSilent:
+    """Tells progress while it should, then hangs."""
+
+    async def execute(self, config: Any, context: Any, helpers: Any) -> HandlerResult:
+        if config["tells"]:
+            for number in range(3):
+                await helpers.in_thread(_pause)
+                helpers.progress(number, 3)
+            return HandlerResult("done")
+        await helpers.cancelled.wait()
+        return HandlerResult()
+
+
+def _pause() -> None:
+    import time
+
+    time.sleep(0.15)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_progress_is_proof_of_life_for_the_heartbeat_timeout(process: Process, tells: bool) -> None:
+    silent = node("n", "testFallsSilent", config={"tells": tells}, heartbeatTimeout="300ms", retry={"maxAttempts": 1})
+    run = await process.ended(await process.run(drawn("beats", silent)))
+
+    if tells:
+        assert run["status"] == "COMPLETED"
+    else:
+        assert (run["error"]["code"], run["error"]["type"]) == ("HEARTBEAT_TIMEOUT", "HeartbeatTimeout")
